@@ -1,0 +1,49 @@
+# Everything happens in .venv, made from the hash-locked requirements/dev.txt; nothing is installed elsewhere.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+FOR    ?= 15s
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench docs lock clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(READY) ## Watch everpoll at work in the terminal (FOR=15s)
+	@$(BIN)/everpoll demo --for $(FOR)
+
+test: $(READY) ## Run every test, then every check (ARGS="-k name" picks tests)
+	$(BIN)/python -m pytest $(ARGS)
+	@$(MAKE) --no-print-directory check docs
+
+check: $(READY) ## Lint, formatting, types and imports between rooms
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: $(READY) ## Measure, side by side with a bare reference, and print ratios
+	$(BIN)/python -m bench $(ARGS)
+
+docs: $(READY) ## Build the documentation into site/, failing on a broken link
+	$(BIN)/mkdocs build --strict --quiet
+
+lock: ## Pin the development requirements anew, with hashes (needs uv)
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
+	  --all-extras --upgrade --quiet pyproject.toml requirements/dev.in -o requirements/dev.txt
+
+clean: ## Remove the environment and everything built
+	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --no-build-isolation: the build backend is locked like everything else.
+$(READY): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "everpoll needs Python 3.11 or newer; say which one with: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "Setting up $(VENV) (once, about half a minute) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e .
+	@touch $@

@@ -1,0 +1,78 @@
+"""The error tree. A message says what happened, to which name, and what to do about it.
+
+EverpollError
+├── BadInput (ValueError)       a value handed to everpoll that cannot be used
+│   └── BadDuration             not a duration: the message shows what is accepted
+├── LoopNotFound (LookupError)  no loop has that name
+├── NotRunning                  the call needs a started app
+├── StoreUnavailable            the database cannot be reached, or broke off; it may work again later
+├── SchemaOutdated              the database's schema is older than this release, and migrating is turned off
+├── LeaseLost                   this worker was given up for dead; what it held belongs to others
+├── TaskNotFound (LookupError)  no task has that id
+├── UnknownJob (LookupError)    no job of that name is registered here
+├── JobFailed                   `result()` of a job that failed; carries the last error
+├── JobCanceled                 `result()` of a job that was canceled
+└── NothingLeftToWait           virtual time: everything waits, and nothing can ever wake it
+
+EverpollWarning (UserWarning)   it works, but probably not as meant
+"""
+
+
+class EverpollError(Exception):
+    """Base of every error that everpoll raises by itself."""
+
+
+class BadInput(EverpollError, ValueError):
+    """A value that cannot be used; the message says what can."""
+
+
+class BadDuration(BadInput):
+    """Not a duration."""
+
+
+class LoopNotFound(EverpollError, LookupError):
+    """No loop has that name."""
+
+
+class NotRunning(EverpollError):
+    """The call needs a started app."""
+
+
+class StoreUnavailable(EverpollError):
+    """The database cannot be reached, or broke off in the middle; it may work again later."""
+
+
+class SchemaOutdated(EverpollError):
+    """The schema is older than this release needs, and migrating is turned off."""
+
+
+class LeaseLost(EverpollError):
+    """This incarnation of the worker was given up for dead."""
+
+
+class TaskNotFound(EverpollError, LookupError):
+    """No task has that id."""
+
+
+class UnknownJob(EverpollError, LookupError):
+    """No job of that name is registered here."""
+
+
+class JobFailed(EverpollError):
+    """The job failed; the message and `error` carry the cause of its last attempt."""
+
+    def __init__(self, message: str, error: dict[str, object] | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+
+
+class JobCanceled(EverpollError):
+    """The job was canceled."""
+
+
+class NothingLeftToWait(EverpollError):
+    """Under a virtual clock every task waits and nothing is scheduled that could wake one."""
+
+
+class EverpollWarning(UserWarning):
+    """It works, but probably not as meant."""

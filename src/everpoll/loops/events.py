@@ -1,0 +1,85 @@
+"""What can happen to a loop, and what the shell is told to do about it.
+
+Both are plain data with a `type` tag, so that the conformance vectors can be read as they stand.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from everpoll.loops.state import Outcome
+from everpoll.policy import PauseReason
+
+
+class Start(Struct, frozen=True, gc=False, tag="start"):
+    """The app has started, or the loop was registered while it runs."""
+
+
+class Tick(Struct, frozen=True, gc=False, tag="tick"):
+    """The deadline has come. A text in place of the condition's answer is the error that it raised."""
+
+    condition: bool | str = True
+
+
+class Finished(Struct, frozen=True, gc=False, tag="finished"):
+    """Run number `run`, begun in `generation`, has ended."""
+
+    run: int
+    generation: int
+    outcome: Outcome
+
+
+class Trigger(Struct, frozen=True, gc=False, tag="trigger"):
+    """Somebody wants a run now."""
+
+    force: bool = False
+
+
+class Pause(Struct, frozen=True, gc=False, tag="pause"):
+    """One more reason not to run."""
+
+    reason: PauseReason = PauseReason.OPERATOR
+
+
+class Resume(Struct, frozen=True, gc=False, tag="resume"):
+    """One reason fewer; `position` is the place among the stale loops that resume together."""
+
+    reason: PauseReason = PauseReason.OPERATOR
+    position: int = 0
+
+
+class Reset(Struct, frozen=True, gc=False, tag="reset"):
+    """Forget the failures; the base interval holds from now on."""
+
+
+class Replace(Struct, frozen=True, gc=False, tag="replace"):
+    """The name was registered again: the policy handed to the reducer is the new one."""
+
+
+class PushUp(Struct, frozen=True, gc=False, tag="push_up"):
+    """A push channel is connected: polling becomes the safety net."""
+
+
+class PushDown(Struct, frozen=True, gc=False, tag="push_down"):
+    """The push channel is lost: polling carries alone again."""
+
+
+class Close(Struct, frozen=True, gc=False, tag="close"):
+    """No more runs; one that is under way is to be canceled."""
+
+
+Event = Start | Tick | Finished | Trigger | Pause | Resume | Reset | Replace | PushUp | PushDown | Close
+
+
+class Effect(StrEnum):
+    """What the shell does after a step. Arming the timer for `state.next_due` goes without saying."""
+
+    NONE = "none"
+    RUN = "run"
+    """Start run number `state.in_flight`."""
+    JOIN = "join"
+    """The trigger shares the one follow-up of the run under way."""
+    SKIP = "skip"
+    """The trigger (or the follow-up that was owed) leads to no run: tell whoever waits for it."""
+    CANCEL = "cancel"
+    """Cancel the run under way."""

@@ -1,0 +1,42 @@
+"""What the log says about a loop: changes of state, each once (E8). Ordinary runs are silent above debug level."""
+
+import logging
+
+from everpoll.loops.state import Life, LoopState, Phase
+from everpoll.policy import PauseReason, human
+
+logger = logging.getLogger("everpoll.loops")
+
+
+def narrate(name: str, before: LoopState, after: LoopState, now: float) -> None:
+    """Log what changed between two snapshots, if anything did that a person wants to know."""
+    if after.failures > before.failures:
+        logger.warning(
+            "loop %r failed: %s (failures: %d, next run %s)", name, after.last_error, after.failures, _next(after, now)
+        )
+    elif before.failures and not after.failures and after.last_ok != before.last_ok:
+        logger.info("loop %r recovered after %d failures, next run %s", name, before.failures, _next(after, now))
+    # Ending and starting over, an app pauses every loop: that is no news of a single one.
+    ending = PauseReason.SHUTDOWN in after.pauses | before.pauses
+    if after.held != before.held and after.life is Life.LIVE and not ending:
+        # Told by the reasons, not by the phase: a loop that is paused during a run is paused all the same.
+        word = Phase.PAUSED if after.held else after.phase
+        logger.info("loop %r is %s, next run %s", name, word.value, _next(after, now))
+        return
+    # Waiting and running in turn is the ordinary case and must cost next to nothing.
+    ordinary = after.life is before.life and after.held == before.held and after.breaker is before.breaker
+    if ordinary and not logger.isEnabledFor(logging.DEBUG):
+        return
+    old, new = before.phase, after.phase
+    if old is new or ending:
+        return
+    if new is Phase.OPEN:
+        logger.warning("loop %r: breaker opened, one probe %s", name, _next(after, now))
+    elif new is Phase.STOPPED:
+        logger.info("loop %r stopped: %s", name, after.stop_reason)
+    elif logger.isEnabledFor(logging.DEBUG):
+        logger.debug("loop %r: %s → %s, next run %s", name, old.value, new.value, _next(after, now))
+
+
+def _next(state: LoopState, now: float) -> str:
+    return "not scheduled" if state.next_due is None else f"in {human(max(0.0, state.next_due - now))}"

@@ -1,0 +1,132 @@
+"""How a loop is to behave: the options that a user writes, and the checked policy that the reducer reads.
+
+Promises: every bad option is refused when the loop is registered, in a message that names the loop.
+Never: the policy holds a function; conditions and hooks belong to the shell.
+"""
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Literal, TypedDict, TypeVar
+
+from msgspec import Struct
+
+from everpoll.errors import BadInput
+from everpoll.loops.state import Outcome
+from everpoll.policy import Adaptive, Breaker, Duration, PauseReason, number, seconds, shown
+
+Condition = Callable[[], bool | Awaitable[bool]]
+Hook = Callable[[Outcome], Awaitable[None] | None]
+
+T = TypeVar("T")
+
+DEFAULT_CAP = 8.0
+DEFAULT_JITTER = 0.1
+
+
+class LoopOptions(TypedDict, total=False):
+    """What `app.loop` takes beside `every`."""
+
+    name: str
+    """Default: the function's own name."""
+    cap: float | None
+    """The largest multiplier that failures lead to; None or infinity for no limit."""
+    jitter: float
+    """Each delay is spread by this fraction, 0 to 1, so that many processes do not run in step."""
+    first: Duration | None
+    """The delay before the first run; default: one interval. `first="0s"` runs at once."""
+    when: Condition | None
+    """Asked before each run; False skips the run without touching the backoff."""
+    timeout: Duration | None
+    """A run that takes longer has failed with the reason "timeout"."""
+    fixed_rate: bool
+    """Keep the phase of the clock: ticks that were missed are counted, not caught up."""
+    when_hidden: Literal["stop"] | float
+    """What the pause reason `hidden` does: stop it, or slow it down by this factor."""
+    adaptive: Adaptive | None
+    """Adapt the base interval to how often `Ok(value)` changes."""
+    breaker: Breaker | None
+    """Stop for a cooldown after N failures in a row, then send one probe."""
+    safety_every: Duration | None
+    """The interval while push is alive (`push_connected()`), as the safety net beneath it."""
+    on_outcome: Hook | None
+    """Called with each outcome, still as part of the run."""
+
+
+_OPTIONS = sorted(LoopOptions.__annotations__)
+
+
+class LoopPolicy(Struct, frozen=True, kw_only=True):
+    """The checked options. Plain numbers: the conformance vectors write the same fields as JSON."""
+
+    every_s: float
+    cap: float | None = DEFAULT_CAP
+    jitter: float = DEFAULT_JITTER
+    first_s: float | None = None
+    timeout_s: float | None = None
+    fixed_rate: bool = False
+    slow_when_hidden: float | None = None
+    adaptive: Adaptive | None = None
+    breaker: Breaker | None = None
+    safety_every_s: float | None = None
+
+
+def loop_policy(name: str, every: Duration, options: LoopOptions) -> LoopPolicy:
+    """Check what the user wrote about the loop `name`."""
+    if unknown := sorted(options.keys() - set(_OPTIONS)):
+        raise BadInput(f"loop {name!r}: no option is called {unknown[0]!r}; there are: {', '.join(_OPTIONS)}")
+    return LoopPolicy(
+        every_s=seconds(every, name=f"loop {name!r}: every", positive=True),
+        cap=_cap(name, options.get("cap", DEFAULT_CAP)),
+        jitter=_fraction(name, options.get("jitter", DEFAULT_JITTER)),
+        first_s=_optional(name, "first", options.get("first"), positive=False),
+        timeout_s=_optional(name, "timeout", options.get("timeout")),
+        fixed_rate=_flag(name, "fixed_rate", options.get("fixed_rate", False)),
+        slow_when_hidden=_slowdown(name, options.get("when_hidden", "stop")),
+        adaptive=_instance(name, "adaptive", options.get("adaptive"), Adaptive),
+        breaker=_instance(name, "breaker", options.get("breaker"), Breaker),
+        safety_every_s=_optional(name, "safety_every", options.get("safety_every")),
+    )
+
+
+def pause_reason(reason: PauseReason | str) -> PauseReason:
+    """The reason that a user named, checked."""
+    try:
+        return PauseReason(reason)
+    except ValueError:
+        known = ", ".join(repr(known.value) for known in PauseReason)
+        raise BadInput(f"reason={shown(reason)}: a pause has one of these: {known}") from None
+
+
+def _flag(name: str, option: str, value: bool) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise BadInput(f"loop {name!r}: {option}={shown(value)}: write True or False")
+
+
+def _optional(name: str, option: str, value: Duration | None, *, positive: bool = True) -> float | None:
+    return None if value is None else seconds(value, name=f"loop {name!r}: {option}", positive=positive)
+
+
+def _cap(name: str, cap: float | None) -> float | None:
+    if cap is None or cap == math.inf:
+        return None
+    accepted = "the largest multiplier, 1 or more (1 never backs off, 8 is the default), or None for no limit"
+    return number(cap, name=f"loop {name!r}: cap", at_least=1, accepted=accepted)
+
+
+def _fraction(name: str, jitter: float) -> float:
+    accepted = "a fraction from 0 (none) to 1, such as 0.1 for ±10 %"
+    return number(jitter, name=f"loop {name!r}: jitter", at_least=0, at_most=1, accepted=accepted)
+
+
+def _slowdown(name: str, when_hidden: Literal["stop"] | float) -> float | None:
+    if when_hidden == "stop":
+        return None
+    accepted = '"stop", or the factor, 1 or more, by which it slows down'
+    return number(when_hidden, name=f"loop {name!r}: when_hidden", at_least=1, accepted=accepted)
+
+
+def _instance(name: str, option: str, value: T | None, kind: type[T]) -> T | None:
+    if value is not None and not isinstance(value, kind):
+        raise BadInput(f"loop {name!r}: {option}={shown(value)}: write {kind.__name__}(…)")
+    return value

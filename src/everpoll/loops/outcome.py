@@ -1,0 +1,84 @@
+"""What a loop's function may return, and what that means.
+
+    None, True        success                  False, an exception   failure
+    Ok(value)         success with a value     Failed(reason, retry_after="30s")
+    Snooze(delay)     look again then          Stop(reason)          never again
+
+Judged by identity: 0, "" and [] are no failures. Any other value is a success, with one warning.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from everpoll.loops.state import Outcome
+from everpoll.policy import Duration, Snooze, seconds
+
+ERROR_TEXT_LIMIT = 500
+SUCCESS = Outcome("ok")
+FAILURE = Outcome("failed", "returned False")
+TIMED_OUT = Outcome("failed", "timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Ok:
+    """Success. The value is compared with the last one, for `adaptive` intervals."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Failed:
+    """Failure with its reason. `retry_after` is a floor for the next delay, whatever the cap says."""
+
+    reason: str
+    retry_after_s: float
+
+    def __init__(self, reason: str = "failed", retry_after: Duration = 0) -> None:
+        object.__setattr__(self, "reason", str(reason))
+        object.__setattr__(self, "retry_after_s", seconds(retry_after, name="retry_after"))
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The loop has done what it was for, or must not go on: it runs no more until `reset()` or a restart of the app."""
+
+    reason: str = "done"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reason", str(self.reason))
+
+
+LoopResult = bool | Ok | Failed | Snooze | Stop | None
+
+
+def judge(result: object) -> Outcome | None:
+    """The outcome that a returned value stands for, or None for a value that says nothing."""
+    if result is None or result is True:
+        return SUCCESS
+    if result is False:
+        return FAILURE
+    match result:
+        case Ok():
+            return SUCCESS
+        case Failed():
+            return Outcome("failed", short(result.reason), result.retry_after_s)
+        case Snooze():
+            return Outcome("snoozed", None, result.delay_s)
+        case Stop():
+            return Outcome("stopped", short(result.reason))
+    return None
+
+
+def failure(error: BaseException) -> Outcome:
+    """The outcome that an exception stands for: the text only, so that no traceback keeps objects alive."""
+    kind = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot even be printed is a failure like any other
+        text = "(its text cannot be read)"
+    return Outcome("failed", short(f"{kind}: {text}" if text else kind))
+
+
+def short(text: str) -> str:
+    """Errors come from outside: what is kept of them is limited."""
+    return text if len(text) <= ERROR_TEXT_LIMIT else text[: ERROR_TEXT_LIMIT - 1] + "…"

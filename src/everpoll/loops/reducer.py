@@ -1,0 +1,404 @@
+"""The loop's one decision: (state, event, now) → (state, effect).
+
+Pure: the clock's reading and the number drawn for jitter are arguments, so the same vectors prove this
+implementation and the one in the browser. Promises (LOOPS, invariant 12):
+
+- one deadline; a tick that does not match it decides nothing, so no forgotten timer can start a run;
+- at most one run under way; what comes during a run becomes at most one follow-up;
+- a result is counted once, by the generation that began it; results of other runs are dropped;
+- skips, snoozes and cancellations never touch the failure count.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from msgspec.structs import replace
+
+from everpoll.loops.events import (
+    Close,
+    Effect,
+    Event,
+    Finished,
+    Pause,
+    PushDown,
+    PushUp,
+    Replace,
+    Reset,
+    Resume,
+    Start,
+    Tick,
+    Trigger,
+)
+from everpoll.loops.options import LoopPolicy
+from everpoll.loops.state import Followup, Life, LoopState, Outcome
+from everpoll.policy import (
+    LONGEST_S,
+    STAGGER_S,
+    BreakerState,
+    PauseReason,
+    growth,
+    paused,
+    resumed,
+    spread,
+    spread_up,
+)
+
+Step = tuple[LoopState, Effect]
+CONDITION_SKIP = Outcome("skipped", "condition")
+CANCELED = Outcome("canceled")
+
+
+def initial(policy: LoopPolicy) -> LoopState:
+    """The state of a loop that was registered just now."""
+    return LoopState(base_s=policy.every_s)
+
+
+def step(policy: LoopPolicy, state: LoopState, event: Event, now: float, chance: float = 0.5) -> Step:
+    """Decide. `chance` in [0, 1) is the drawn number that jitter uses; 0.5 displaces nothing."""
+    return _RULES[type(event)](policy, state, event, now, chance)
+
+
+def stale_once_resumed(policy: LoopPolicy, state: LoopState, reason: PauseReason, now: float) -> bool:
+    """Would taking away this reason let the loop run, and is its time over already?"""
+    after, _ = _resume(policy, state, Resume(reason), now, 0.5)
+    return reason in state.pauses and after.due_from == now and after.delay_s == 0.0 and after.next_due is not None
+
+
+def _start(policy: LoopPolicy, state: LoopState, _event: Start, now: float, chance: float) -> Step:
+    if state.life is Life.LIVE or state.life is Life.STOPPED:
+        return state, Effect.NONE
+    return _begin_anew(policy, state, now, chance), Effect.NONE
+
+
+def _replace(policy: LoopPolicy, state: LoopState, _event: Replace, now: float, chance: float) -> Step:
+    if state.life is Life.IDLE or state.life is Life.CLOSED:
+        return _held_as(policy, replace(state, generation=state.generation + 1, base_s=policy.every_s)), Effect.NONE
+    return _begin_anew(policy, state, now, chance), Effect.NONE
+
+
+def _begin_anew(policy: LoopPolicy, state: LoopState, now: float, chance: float) -> LoopState:
+    """Fresh failures, base and deadline. The pause reasons stay, and so does a run under way: the new one waits."""
+    first_s = spread(policy.every_s, policy.jitter, chance) if policy.first_s is None else policy.first_s
+    return _held_as(
+        policy,
+        replace(
+            state,
+            generation=state.generation + 1,
+            life=Life.LIVE,
+            base_s=policy.every_s,
+            failures=0,
+            multiplier=1.0,
+            unchanged=0,
+            due_from=now,
+            delay_s=first_s,
+            tick_at=now + (policy.every_s if policy.first_s is None else policy.first_s),
+            push_alive=False,
+            breaker=BreakerState(),
+            stop_reason=None,
+        ),
+    )
+
+
+def _tick(policy: LoopPolicy, state: LoopState, event: Tick, now: float, chance: float) -> Step:
+    due = state.next_due
+    if due is None or now < due:
+        return state, Effect.NONE
+    if event.condition is False:
+        return _settled(policy, state, CONDITION_SKIP, now, chance), Effect.NONE
+    if policy.breaker is None:
+        breaker, allowed = state.breaker, True
+    else:
+        breaker, allowed = policy.breaker.ask(state.breaker, now)
+    if event.condition is not True:
+        # Asked of the breaker first: a condition that raises where the probe was due is a probe that failed.
+        failed = Outcome("failed", f"condition: {event.condition}")
+        return _settled(policy, replace(state, breaker=breaker), failed, now, chance), Effect.NONE
+    if policy.breaker is None:
+        return _run(state, now), Effect.RUN
+    if allowed:
+        return _run(replace(state, breaker=breaker), now), Effect.RUN
+    wait_s = policy.breaker.retry_at(breaker, now) - now
+    return replace(state, breaker=breaker, due_from=now, delay_s=wait_s), Effect.NONE
+
+
+def _run(state: LoopState, now: float) -> LoopState:
+    number = state.runs + 1
+    return replace(state, runs=number, in_flight=number, last_started=now, followup=Followup.NONE)
+
+
+def _trigger(policy: LoopPolicy, state: LoopState, event: Trigger, now: float, _chance: float) -> Step:
+    wanted = Followup.FORCED if event.force else Followup.WANTED
+    if refusal := _refusal(state, wanted):
+        return _refused(state, refusal), Effect.SKIP
+    if state.in_flight:
+        return replace(state, followup=max(state.followup, wanted)), Effect.JOIN
+    return _probe(policy, state, now), Effect.RUN
+
+
+def _probe(policy: LoopPolicy, state: LoopState, now: float) -> LoopState:
+    """Run now. With an open breaker this run is the probe; it stands for no tick of a fixed rate."""
+    if policy.breaker is not None:
+        breaker, _ = policy.breaker.ask(state.breaker, now, force=True)
+        state = replace(state, breaker=breaker)
+    return _run(_off_grid(policy, state, now), now)
+
+
+def _refusal(state: LoopState, wanted: Followup) -> str | None:
+    """Why a trigger leads to no run. Being hidden is no reason: somebody is asking."""
+    if state.life is not Life.LIVE:
+        return "stopped"
+    if PauseReason.SHUTDOWN in state.pauses:
+        return "paused"
+    if PauseReason.OPERATOR in state.pauses and wanted is not Followup.FORCED:
+        return "paused"
+    return None
+
+
+def _refused(state: LoopState, reason: str) -> LoopState:
+    if reason == "paused":
+        return replace(state, skipped_paused=state.skipped_paused + 1)
+    return replace(state, skipped_stopped=state.skipped_stopped + 1)
+
+
+def _finished(policy: LoopPolicy, state: LoopState, event: Finished, now: float, chance: float) -> Step:
+    if not state.in_flight or event.run != state.in_flight:
+        return state, Effect.NONE
+    if event.generation == state.generation and state.life is not Life.CLOSED:
+        state = _settled(policy, state, event.outcome, now, chance)
+    else:
+        state = replace(state, in_flight=0)
+    if state.followup is Followup.NONE:
+        return state, Effect.NONE
+    if refusal := _refusal(state, state.followup):
+        return replace(_refused(state, refusal), followup=Followup.NONE), Effect.SKIP
+    return _probe(policy, state, now), Effect.RUN
+
+
+def _settled(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float, chance: float) -> LoopState:
+    """Count the outcome and set the one deadline."""
+    match outcome.kind:
+        case "ok":
+            return _succeeded(policy, state, outcome, now, chance)
+        case "failed":
+            return _failed(policy, state, outcome, now, chance)
+        case "snoozed":
+            snoozed = replace(_without_result(policy, state), last_completed=now, in_flight=0)
+            again_at = now + outcome.delay_s
+            return replace(_on_grid(policy, snoozed, again_at), due_from=now, delay_s=outcome.delay_s)
+        case "stopped":
+            return replace(
+                _without_result(policy, state),
+                last_completed=now,
+                due_from=None,
+                life=Life.STOPPED,
+                stop_reason=outcome.reason,
+                in_flight=0,
+            )
+        case "skipped":
+            # A condition that is asked inside the run (async) made it no run.
+            runs = state.runs - bool(state.in_flight)
+            counted = replace(_without_result(policy, state), runs=runs, skipped_condition=state.skipped_condition + 1)
+            return _scheduled(policy, counted, now, chance)
+        case "canceled":
+            return _scheduled(policy, _without_result(policy, state), now, chance)
+
+
+def _without_result(policy: LoopPolicy, state: LoopState) -> LoopState:
+    """A probe that ended without an answer leaves the breaker open for another one."""
+    if policy.breaker is None:
+        return state
+    return replace(state, breaker=policy.breaker.abandoned(state.breaker))
+
+
+def _succeeded(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float, chance: float) -> LoopState:
+    base_s, unchanged = state.base_s, state.unchanged
+    if policy.adaptive is not None and outcome.changed is not None:
+        base_s, unchanged = policy.adaptive.next_base(base_s, unchanged, outcome.changed)
+    plain = policy.safety_every_s is None and not policy.fixed_rate and policy.breaker is None
+    if plain and not state.failures:
+        # Nearly every run ends here: one new snapshot instead of two.
+        delay_s = spread(base_s, policy.jitter, chance)
+        return replace(
+            state,
+            in_flight=0,
+            last_completed=now,
+            last_ok=now,
+            due_from=now,
+            delay_s=delay_s,
+            base_s=base_s,
+            unchanged=unchanged,
+        )
+    better = replace(
+        state,
+        failures=0,
+        multiplier=1.0,
+        breaker=BreakerState(),
+        last_completed=now,
+        last_ok=now,
+        base_s=base_s,
+        unchanged=unchanged,
+    )
+    return _scheduled(policy, better, now, chance)
+
+
+def _failed(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float, chance: float) -> LoopState:
+    failures = state.failures + 1
+    worse = replace(
+        state,
+        failures=failures,
+        multiplier=_multiplier(policy, failures),
+        last_completed=now,
+        last_error=outcome.reason,
+    )
+    if policy.breaker is None:
+        return _scheduled(policy, worse, now, chance, outcome.delay_s)
+    worse = replace(worse, breaker=policy.breaker.failed(state.breaker, now))
+    if worse.breaker.opened_at is None:
+        return _scheduled(policy, worse, now, chance, outcome.delay_s)
+    # While it is open the cooldown rules, not the backoff.
+    cooldown_s = max(policy.breaker.retry_at(worse.breaker, now) - now, outcome.delay_s)
+    if policy.fixed_rate:
+        return _next_tick(policy, worse, now, chance, worse.base_s, cooldown_s)
+    return replace(worse, in_flight=0, due_from=now, delay_s=spread_up(cooldown_s, policy.jitter, chance))
+
+
+def _multiplier(policy: LoopPolicy, failures: int) -> float:
+    return min(growth(2.0, failures), math.inf if policy.cap is None else policy.cap)
+
+
+def _scheduled(policy: LoopPolicy, state: LoopState, now: float, chance: float, at_least_s: float = 0.0) -> LoopState:
+    """Set the deadline after a run or a skip that ended now."""
+    calm_s = policy.safety_every_s if state.push_alive and policy.safety_every_s else state.base_s
+    interval_s = min((state.base_s if state.failures else calm_s) * state.multiplier, LONGEST_S)
+    if policy.fixed_rate:
+        return _next_tick(policy, state, now, chance, interval_s, at_least_s)
+    delay_s = spread(interval_s, policy.jitter, chance)
+    if delay_s < at_least_s:
+        # Retry-After is a floor: calling earlier gets the client banned.
+        delay_s = spread_up(at_least_s, policy.jitter, chance)
+    return replace(state, in_flight=0, due_from=now, delay_s=delay_s)
+
+
+def _next_tick(
+    policy: LoopPolicy, state: LoopState, now: float, chance: float, interval_s: float, at_least_s: float
+) -> LoopState:
+    """The tick of the grid that is next; jitter displaces the run, never the grid."""
+    assert state.tick_at is not None, "a live loop has a tick"
+    # The tick that ended may lie ahead still, because jitter displaces runs both ways: it is over all the same.
+    next_at, missed = state.tick_at + interval_s, 0
+    if next_at <= now + at_least_s:
+        missed = math.floor((now + at_least_s - next_at) / state.base_s) + 1
+        next_at += missed * state.base_s
+    displaced_s = spread(interval_s, policy.jitter, chance) - interval_s
+    return replace(
+        state,
+        in_flight=0,
+        tick_at=next_at,
+        missed_ticks=state.missed_ticks + missed,
+        due_from=now,
+        delay_s=max(at_least_s, next_at + displaced_s - now, 0.0),
+    )
+
+
+def _on_grid(policy: LoopPolicy, state: LoopState, instant: float) -> LoopState:
+    """Move a fixed rate's tick to the last one before an instant that was chosen on purpose."""
+    if not policy.fixed_rate or state.tick_at is None or state.tick_at > instant:
+        return state
+    return replace(state, tick_at=_tick_before(state.tick_at, state.base_s, instant))
+
+
+def _off_grid(policy: LoopPolicy, state: LoopState, instant: float) -> LoopState:
+    """A run at this instant stands for no tick: the next one comes after it, and none before it was missed."""
+    if not policy.fixed_rate or state.tick_at is None:
+        return state
+    return replace(state, tick_at=_tick_before(state.tick_at, state.base_s, instant))
+
+
+def _tick_before(tick_at: float, base_s: float, instant: float) -> float:
+    """The last tick of the grid at or before an instant."""
+    return tick_at + math.floor((instant - tick_at) / base_s) * base_s
+
+
+def _pause(policy: LoopPolicy, state: LoopState, event: Pause, _now: float, _chance: float) -> Step:
+    return _held_as(policy, replace(state, pauses=paused(state.pauses, event.reason))), Effect.NONE
+
+
+def _resume(policy: LoopPolicy, state: LoopState, event: Resume, now: float, _chance: float) -> Step:
+    if event.reason not in state.pauses:
+        return state, Effect.NONE
+    state = _held_as(policy, replace(state, pauses=resumed(state.pauses, event.reason)))
+    due = state.next_due
+    if due is None or due > now:
+        return state, Effect.NONE
+    # Only the deadline moves: hidden again before it comes, the loop does not run.
+    state = replace(state, due_from=now, delay_s=event.position * STAGGER_S)
+    # Ticks that passed during a pause were not missed: nobody wanted them.
+    return _on_grid(policy, state, now), Effect.NONE
+
+
+def _held_as(policy: LoopPolicy, state: LoopState) -> LoopState:
+    """What the pause reasons mean under this policy: held, slowed down, or nothing."""
+    slows = policy.slow_when_hidden is not None and PauseReason.HIDDEN in state.pauses
+    stopping = resumed(state.pauses, PauseReason.HIDDEN) if slows else state.pauses
+    slowdown = policy.slow_when_hidden if slows and policy.slow_when_hidden else 1.0
+    return replace(state, held=bool(stopping), slowdown=slowdown)
+
+
+def _reset(policy: LoopPolicy, state: LoopState, _event: Reset, now: float, chance: float) -> Step:
+    fresh = replace(
+        state, failures=0, multiplier=1.0, base_s=policy.every_s, unchanged=0, breaker=BreakerState(), stop_reason=None
+    )
+    if state.life is Life.STOPPED:
+        fresh = replace(fresh, life=Life.LIVE)
+    if fresh.life is not Life.LIVE or fresh.in_flight:
+        return fresh, Effect.NONE
+    return _scheduled(policy, _off_grid(policy, fresh, now), now, chance), Effect.NONE
+
+
+def _push_up(policy: LoopPolicy, state: LoopState, _event: PushUp, now: float, _chance: float) -> Step:
+    """Connected: look once at once, for what was missed while nothing was listening. A backoff is respected."""
+    if state.push_alive or state.life is not Life.LIVE:
+        return state, Effect.NONE
+    alive = replace(state, push_alive=True)
+    if state.in_flight:
+        return replace(alive, followup=max(state.followup, Followup.WANTED)), Effect.NONE
+    if state.failures:
+        return alive, Effect.NONE
+    return replace(_off_grid(policy, alive, now), due_from=now, delay_s=0.0), Effect.NONE
+
+
+def _push_down(policy: LoopPolicy, state: LoopState, _event: PushDown, now: float, chance: float) -> Step:
+    """Lost: the ordinary interval counts from the last look, so an overdue loop runs now."""
+    if not state.push_alive:
+        return state, Effect.NONE
+    alone = replace(state, push_alive=False)
+    if state.in_flight or state.last_completed is None or state.life is not Life.LIVE:
+        return alone, Effect.NONE
+    # After a failure push changed nothing about the delay, and a Retry-After in it is a floor.
+    if state.failures:
+        return alone, Effect.NONE
+    left_s = max(0.0, state.last_completed + spread(state.base_s, policy.jitter, chance) - now)
+    if state.due_from is not None and left_s >= state.due_from + state.delay_s - now:
+        return alone, Effect.NONE
+    return replace(_off_grid(policy, alone, now + left_s), due_from=now, delay_s=left_s), Effect.NONE
+
+
+def _close(_policy: LoopPolicy, state: LoopState, _event: Close, _now: float, _chance: float) -> Step:
+    closed = replace(state, life=Life.CLOSED, due_from=None, followup=Followup.NONE, push_alive=False)
+    return closed, Effect.CANCEL if state.in_flight else Effect.NONE
+
+
+_RULES: dict[type[Any], Callable[[LoopPolicy, LoopState, Any, float, float], Step]] = {
+    Start: _start,
+    Tick: _tick,
+    Finished: _finished,
+    Trigger: _trigger,
+    Pause: _pause,
+    Resume: _resume,
+    Reset: _reset,
+    Replace: _replace,
+    PushUp: _push_up,
+    PushDown: _push_down,
+    Close: _close,
+}

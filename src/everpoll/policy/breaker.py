@@ -1,0 +1,102 @@
+"""Breaker: stops asking what keeps failing, and lets one probe find out whether it still does.
+
+             Nth failure in a row             cooldown over, or forced
+    closed ──────────────────────▶ open ─────────────────────────────▶ half-open
+       ▲                            ▲                                   │  │
+       │                            └── probe failed, or gave no answer ┘  │
+       └────────────────────────────────── probe succeeded ────────────────┘
+
+Promises: at most one probe is out at a time, and one that is silent for a whole cooldown counts as failed, so that a
+crashed prober cannot lock the breaker for ever. Never calls anything: who asks does the call and reports back.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from everpoll.policy.durations import Duration, human, seconds
+from everpoll.policy.figures import whole_number
+
+
+class BreakerPhase(StrEnum):
+    """What the breaker does with a call: lets it through, refuses it, or lets one probe through."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+    HALF_OPEN = "half_open"
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerState:
+    """Failures in a row, when it opened, when its probe left; `BreakerState()` is closed."""
+
+    failures: int = 0
+    opened_at: float | None = None
+    probe_at: float | None = None
+
+
+# One value for all that work: 100,000 healthy loops share it.
+_CLOSED = BreakerState()
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Breaker:
+    """Opens after that many failures in a row and rests for the cooldown: `Breaker(10, "5m")`."""
+
+    failures: int
+    cooldown_s: float
+
+    def __init__(self, failures: int = 10, cooldown: Duration = "5m") -> None:
+        accepted = "how many failures in a row open the breaker, at least 1"
+        object.__setattr__(self, "failures", whole_number(failures, name="failures", at_least=1, accepted=accepted))
+        object.__setattr__(self, "cooldown_s", seconds(cooldown, name="cooldown", positive=True))
+
+    def __repr__(self) -> str:
+        return f"Breaker(failures={self.failures}, cooldown={human(self.cooldown_s)!r})"
+
+    def phase(self, state: BreakerState, now: float) -> BreakerPhase:
+        """The phase at that instant: time alone turns open into half-open."""
+        state = self._without_lost_probe(state, now)
+        if state.opened_at is None:
+            return BreakerPhase.CLOSED
+        if state.probe_at is not None or now >= state.opened_at + self.cooldown_s:
+            return BreakerPhase.HALF_OPEN
+        return BreakerPhase.OPEN
+
+    def ask(self, state: BreakerState, now: float, *, force: bool = False) -> tuple[BreakerState, bool]:
+        """Whether to call now; while not closed, a yes makes the call the probe. Forcing skips the cooldown only."""
+        state = self._without_lost_probe(state, now)
+        if state.opened_at is None:
+            return state, True
+        if state.probe_at is not None:
+            return state, False
+        if force or now >= state.opened_at + self.cooldown_s:
+            return replace(state, probe_at=now), True
+        return state, False
+
+    def succeeded(self, state: BreakerState) -> BreakerState:
+        """A call came back: closed, whoever made it."""
+        return state if state == _CLOSED else _CLOSED
+
+    def failed(self, state: BreakerState, now: float) -> BreakerState:
+        """A call failed: the Nth in a row opens, a probe's failure re-opens with a fresh cooldown."""
+        failures = state.failures + 1
+        opens = failures >= self.failures if state.opened_at is None else state.probe_at is not None
+        # A call that left before the breaker opened and fails after must not prolong the cooldown.
+        return BreakerState(failures, now if opens else state.opened_at)
+
+    def abandoned(self, state: BreakerState) -> BreakerState:
+        """The probe was cancelled and proved nothing: another may leave as if it had not."""
+        return replace(state, probe_at=None)
+
+    def retry_at(self, state: BreakerState, now: float) -> float:
+        """When asking makes sense next: unless a call reports before, earlier is refused and then is allowed."""
+        if state.opened_at is None:
+            return now
+        opened_at = state.opened_at if state.probe_at is None else state.probe_at + self.cooldown_s
+        return max(now, opened_at + self.cooldown_s)
+
+    def _without_lost_probe(self, state: BreakerState, now: float) -> BreakerState:
+        if state.probe_at is None or now < state.probe_at + self.cooldown_s:
+            return state
+        # The cooldown counts from when the probe was due back, not from who notices: noticing late costs nothing.
+        return BreakerState(state.failures + 1, state.probe_at + self.cooldown_s)

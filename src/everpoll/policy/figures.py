@@ -1,0 +1,44 @@
+"""Figures: the plain numbers that a policy takes, checked once, where they enter.
+
+Promises: a number that passes is finite and within its bounds; one that does not raises `BadInput` with the
+parameter's name, the value and what to write instead. Never rounds, never converts text.
+"""
+
+import math
+import sys
+
+from everpoll.errors import BadInput
+
+_SHOWN_CHARS = 80
+
+
+def number(value: float, *, name: str, accepted: str, at_least: float, at_most: float = math.inf) -> float:
+    """The value as a float, within its bounds; `accepted` completes the sentence "write …"."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _refusal(name, value, "not a number", accepted)
+    # NaN fails every comparison, and infinity is above the largest float, so both are refused here.
+    if not at_least <= value <= min(at_most, sys.float_info.max):
+        raise _refusal(name, value, "out of range", accepted)
+    return float(value)
+
+
+def whole_number(value: int, *, name: str, accepted: str, at_least: int) -> int:
+    """The value, an int of at least the bound; `accepted` completes the sentence "write …"."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _refusal(name, value, "not a whole number", accepted)
+    if value < at_least:
+        raise _refusal(name, value, "too small", accepted)
+    return value
+
+
+def shown(value: object) -> str:
+    """How an error message shows a value: its repr, cut so that no input can flood a log."""
+    try:
+        text = repr(value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value)
+    except ValueError:  # Python refuses to print an int of more than 4300 digits.
+        text = f"<{type(value).__name__} too long to print>"
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
+
+
+def _refusal(name: str, value: object, problem: str, accepted: str) -> BadInput:
+    return BadInput(f"{name}={shown(value)}: {problem}; write {accepted}")

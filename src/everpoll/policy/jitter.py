@@ -1,0 +1,25 @@
+"""Jitter: displaces a delay, so that what began together does not stay together.
+
+Promises: within ± jitter of the delay, and never below a floor when it spreads upward. Never draws: the chance, a
+number from 0 up to 1, is handed in, so that a seed replays every delay.
+"""
+
+from typing import Protocol
+
+
+class Rng(Protocol):
+    """Where chances come from; `random.Random` is one."""
+
+    def random(self) -> float:
+        """A number from 0 up to, but not including, 1."""
+        ...
+
+
+def spread(delay_s: float, jitter: float, chance: float) -> float:
+    """The delay moved by up to ± jitter; a chance of 0.5 leaves it alone."""
+    return delay_s * (1 + jitter * (2 * chance - 1))
+
+
+def spread_up(delay_s: float, jitter: float, chance: float) -> float:
+    """The delay moved upward only, by up to jitter: for floors, where earlier is forbidden."""
+    return delay_s * (1 + jitter * chance)

@@ -1,0 +1,49 @@
+"""Pause: a set of reasons not to run; nothing runs until the last of them is gone.
+
+Promises: lifting one reason never lifts another; equal sets are the same object, so that 100,000 paused loops cost
+one pointer each. After a pause, the loops with the shortest interval come first. Never runs or stops anything.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from itertools import combinations
+from typing import TypeAlias, TypeVar
+
+
+class PauseReason(StrEnum):
+    """Who wants it paused: nobody is looking, an operator said so, or the process is ending."""
+
+    HIDDEN = "hidden"
+    OPERATOR = "operator"
+    SHUTDOWN = "shutdown"
+
+
+PauseReasons: TypeAlias = frozenset[PauseReason]
+Key = TypeVar("Key")
+
+# Between two stale loops after a resume: 150 ms apart they do not arrive as one burst.
+STAGGER_S = 0.150
+
+_SHARED: dict[PauseReasons, PauseReasons] = {
+    reasons: reasons
+    for size in range(len(PauseReason) + 1)
+    for reasons in map(frozenset, combinations(PauseReason, size))
+}
+
+NOT_PAUSED: PauseReasons = _SHARED[frozenset()]
+
+
+def paused(reasons: PauseReasons, reason: PauseReason) -> PauseReasons:
+    """The reasons with this one."""
+    return _SHARED[reasons | {reason}]
+
+
+def resumed(reasons: PauseReasons, reason: PauseReason) -> PauseReasons:
+    """The reasons without this one."""
+    return _SHARED[reasons - {reason}]
+
+
+def resume_order(stale: Iterable[tuple[float, Key]]) -> list[Key]:
+    """The keys of (interval_s, key) pairs, shortest interval first; equal intervals keep their order."""
+    # By interval alone: keys need not be comparable.
+    return [key for _, key in sorted(stale, key=lambda pair: pair[0])]

@@ -1,0 +1,48 @@
+"""Every Python block of README and docs runs as it stands, one namespace a page, in the order of the page."""
+
+import time
+from pathlib import Path
+
+import pytest
+from doc_pages import ROOT, Block, blocks, name_of, pages
+
+# Virtual time makes the examples quick. One that sleeps in real time would be noticed by its reader first.
+LONGEST_REAL_S = 5.0
+
+WITH_EXAMPLES = [page for page in pages() if blocks(page)]
+NOT_RUN = [block for page in WITH_EXAMPLES for block in blocks(page) if not block.is_run]
+
+
+@pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
+def test_the_examples_of_a_page_run_in_order_and_quickly(page: Path) -> None:
+    # Not "__main__": an example may end with the lines that a program starts with.
+    namespace: dict[str, object] = {"__name__": "example"}
+    began = time.perf_counter()
+    for block in blocks(page):
+        if block.is_run:
+            block.execute(namespace)
+    assert time.perf_counter() - began < LONGEST_REAL_S, f"{name_of(page)}: an example waits in real time"
+
+
+@pytest.mark.parametrize("page", [*WITH_EXAMPLES, ROOT / "README.md"], ids=name_of)
+def test_a_block_is_marked_with_known_words_only(page: Path) -> None:
+    """A slip such as `norun` would otherwise be run, or not, by accident."""
+    unknown = {word for block in blocks(page) for word in block.info} - {"python", "no-run"}
+    assert not unknown, f"{name_of(page)}: write ```python or ```python no-run, not {sorted(unknown)}"
+
+
+@pytest.mark.parametrize("block", NOT_RUN, ids=str)
+def test_a_block_that_is_not_run_says_why_and_is_python_all_the_same(block: Block) -> None:
+    assert len(block.reason) > 10, f"{block}: its first line must be a comment that says why it is not run"
+    compile(block.code, str(block.page), "exec")
+
+
+def test_the_blocks_that_are_not_run_are_these() -> None:
+    """A list to look at when it grows: each of them can rot unseen."""
+    assert [name_of(block.page) for block in NOT_RUN] == ["docs/how-to/run-in-your-program.md"]
+
+
+def test_the_first_page_and_the_tutorial_have_examples() -> None:
+    """Guards the extraction itself: a pattern that finds nothing would let everything pass."""
+    assert len(blocks(ROOT / "README.md")) >= 2
+    assert len(blocks(ROOT / "docs/tutorial/first-loop.md")) >= 4

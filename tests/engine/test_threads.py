@@ -1,0 +1,144 @@
+"""DaemonThreads runs plain functions in order, within its limit, and never keeps a process alive."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import CancelledError, Future, wait
+from functools import partial
+
+import pytest
+
+from everpoll.engine.threads import DaemonThreads
+from everpoll.errors import BadInput
+
+
+def thread_name() -> str:
+    return threading.current_thread().name
+
+
+def raise_(error: BaseException) -> None:
+    raise error
+
+
+def test_results_and_arguments_pass_through() -> None:
+    with DaemonThreads() as threads:
+        assert threads.submit(divmod, 7, 2).result() == (3, 1)
+        assert threads.submit(int, "ff", base=16).result() == 255
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), KeyboardInterrupt()])
+def test_every_error_goes_into_the_future_and_the_thread_lives_on(error: BaseException) -> None:
+    with DaemonThreads(limit=1) as threads:
+        assert threads.submit(raise_, error).exception() is error
+        assert threads.submit(thread_name).result() == "everpoll-1"
+
+
+def test_a_stop_iteration_reaches_whoever_awaits_it() -> None:
+    async def main() -> None:
+        with DaemonThreads() as threads, pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.get_running_loop().run_in_executor(threads, partial(next, iter(())))
+
+    asyncio.run(main())
+
+
+def test_functions_start_in_the_order_of_submission() -> None:
+    started: list[int] = []
+    with DaemonThreads(limit=1) as threads:
+        for number in range(1000):
+            threads.submit(started.append, number)
+    assert started == list(range(1000))
+
+
+def test_threads_start_on_demand_up_to_the_limit_and_are_daemons() -> None:
+    release = threading.Event()
+    with DaemonThreads(limit=3, name="pool") as threads:
+        assert threads._threads == []
+        futures = [threads.submit(release.wait) for _ in range(10)]
+        assert [thread.name for thread in threads._threads] == ["pool-1", "pool-2", "pool-3"]
+        assert all(thread.daemon for thread in threads._threads)
+        release.set()
+        wait(futures)
+    assert len(threads._threads) == 3
+
+
+def test_as_many_functions_run_at_once_as_the_limit_allows() -> None:
+    barrier = threading.Barrier(8)
+    with DaemonThreads(limit=8) as threads:
+        assert sorted(future.result() for future in [threads.submit(barrier.wait) for _ in range(8)]) == [*range(8)]
+
+
+def test_an_idle_thread_is_reused() -> None:
+    with DaemonThreads() as threads:
+        for _ in range(20):
+            assert threads.submit(thread_name).result() == "everpoll-1"
+            while threads._idle == 0:
+                time.sleep(0)
+
+
+def test_a_cancelled_function_that_has_not_started_is_not_run() -> None:
+    release = threading.Event()
+    ran: list[int] = []
+    with DaemonThreads(limit=1) as threads:
+        threads.submit(release.wait)
+        pending = threads.submit(ran.append, 1)
+        assert pending.cancel()
+        release.set()
+    assert ran == []
+
+
+def test_shutdown_lets_pending_functions_finish() -> None:
+    release = threading.Event()
+    threads = DaemonThreads(limit=1)
+    futures: list[Future[object]] = [threads.submit(release.wait), threads.submit(thread_name)]
+    threads.shutdown(wait=False)
+    release.set()
+    assert futures[1].result() == "everpoll-1"
+
+
+def test_shutdown_can_cancel_what_is_pending() -> None:
+    barrier, release = threading.Barrier(2), threading.Event()
+    threads = DaemonThreads(limit=1)
+    running, pending = threads.submit(lambda: (barrier.wait(), release.wait())[1]), threads.submit(thread_name)
+    barrier.wait()
+    threads.shutdown(wait=False, cancel_futures=True)
+    with pytest.raises(CancelledError):
+        pending.result()
+    release.set()
+    assert running.result() is True
+
+
+def test_shutdown_is_safe_twice_and_from_inside_and_ends_submission() -> None:
+    threads = DaemonThreads()
+    threads.submit(threads.shutdown).result()
+    threads.shutdown()
+    threads.shutdown()
+    with pytest.raises(RuntimeError, match="everpoll: cannot submit after shutdown"):
+        threads.submit(thread_name)
+
+
+def test_a_limit_below_one_is_refused() -> None:
+    with pytest.raises(BadInput, match="at least 1"):
+        DaemonThreads(limit=0)
+
+
+def test_neither_asyncio_run_nor_the_interpreter_waits_for_a_function_that_hangs() -> None:
+    program = """
+import asyncio, threading
+from everpoll.engine.threads import DaemonThreads
+
+async def main():
+    started = threading.Event()
+    def hang():
+        started.set()
+        threading.Event().wait()
+    asyncio.get_running_loop().run_in_executor(DaemonThreads(), hang)
+    started.wait()
+
+asyncio.run(main())
+print("ended")
+"""
+    # The timeout bounds a failure; a success ends by itself.
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "ended\n"

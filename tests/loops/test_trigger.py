@@ -1,0 +1,225 @@
+"""A trigger runs now, coalesces during a run, is awaited, resets the deadline, and respects an operator's pause."""
+
+import asyncio
+
+import pytest
+from stage import Stage, timers
+
+from everpoll import Breaker, NotRunning, Outcome, Phase, Stop
+
+
+def test_semantics_06_runs_now_and_resets_the_deadline() -> None:
+    stage = Stage()
+    runs = stage.runs(takes_s=2)
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            await stage.clock.advance(10)
+            outcome = await loop.trigger()
+            assert outcome == Outcome("ok")
+            assert loop.state.next_due == 42.0
+            assert timers() == 1
+            await stage.clock.advance(31)
+
+    stage.play(scene)
+    assert runs.at == [10, 42]
+
+
+def test_semantics_06_need_not_be_awaited() -> None:
+    stage = Stage()
+    runs = stage.runs(ValueError("nobody looks"))
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            loop.trigger()
+            await stage.clock.advance(1)
+            assert loop.state.failures == 1
+
+    stage.play(scene)
+
+
+def test_mistake_06_moves_the_timer_respects_the_pause_and_can_be_awaited() -> None:
+    stage = Stage()
+    runs = stage.runs(takes_s=1)
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            await stage.clock.advance(29)
+            assert (await loop.trigger()).ok
+            await stage.clock.advance(5)
+            assert runs.at == [29]
+            loop.pause()
+            assert await loop.trigger() == Outcome("skipped", "paused")
+            assert runs.at == [29]
+
+    stage.play(scene)
+
+
+def test_edge_100_triggers_during_one_run() -> None:
+    stage = Stage()
+    runs = stage.runs(None, False, takes_s=5)
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            first = loop.trigger()
+            await stage.clock.advance(1)
+            others = [loop.trigger() for _ in range(100)]
+            assert (await first).ok
+            outcomes = await asyncio.gather(*others)
+            assert {outcome.kind for outcome in outcomes} == {"failed"}
+            await stage.clock.advance(1)
+
+    stage.play(scene)
+    assert runs.at == [0, 5]
+    assert runs.most_at_once == 1
+
+
+def test_edge_trigger_while_paused_by_an_operator() -> None:
+    stage = Stage()
+    runs = stage.runs()
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            loop.pause("operator")
+            assert await loop.trigger() == Outcome("skipped", "paused")
+            assert loop.state.skips == {"paused": 1}
+            assert (await loop.trigger(force=True)).ok
+            assert loop.state.phase is Phase.PAUSED
+            await stage.clock.advance(100)
+
+    stage.play(scene)
+    assert runs.at == [0]
+
+
+def test_edge_trigger_while_paused_because_hidden_runs() -> None:
+    stage = Stage()
+    runs = stage.runs()
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            loop.pause("hidden")
+            assert (await loop.trigger()).ok
+            await stage.clock.advance(100)
+            assert loop.state.phase is Phase.PAUSED
+
+    stage.play(scene)
+    assert runs.at == [0]
+
+
+def test_edge_trigger_while_open_is_the_probe() -> None:
+    stage = Stage()
+    runs = stage.runs(False, False, True)
+
+    async def scene() -> None:
+        loop = stage.add(runs, breaker=Breaker(1, "100s"))
+        async with stage.app:
+            await stage.clock.advance(30)
+            assert (loop.state.phase, loop.state.next_due) == (Phase.OPEN, 130.0)
+            await stage.clock.advance(10)
+            assert (await loop.trigger()).kind == "failed"
+            assert (loop.state.phase, loop.state.next_due) == (Phase.OPEN, 140.0)
+            assert (await loop.trigger()).ok
+            assert (loop.state.phase, loop.state.next_due) == (Phase.WAITING, 70.0)
+
+    stage.play(scene)
+
+
+def test_a_follow_up_that_is_paused_away_is_answered() -> None:
+    stage = Stage()
+    runs = stage.runs(takes_s=5)
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            first, second = loop.trigger(), loop.trigger()
+            await stage.clock.advance(1)
+            loop.pause()
+            assert (await first).ok
+            assert await second == Outcome("skipped", "paused")
+
+    stage.play(scene)
+    assert runs.at == [0]
+
+
+def test_a_stopped_loop_says_so_even_while_paused() -> None:
+    stage = Stage()
+
+    async def scene() -> None:
+        loop = stage.add(stage.runs(Stop("done")))
+        async with stage.app:
+            assert (await loop.trigger()).kind == "stopped"
+            loop.pause("hidden")
+            assert await loop.trigger() == Outcome("skipped", "stopped")
+            assert loop.state.skips == {"stopped": 1}
+
+    stage.play(scene)
+
+
+def test_whoever_waits_may_give_up() -> None:
+    stage = Stage()
+    runs = stage.runs(takes_s=5)
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await loop.trigger()
+            await stage.clock.advance(10)
+            assert loop.state.last_ok == 5.0
+
+    stage.play(scene)
+
+
+def test_before_the_start_and_after_the_end_it_is_an_error_that_says_what_to_do() -> None:
+    stage = Stage()
+    loop = stage.add(stage.runs())
+    with pytest.raises(NotRunning, match=r"trigger loop 'prices'.*async with app"):
+        loop.trigger()
+
+    async def scene() -> None:
+        async with stage.app:
+            pass
+        with pytest.raises(NotRunning, match="'prices'"):
+            loop.trigger()
+
+    stage.play(scene)
+
+
+def test_a_removed_loop_refuses() -> None:
+    stage = Stage()
+
+    async def scene() -> None:
+        loop = stage.add(stage.runs())
+        async with stage.app:
+            await loop.close()
+            assert await loop.trigger(force=True) == Outcome("skipped", "closed")
+
+    stage.play(scene)
+
+
+def test_e7_trigger_read_reset_and_destroy() -> None:
+    stage = Stage()
+    runs = stage.runs(False, False, False, True)
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            for _ in range(2):
+                await loop.trigger()
+            assert (loop.state.failures, loop.state.multiplier, loop.state.next_due) == (2, 4.0, 120.0)
+            loop.reset()
+            assert (loop.state.failures, loop.state.multiplier, loop.state.next_due) == (0, 1.0, 30.0)
+            await loop.trigger()
+            assert (await loop.trigger()).ok
+            assert (loop.state.failures, loop.state.multiplier) == (0, 1.0)
+            await stage.app.loops.close()
+            assert (loop.state.phase, timers()) == (Phase.CLOSED, 0)
+
+    stage.play(scene)
