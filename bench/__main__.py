@@ -1,28 +1,85 @@
-"""`make bench`: run every benchmark, or those named in ARGS, print ratios, keep the samples in bench/results/."""
+"""`make bench`: run every benchmark, or those named in ARGS, print ratios, keep everything in bench/results/.
 
-import json
+make bench ARGS="drain latency"     only these
+make bench ARGS="drain --quick"     fewer jobs and rounds: a look, not a verdict
+"""
+
+import argparse
+import platform
+import sqlite3
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import loops
+from bench import backlog, drain, enqueue, idle, latency, loops
+from bench.plot import ratios_svg
+from bench.report import Ratio, Report, table
 
-BENCHES: dict[str, Callable[[], dict[str, Any]]] = {"loops": loops.run}
 RESULTS = Path(__file__).parent / "results"
 
 
+def _loops(_quick: bool) -> Report:
+    found: dict[str, Any] = loops.run()
+    rows: list[tuple[str, ...]] = [(str(label), str(figure)) for label, figure in found["rows"]]
+    return Report("loops", found["title"], ("measured", ""), rows, samples=found["samples"])
+
+
+BENCHES: dict[str, Callable[[bool], Report]] = {
+    "loops": _loops,
+    "drain": drain.run,
+    "latency": latency.run,
+    "backlog": backlog.run,
+    "enqueue": enqueue.run,
+    "idle": idle.run,
+}
+
+
 def main() -> None:
-    wanted = sys.argv[1:] or list(BENCHES)
-    if unknown := [name for name in wanted if name not in BENCHES]:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"which: {', '.join(BENCHES)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="fewer jobs and rounds")
+    asked = parser.parse_args()
+    if unknown := [name for name in asked.names if name not in BENCHES]:
         sys.exit(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHES)}")
     RESULTS.mkdir(exist_ok=True)
-    for name in wanted:
-        result = BENCHES[name]()
-        (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
-        print(f"\n### {result['title']}\n\n| measured | |\n| --- | ---: |")
-        for label, figure in result["rows"]:
-            print(f"| {label} | {figure} |")
+    reports = []
+    for name in asked.names or BENCHES:
+        began = time.monotonic()
+        report = BENCHES[name](asked.quick)
+        report.notes.append(_conditions(time.monotonic() - began, quick=asked.quick))
+        _keep(name, report)
+        print(f"\n{report.markdown()}", flush=True)
+        reports.append(report)
+    ratios = [ratio for report in reports for ratio in report.ratios]
+    if ratios:
+        (RESULTS / "ratios.svg").write_text(ratios_svg(ratios))
+        _summarise(reports, ratios)
+
+
+def _keep(name: str, report: Report) -> None:
+    (RESULTS / f"{name}.json").write_text(report.as_json())
+    (RESULTS / f"{name}.md").write_text(report.markdown())
+    if any(ratio.margin is not None for ratio in report.ratios):
+        (RESULTS / f"{name}.svg").write_text(ratios_svg(report.ratios))
+
+
+def _summarise(reports: list[Report], ratios: list[Ratio]) -> None:
+    judged = [one for one in ratios if one.at_least is not None or one.at_most is not None]
+    met = sum(one.verdict == "met" for one in judged)
+    rows = [(one.label, "-" if one.value is None else f"{one.value:.2f}", one.target, one.verdict) for one in judged]
+    lines = [f"## {met} of {len(judged)} targets met", "", *table(("target", "measured", "wanted", ""), rows)]
+    text = "\n".join(lines) + "\n"
+    (RESULTS / "summary.md").write_text(text + "\n" + "\n".join(report.markdown() for report in reports))
+    print(f"\n{text}\nsamples, tables and plots: {RESULTS}")
+
+
+def _conditions(took_s: float, *, quick: bool) -> str:
+    return f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, took {took_s:.0f} s" + (
+        ", --quick: fewer jobs and rounds" if quick else ""
+    )
 
 
 if __name__ == "__main__":

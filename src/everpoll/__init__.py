@@ -1,22 +1,46 @@
 """everpoll: durable polling for Python. Look, judge, decide when to look again."""
 
-from everpoll.app import Everpoll
-from everpoll.errors import BadDuration, BadInput, EverpollError, EverpollWarning, LoopNotFound, NotRunning
+from everpoll.app import Everpoll, Health
+from everpoll.errors import (
+    AlreadyRunning,
+    BadDuration,
+    BadInput,
+    EverpollError,
+    EverpollWarning,
+    JobCanceled,
+    JobFailed,
+    LeaseLost,
+    LoopNotFound,
+    NotRunning,
+    SchemaOutdated,
+    StoreUnavailable,
+    TaskNotFound,
+    UnknownJob,
+)
+from everpoll.jobs import Cancel, Job, Retry, Task
 from everpoll.loops import Failed, Loop, LoopPolicy, LoopState, Ok, Outcome, Phase, Stop
 from everpoll.policy import Adaptive, Backoff, Breaker, Budget, PauseReason, Snooze
+from everpoll.stores.contract import TaskInfo
 from everpoll.version import __version__
 
 __all__ = [
     "Adaptive",
+    "AlreadyRunning",
     "Backoff",
     "BadDuration",
     "BadInput",
     "Breaker",
     "Budget",
+    "Cancel",
     "Everpoll",
     "EverpollError",
     "EverpollWarning",
     "Failed",
+    "Health",
+    "Job",
+    "JobCanceled",
+    "JobFailed",
+    "LeaseLost",
     "Loop",
     "LoopNotFound",
     "LoopPolicy",
@@ -26,7 +50,14 @@ __all__ = [
     "Outcome",
     "PauseReason",
     "Phase",
+    "Retry",
+    "SchemaOutdated",
     "Snooze",
     "Stop",
+    "StoreUnavailable",
+    "Task",
+    "TaskInfo",
+    "TaskNotFound",
+    "UnknownJob",
     "__version__",
 ]

@@ -2,26 +2,103 @@
 
 import asyncio
 import contextlib
+import logging
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
+from msgspec import Struct
+
+from everpoll.engine.meter import PollerHealth
+from everpoll.engine.options import WorkerOptions
+from everpoll.engine.settler import OUTAGE
+from everpoll.engine.work import Works
+from everpoll.engine.worker import Worker
+from everpoll.errors import AlreadyRunning, BadInput, NotRunning, StoreUnavailable
+from everpoll.jobs import Job, JobOptions, Jobs, Task
 from everpoll.loops import LoopOptions, Loops
-from everpoll.policy import Clock, Duration, Rng, seconds
+from everpoll.policy import Clock, Duration, Rng, human, seconds
+from everpoll.stores.contract import Store
+from everpoll.stores.urls import default_url, store_for
+
+logger = logging.getLogger("everpoll")
 
 F = TypeVar("F", bound=Callable[[], Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """Whether the app does its work (A12), with the poller's metrics (A11)."""
+
+    healthy: bool
+    worker: PollerHealth | None
+    loops: int
 
 
 class Everpoll:
-    """One app: register loops on it, then `await app.run()`, or `async with app:` inside your own program."""
+    """One app: register jobs and loops on it, then `await app.run()`, or `async with app:` inside your own program.
 
-    def __init__(self, *, clock: Clock | None = None, rng: Rng | None = None) -> None:
+    `url` says where tasks live: by default `$EVERPOLL_URL`, then `sqlite:///everpoll.db`. Nothing is opened before
+    the first job is enqueued or run, so an app of loops needs no database.
+    """
+
+    def __init__(  # noqa: PLR0913 - what a user may say about an app, each with its default
+        self,
+        url: str | None = None,
+        *,
+        slots: int = 50,
+        queues: dict[str, int] | None = None,
+        lease: Duration = "30s",
+        history: Duration | None = "30d",
+        migrate: bool = True,
+        clock: Clock | None = None,
+        rng: Rng | None = None,
+    ) -> None:
+        self.url = default_url() if url is None else url
+        self._store = store_for(self.url, clock)
+        self._migrate = migrate
+        self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._opened_on: asyncio.AbstractEventLoop | None = None
+        self._works = Works()
+        self._worker: Worker | None = None
+        self._entered = False
+        self.worker_options = WorkerOptions(
+            slots=slots,
+            queues=queues,
+            lease_s=seconds(lease, name="lease", positive=True),
+            keep_s=None if history is None else seconds(history, name="history"),
+        )
+        self.jobs = Jobs(self._works, self.store)
         self.loops = Loops(rng=rng, wall=time.time if clock is None else clock.wall)
 
+    @overload
+    def job(self, function: Callable[P, R], /) -> Job[P, R]: ...
+
+    @overload
+    def job(self, /, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R]], Job[P, R]]: ...
+
+    def job(self, function: Callable[P, R] | None = None, /, **options: Unpack[JobOptions]) -> Any:
+        """Make the decorated function a job: `await it.enqueue(…)` has a worker run it; plain ones run in threads.
+
+        Options: name, queue, priority, retry, timeout; see `JobOptions`. `@app.job` alone takes the defaults.
+        """
+
+        def register(function: Callable[P, R]) -> Job[P, R]:
+            return self.jobs.add(function, **options)
+
+        return register if function is None else register(function)
+
     def loop(self, every: Duration, **options: Unpack[LoopOptions]) -> Callable[[F], F]:
-        """Run the decorated function every so often, from one interval after the start; plain ones run in threads."""
+        """Run the decorated function every so often, from one interval after the start; plain ones run in threads.
+
+        Options: name, cap, jitter, first, when, timeout, fixed_rate, when_hidden, adaptive, breaker, safety_every,
+        on_outcome; see `LoopOptions`.
+        """
+        if callable(every):
+            raise BadInput('the interval is missing: write @app.loop(every="30s")')
 
         def register(function: F) -> F:
             self.loops.add(function, every, **options)
@@ -29,31 +106,136 @@ class Everpoll:
 
         return register
 
+    def task(self, task_id: int) -> Task:
+        """A handle on a task that was enqueued earlier or elsewhere."""
+        return self.jobs.task(task_id)
+
+    async def store(self) -> Store:
+        """The store, connected and with its schema up to date."""
+        event_loop = asyncio.get_running_loop()
+        if self._opened_on is not event_loop:
+            await self._open_on(event_loop)
+        return self._store
+
+    async def _open_on(self, event_loop: asyncio.AbstractEventLoop) -> None:
+        if self._opened_on is not None and self._opened_on.is_running():
+            raise NotRunning("this app is in use on another event loop: close it there first, or make another app")
+        # A lock belongs to the event loop on which somebody first had to wait for it.
+        if self._opening is None or self._opening[0] is not event_loop:
+            self._opening = (event_loop, asyncio.Lock())
+        async with self._opening[1]:
+            if self._opened_on is event_loop:
+                return
+            if self._opened_on is not None:
+                # That event loop ended without close(): whatever worked or waited on it is gone.
+                self._worker = None
+                self.jobs.forget()
+            await self._store.open(migrate=self._migrate)
+            self._opened_on = event_loop
+
+    def health(self) -> Health:
+        """Healthy while the poller polls and has fewer than five errors in a row; without jobs there is no poller."""
+        worker = None if self._worker is None else self._worker.health()
+        return Health(healthy=worker is None or worker.healthy, worker=worker, loops=len(self.loops))
+
+    async def close(self, grace: Duration = "10s") -> None:
+        """End everything and let go of the store: no new work, the grace period for what runs, then it is canceled."""
+        grace_s = seconds(grace, name="grace")
+        worker, self._worker, self._entered = self._worker, None, False
+        try:
+            await _all(self.loops.close(grace_s), *([] if worker is None else [worker.stop(grace_s)]))
+        finally:
+            await self.jobs.close()
+            await self._store.close()
+            self._opened_on = None
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that a worker of this app serves."""
+        return list(self._works.queues if self.worker_options.queues is None else self.worker_options.queues)
+
+    @contextlib.asynccontextmanager
+    async def working(self, grace: Duration = 0) -> AsyncIterator[None]:
+        """A worker for the length of the block, without loops: what `everpoll.testing.drain` uses.
+
+        Where this app runs already, its own worker is the one.
+        """
+        mine = await self._start_worker()
+        try:
+            yield
+        finally:
+            if mine is not None and mine is self._worker:
+                self._worker = None
+                await mine.stop(grace)
+
     async def __aenter__(self) -> Self:
-        await self.loops.start()
+        if self._entered:
+            raise AlreadyRunning("this app runs already: enter it once, and use it inside that block")
+        self._entered = True
+        try:
+            await self._start()
+        except BaseException:
+            await self.close(grace=0)
+            raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.loops.close(grace=0 if kind else "10s")
+        await self.close(grace=0 if kind else "10s")
 
     async def run(self, grace: Duration = "10s") -> None:
         """Run until SIGTERM, SIGINT or cancellation; a second signal ends without waiting for the grace period."""
         grace_s = seconds(grace, name="grace")
         asked = _Signals()
-        await self.loops.start()
         try:
             with asked:
-                await asked.first.wait()
+                starting = asyncio.ensure_future(self._start_when_possible())
+                first = asyncio.ensure_future(asked.first.wait())
+                try:
+                    await asyncio.wait({starting, first}, return_when=asyncio.FIRST_COMPLETED)
+                    if starting.done():
+                        starting.result()
+                    await first
+                finally:
+                    first.cancel()
+                    starting.cancel()
+                    await asyncio.wait({starting})
                 await self._close_unless(asked.second, grace_s)
-        except asyncio.CancelledError:
-            await self.loops.close(grace_s)
+        except BaseException:
+            await self.close(grace_s)
             raise
+
+    async def _start(self) -> None:
+        await self._start_worker()
+        await self.loops.start()
+
+    async def _start_worker(self) -> Worker | None:
+        """The worker, if it was started just now."""
+        # The store first: it finds out whether a worker of an event loop that is gone was left behind.
+        store = await self.store() if len(self._works) else None
+        if store is None or self._worker is not None:
+            return None
+        worker = Worker(store, self._works, self.worker_options, self.jobs.settled)
+        await worker.start()
+        self._worker = worker
+        return worker
+
+    async def _start_when_possible(self) -> None:
+        """A worker that boots before its database waits for it."""
+        failures = 0
+        while True:
+            try:
+                return await self._start()
+            except StoreUnavailable as error:
+                failures += 1
+                delay_s = OUTAGE.delay(failures)
+                logger.warning("cannot start: %s; trying again in %s", error, human(delay_s))
+                await asyncio.sleep(delay_s)
 
     async def _close_unless(self, hurried: asyncio.Event, grace_s: float) -> None:
         """Close with the grace period, or without what is left of it once hurried."""
-        closing = asyncio.ensure_future(self.loops.close(grace_s))
+        closing = asyncio.ensure_future(self.close(grace_s))
         again = asyncio.ensure_future(hurried.wait())
         try:
             await asyncio.wait({closing, again}, return_when=asyncio.FIRST_COMPLETED)
@@ -66,6 +248,20 @@ class Everpoll:
         finally:
             closing.cancel()
             again.cancel()
+
+
+async def _all(*closing: Any) -> None:
+    """Run them together; a cancellation reaches each of them, and none is left behind."""
+    tasks = [asyncio.ensure_future(one) for one in closing]
+    try:
+        await asyncio.wait(tasks)
+    except asyncio.CancelledError:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        raise
+    for task in tasks:
+        task.result()
 
 
 class _Signals:

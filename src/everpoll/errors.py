@@ -5,6 +5,7 @@ EverpollError
 │   └── BadDuration             not a duration: the message shows what is accepted
 ├── LoopNotFound (LookupError)  no loop has that name
 ├── NotRunning                  the call needs a started app
+├── AlreadyRunning              the app was entered a second time
 ├── StoreUnavailable            the database cannot be reached, or broke off; it may work again later
 ├── SchemaOutdated              the database's schema is older than this release, and migrating is turned off
 ├── LeaseLost                   this worker was given up for dead; what it held belongs to others
@@ -36,6 +37,10 @@ class LoopNotFound(EverpollError, LookupError):
 
 class NotRunning(EverpollError):
     """The call needs a started app."""
+
+
+class AlreadyRunning(EverpollError):
+    """The app was entered a second time."""
 
 
 class StoreUnavailable(EverpollError):

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from everpoll import Everpoll, Phase
+from everpoll import AlreadyRunning, BadInput, Everpoll, Phase
 from everpoll.testing import VirtualClock
 
 
@@ -62,3 +62,21 @@ def test_the_end_of_the_block_waits_for_runs() -> None:
     clock.run(main())
     assert ended == [18]
     assert app.loops["slow"].next_due_at is None
+
+
+def test_entering_twice_is_an_error_that_leaves_the_app_running() -> None:
+    app = Everpoll()
+
+    async def main() -> None:
+        async with app:
+            with pytest.raises(AlreadyRunning, match="runs already"):
+                async with app:
+                    raise AssertionError("not entered")
+
+    asyncio.run(main())
+
+
+def test_a_decorator_without_its_interval_is_refused() -> None:
+    app = Everpoll()
+    with pytest.raises(BadInput, match=r'write @app\.loop\(every="30s"\)'):
+        app.loop(lambda: None)  # type: ignore[arg-type]  # that is the mistake

@@ -26,6 +26,12 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property
+    def file(self) -> str | None:
+        """Under which name it is to be saved: its first line says `# shop.py`."""
+        found = re.fullmatch(r"# (\w+\.py)", self.code.split("\n", 1)[0].strip())
+        return found[1] if found else None
+
+    @property
     def is_run(self) -> bool:
         return "no-run" not in self.info
 

@@ -1,6 +1,9 @@
 """Every Python block of README and docs runs as it stands, one namespace a page, in the order of the page."""
 
+import os
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,12 +16,30 @@ WITH_EXAMPLES = [page for page in pages() if blocks(page)]
 NOT_RUN = [block for page in WITH_EXAMPLES for block in blocks(page) if not block.is_run]
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of the page's own to run in: what it imports from there, writes or sets is gone afterwards."""
+    environment, modules = dict(os.environ), set(sys.modules)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    os.environ.pop("EVERPOLL_URL", None)
+    os.environ.pop("WORKER_ID", None)
+    yield tmp_path
+    os.environ.clear()
+    os.environ.update(environment)
+    for name in set(sys.modules) - modules:
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
 @pytest.mark.parametrize("page", WITH_EXAMPLES, ids=name_of)
-def test_the_examples_of_a_page_run_in_order_and_quickly(page: Path) -> None:
+def test_the_examples_of_a_page_run_in_order_and_quickly(page: Path, folder: Path) -> None:
     # Not "__main__": an example may end with the lines that a program starts with.
     namespace: dict[str, object] = {"__name__": "example"}
     began = time.perf_counter()
     for block in blocks(page):
+        if block.file is not None:
+            (folder / block.file).write_text(block.code, encoding="utf-8")
         if block.is_run:
             block.execute(namespace)
     assert time.perf_counter() - began < LONGEST_REAL_S, f"{name_of(page)}: an example waits in real time"
@@ -42,7 +63,9 @@ def test_the_blocks_that_are_not_run_are_these() -> None:
     assert [name_of(block.page) for block in NOT_RUN] == ["docs/how-to/run-in-your-program.md"]
 
 
-def test_the_first_page_and_the_tutorial_have_examples() -> None:
+def test_the_first_page_and_the_tutorials_have_examples() -> None:
     """Guards the extraction itself: a pattern that finds nothing would let everything pass."""
-    assert len(blocks(ROOT / "README.md")) >= 2
+    assert len(blocks(ROOT / "README.md")) >= 3
     assert len(blocks(ROOT / "docs/tutorial/first-loop.md")) >= 4
+    assert len(blocks(ROOT / "docs/tutorial/first-job.md")) >= 4
+    assert [block.file for block in blocks(ROOT / "README.md") if block.file] == ["shop.py"]

@@ -1,20 +1,31 @@
-"""The reference names every public name, option, field and method; the glossary stays in order."""
+"""The reference names every public name, option, field, method, command and variable; the glossary stays in order."""
 
 import inspect
 import re
+from collections.abc import Iterator
 from enum import Enum
+from typing import get_args
 
 import pytest
+import typer
 from doc_pages import ROOT
 
 import everpoll
 import everpoll.errors
 import everpoll.policy
+import everpoll.testing
+from everpoll import Everpoll, Health, Job, Task, TaskInfo
+from everpoll.cli.main import commands
+from everpoll.engine.meter import PollerHealth
+from everpoll.jobs import JobOptions
+from everpoll.jobs.job import EnqueueOptions
 from everpoll.loops import Loop, LoopOptions, Loops, LoopState, Outcome, Phase
 from everpoll.policy import PauseReason
+from everpoll.stores.contract import TaskState
 from everpoll.testing import VirtualClock
 
 REFERENCE = ROOT / "docs/reference"
+SOURCES = sorted((ROOT / "src/everpoll").rglob("*.py")) + sorted((ROOT / "src/everpoll").rglob("*.sql"))
 # These belong to the registry; their own comment in loop.py says so.
 INTERNAL_OF_LOOP = {"become", "due", "end", "entry", "forget_run", "resume_at", "start", "under_way"}
 INTERNAL_OF_LOOPS = {"event_loop_for", "in_thread", "now", "set_deadline", "spawn", "start"}
@@ -38,14 +49,75 @@ def missing(wanted: set[str], page: str) -> list[str]:
     return sorted(wanted - code_words(reference(page)))
 
 
+def rows(page: str) -> set[str]:
+    """What has a row of its own in a table."""
+    return set(re.findall(r"^\| `(\w+)` \|", reference(page), re.MULTILINE))
+
+
 def test_every_public_name_is_in_the_reference() -> None:
     written = {word for page in REFERENCE.glob("*.md") for word in code_words(page.read_text(encoding="utf-8"))}
     assert sorted(set(everpoll.__all__) - written) == []
 
 
 def test_every_option_of_a_loop_is_documented_with_its_own_row() -> None:
-    rows = set(re.findall(r"^\| `(\w+)` \|", reference("loops.md"), re.MULTILINE))
-    assert sorted({"every", *LoopOptions.__annotations__} - rows) == []
+    assert sorted({"every", *LoopOptions.__annotations__} - rows("loops.md")) == []
+
+
+def test_every_option_of_a_job_and_of_enqueue_is_documented_with_its_own_row() -> None:
+    assert sorted(set(JobOptions.__annotations__) - rows("jobs.md")) == []
+    assert sorted(set(EnqueueOptions.__annotations__) - rows("jobs.md")) == []
+
+
+def test_every_parameter_and_method_of_the_app_is_documented() -> None:
+    assert sorted(set(inspect.signature(Everpoll).parameters) - rows("app.md")) == []
+    assert missing(public(Everpoll), "app.md") == []
+
+
+def test_every_method_of_a_job_and_a_task_is_documented() -> None:
+    assert missing(public(Job), "jobs.md") == []
+    assert missing(public(Task), "jobs.md") == []
+
+
+def test_every_field_and_state_of_a_task_is_documented() -> None:
+    assert missing({*TaskInfo.__struct_fields__, "errors"}, "jobs.md") == []
+    assert sorted(set(get_args(TaskState)) - rows("jobs.md")) == []
+
+
+def test_every_kind_of_note_in_a_trail_is_documented_with_its_own_row() -> None:
+    written = "\n".join(source.read_text(encoding="utf-8") for source in SOURCES)
+    # As Python and SQL write them; a choice between two kinds is written in one place only, which has both anyway.
+    kinds = set(re.findall(r'"what": ?"([\w-]+)"', written)) | set(re.findall(r'what="([\w-]+)"', written))
+    assert len(kinds) > 5, "the pattern does not find them any more"
+    documented = set(re.findall(r"^\| `([\w-]+)` \|", reference("jobs.md"), re.MULTILINE))
+    assert sorted(kinds - documented) == []
+
+
+def test_every_figure_of_health_is_documented() -> None:
+    assert missing({*Health.__struct_fields__, *PollerHealth.__struct_fields__}, "health.md") == []
+
+
+def test_every_environment_variable_is_documented_with_its_own_row() -> None:
+    written = "\n".join(source.read_text(encoding="utf-8") for source in SOURCES)
+    read = set(re.findall(r'environ(?:\.get\(|\[)"(\w+)"', written))
+    assert "EVERPOLL_URL" in read, "the pattern does not find them any more"
+    assert sorted(read - rows("app.md")) == []
+
+
+def command_lines(group: object, path: str) -> Iterator[tuple[str, list[str]]]:
+    """Every command, and the long form of its options. Typer brings its own copy of click, hence no types here."""
+    for name, command in group.commands.items():  # type: ignore[attr-defined]
+        if hasattr(command, "commands"):
+            yield from command_lines(command, f"{path} {name}")
+            continue
+        options = [word for one in command.params for word in one.opts if word.startswith("--")]
+        yield f"{path} {name}", options
+
+
+@pytest.mark.parametrize(("command", "options"), list(command_lines(typer.main.get_command(commands), "everpoll")))
+def test_every_command_and_its_options_are_documented(command: str, options: list[str]) -> None:
+    page = reference("command-line.md")
+    assert f"| `{command}` |" in page
+    assert [option for option in options if f"`{option}" not in page] == []
 
 
 def test_every_field_of_state_and_outcome_is_documented() -> None:
@@ -80,7 +152,8 @@ def test_every_error_is_documented() -> None:
     assert missing(kinds, "errors.md") == []
 
 
-def test_every_method_of_the_virtual_clock_is_documented() -> None:
+def test_the_test_kit_and_every_method_of_the_virtual_clock_are_documented() -> None:
+    assert missing(set(everpoll.testing.__all__), "testing.md") == []
     assert missing(public(VirtualClock), "testing.md") == []
 
 

@@ -1,12 +1,16 @@
 """The stage on which loops play under virtual time: a clock, an app whose jitter is known, functions that record."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 from everpoll import Everpoll, Loop
 from everpoll.loops.deadlines import Deadlines
 from everpoll.testing import VirtualClock
+
+# How long, in real time, a thread waits for what a correct program does at once.
+PATIENCE_S = 30.0
 
 
 class Chance:
@@ -64,6 +68,42 @@ class Runs:
         if isinstance(answer, BaseException):
             raise answer
         return answer
+
+
+class Blocking:
+    """A plain function that waits in its thread until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.let_go = threading.Event()
+        self.under_way = 0
+        self.most_at_once = 0
+        self._lock = threading.Lock()
+
+    def __call__(self) -> bool:
+        with self._lock:
+            self.under_way += 1
+            self.most_at_once = max(self.most_at_once, self.under_way)
+        self.entered.release()
+        assert self.let_go.wait(PATIENCE_S)
+        with self._lock:
+            self.under_way -= 1
+        return True
+
+    def wait_until_entered(self) -> None:
+        assert self.entered.acquire(timeout=PATIENCE_S)
+
+
+async def turns(count: int = 20) -> None:
+    """Let the event loop go round, where time stands still because a thread works."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+def in_turn(*acts: Callable[[], object]) -> None:
+    """Do one after the other, where there is room for an expression only."""
+    for act in acts:
+        act()
 
 
 def timers() -> int:

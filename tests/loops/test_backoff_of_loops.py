@@ -1,12 +1,13 @@
 """Failures multiply the interval by min(2^n, cap) from the completion; Retry-After is a floor above any cap."""
 
+import asyncio
 import math
 from typing import Any
 
 import pytest
 from stage import Stage
 
-from everpoll import Failed
+from everpoll import Failed, Snooze
 from everpoll.policy import LONGEST_S
 
 
@@ -101,5 +102,83 @@ def test_mistake_10_every_outcome_records_the_last_run() -> None:
             for started in (0.0, 1.0, 2.0):
                 await loop.trigger()
                 assert (loop.state.last_started, loop.state.last_completed) == (started, started + 1)
+
+    stage.play(scene)
+
+
+def test_semantics_03_a_fixed_rate_backs_off_from_the_completion_of_slow_runs() -> None:
+    stage = Stage()
+    runs = stage.runs(*[False] * 6, takes_s=10)
+
+    async def scene() -> None:
+        stage.add(runs, 1, fixed_rate=True)
+        async with stage.app:
+            await stage.clock.advance(100)
+
+    stage.play(scene)
+    rests = [after - before - 10 for before, after in zip(runs.at, runs.at[1:], strict=False)]
+    assert rests[:6] == [2, 4, 8, 8, 8, 8]
+
+
+def test_semantics_03_a_fixed_rate_backs_off_from_a_timeout() -> None:
+    stage = Stage()
+    runs = stage.runs(takes_s=1e6)
+
+    async def scene() -> None:
+        loop = stage.add(runs, 1, fixed_rate=True, timeout="10s")
+        async with stage.app:
+            await stage.clock.advance(100)
+            assert loop.state.multiplier == 8
+
+    stage.play(scene)
+    assert [after - before - 10 for before, after in zip(runs.at, runs.at[1:], strict=False)] == [2, 4, 8, 8, 8, 8]
+
+
+def test_semantics_03_a_cap_that_is_no_whole_number_leaves_a_fixed_rate_on_its_grid() -> None:
+    stage = Stage()
+    runs = stage.runs(*[False] * 3)
+
+    async def scene() -> None:
+        stage.add(runs, 10, fixed_rate=True, cap=2.5)
+        async with stage.app:
+            await stage.clock.advance(110)
+
+    stage.play(scene)
+    assert runs.at == [10, 30, 60, 90, 100, 110]
+
+
+@pytest.mark.parametrize("answer", [asyncio.CancelledError(), Snooze("1s")])
+def test_semantics_03_retry_after_holds_over_a_triggered_run_without_an_answer(answer: object) -> None:
+    stage = Stage()
+    runs = stage.runs(Failed("429", retry_after="1h"), answer)
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            await stage.clock.advance(30)
+            await stage.clock.advance(5)
+            assert (await loop.trigger()).kind in ("canceled", "snoozed")
+            assert (loop.state.failures, loop.state.next_due) == (1, 3630.0)
+            await stage.clock.advance(3595)
+
+    stage.play(scene)
+    assert runs.at == [30, 35, 3630]
+
+
+def test_semantics_03_retry_after_holds_over_a_run_that_is_canceled_from_outside() -> None:
+    stage = Stage()
+    runs = stage.runs(Failed("429", retry_after="1h"), takes_s=5)
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            await loop.trigger()
+            answer = loop.trigger()
+            await stage.clock.advance(1)
+            assert loop._run is not None
+            assert loop._run.task is not None
+            loop._run.task.cancel()
+            assert (await answer).kind == "canceled"
+            assert loop.state.next_due == 3605.0
 
     stage.play(scene)

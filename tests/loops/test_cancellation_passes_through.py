@@ -12,7 +12,7 @@ from everpoll import Outcome, Phase
 
 
 def task_of(loop: Any) -> "asyncio.Task[None]":
-    task: asyncio.Task[None] = loop._task
+    task: asyncio.Task[None] = loop._run.task
     return task
 
 
@@ -264,3 +264,74 @@ def test_canceling_the_removal_still_frees_the_name() -> None:
             assert ("prices" in stage.app.loops, timers()) == (False, 0)
 
     stage.play(scene)
+
+
+def test_an_odd_exception_of_a_plain_condition_passes_through_and_the_loop_goes_on() -> None:
+    class Odd(BaseException):
+        pass
+
+    stage = Stage()
+    runs, other = stage.runs(), stage.runs()
+    raising: list[BaseException] = [Odd("what?")]
+    seen: list[Any] = []
+
+    def when() -> bool:
+        if raising:
+            raise raising.pop()
+        return True
+
+    async def scene() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context["exception"]))
+        loop = stage.add(runs, when=when)
+        stage.add(other, name="other")
+        async with stage.app:
+            await stage.clock.advance(30)
+            assert (loop.state.failures, loop.state.last_error) == (1, "condition: Odd: what?")
+            assert (loop.state.phase, loop.state.next_due, timers()) == (Phase.WAITING, 90.0, 1)
+            await stage.clock.advance(60)
+
+    stage.play(scene)
+    assert [type(error) for error in seen] == [Odd]
+    assert (runs.at, other.at) == ([90], [30, 60, 90])
+
+
+def test_an_async_hook_that_hangs_is_ended_by_the_timeout_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    stage = Stage()
+    runs = stage.runs(None, False)
+
+    async def hangs(_outcome: Outcome) -> None:
+        await asyncio.Event().wait()
+
+    async def scene() -> None:
+        loop = stage.add(runs, 10, timeout="5s", on_outcome=hangs)
+        async with stage.app:
+            await stage.clock.advance(15)
+            assert (loop.state.phase, loop.state.failures, loop.state.last_ok) == (Phase.WAITING, 0, 15.0)
+            await stage.clock.advance(15)
+            assert (loop.state.failures, loop.state.last_error) == (1, "returned False")
+
+    stage.play(scene)
+    assert runs.at == [10, 25]
+    told = [record for record in caplog.records if "on_outcome hook" in record.message]
+    assert [record.exc_info[0] for record in told if record.exc_info] == [TimeoutError, TimeoutError]
+
+
+def test_the_timeout_bounds_condition_function_and_hook_each_by_itself() -> None:
+    stage = Stage()
+    runs = stage.runs(takes_s=4)
+
+    async def slow_yes() -> bool:
+        await asyncio.sleep(4)
+        return True
+
+    async def slow_hook(_outcome: Outcome) -> None:
+        await asyncio.sleep(4)
+
+    async def scene() -> None:
+        loop = stage.add(runs, 10, timeout="5s", when=slow_yes, on_outcome=slow_hook)
+        async with stage.app:
+            await stage.clock.advance(22)
+            assert (loop.state.failures, loop.state.last_ok) == (0, 22.0)
+
+    stage.play(scene)
+    assert runs.at == [14]

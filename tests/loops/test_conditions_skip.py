@@ -235,3 +235,71 @@ def test_an_async_condition_that_hangs_is_ended_by_the_timeout() -> None:
 
     stage.play(scene)
     assert runs.at == []
+
+
+def test_an_async_condition_that_suppresses_its_timeout_has_failed_all_the_same() -> None:
+    stage = Stage()
+    runs = stage.runs()
+
+    async def deaf() -> bool:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            await asyncio.sleep(1)
+        return True
+
+    async def scene() -> None:
+        loop = stage.add(runs, when=deaf, timeout="5s")
+        async with stage.app:
+            await stage.clock.advance(37)
+            assert (loop.state.failures, loop.state.last_error) == (1, "condition: TimeoutError")
+
+    stage.play(scene)
+    assert runs.at == []
+
+
+@pytest.mark.parametrize("deaf_s", [0.0, 5.0])
+@pytest.mark.parametrize("ends", ["close", "remove"])
+def test_a_condition_that_suppresses_cancellation_starts_nothing_after_the_end(deaf_s: float, ends: str) -> None:
+    stage = Stage()
+    runs = stage.runs()
+
+    async def deaf() -> bool:
+        try:
+            await asyncio.sleep(100)
+        except asyncio.CancelledError:
+            await asyncio.sleep(deaf_s)
+        return True
+
+    async def scene() -> None:
+        loop = stage.add(runs, when=deaf)
+        async with stage.app:
+            await stage.clock.advance(31)
+            await (stage.app.loops.close(grace=0) if ends == "close" else loop.close())
+            await stage.clock.advance(100)
+            assert (loop.state.phase, loop.state.in_flight) == (Phase.CLOSED, 0)
+
+    stage.play(scene)
+    assert runs.at == []
+
+
+@pytest.mark.parametrize("kind", ["future", "task"])
+def test_a_plain_condition_that_returns_a_future_is_a_failure_not_a_yes(kind: str) -> None:
+    stage = Stage()
+    runs = stage.runs()
+
+    async def scene() -> None:
+        async def no() -> bool:
+            return False
+
+        def when() -> object:
+            return asyncio.ensure_future(no()) if kind == "task" else asyncio.get_running_loop().create_future()
+
+        loop = stage.add(runs, when=when)
+        async with stage.app:
+            await stage.clock.advance(31)
+            assert loop.state.failures == 1
+            assert "async def" in (loop.state.last_error or "")
+
+    stage.play(scene)
+    assert runs.at == []

@@ -2,12 +2,13 @@
 
 import functools
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from stage import Stage
 
-from everpoll import BadDuration, BadInput, Everpoll, EverpollWarning, LoopNotFound
+from everpoll import Adaptive, BadDuration, BadInput, Everpoll, EverpollWarning, LoopNotFound
 
 
 async def look() -> None:
@@ -118,3 +119,77 @@ def test_an_unknown_name_is_told_which_there_are() -> None:
 
 def test_the_decorator_gives_the_function_back() -> None:
     assert Everpoll().loop("30s")(look) is look
+
+
+@pytest.mark.parametrize("every", [1e-320, 1e-9, 0.000_999, "0.5ms"])
+def test_an_interval_below_a_millisecond_is_refused(every: Any) -> None:
+    with pytest.raises(BadInput, match=r"loop 'prices': every=.*1ms or more"):
+        Everpoll().loops.add(look, every, name="prices", fixed_rate=True)
+
+
+def test_an_interval_of_a_millisecond_is_fine() -> None:
+    assert Everpoll().loops.add(look, "1ms", name="prices").policy.every_s == 0.001
+
+
+@pytest.mark.parametrize("when_hidden", [1e308, 1e7, float("inf"), float("nan")])
+def test_a_slowdown_beyond_a_million_is_refused(when_hidden: float) -> None:
+    with pytest.raises(BadInput, match=r"loop 'prices': when_hidden="):
+        Everpoll().loops.add(look, 30, name="prices", when_hidden=when_hidden)
+
+
+def test_the_longest_interval_slowed_down_the_most_can_still_be_shown() -> None:
+    stage = Stage()
+
+    async def scene() -> None:
+        loop = stage.add(stage.runs(), "3650d", when_hidden=1e6)
+        async with stage.app:
+            loop.pause("hidden")
+            assert loop.next_due_at == datetime.max.replace(tzinfo=UTC)
+            loop.resume("hidden")
+            assert loop.next_due_at == datetime(2030, 1, 1, tzinfo=UTC) + timedelta(days=3650)
+
+    stage.play(scene)
+
+
+@pytest.mark.parametrize("every", ["1s", "10m"])
+def test_an_interval_outside_the_bounds_of_adaptive_is_refused(every: str) -> None:
+    with pytest.raises(BadInput, match=r"loop 'prices': every=.* is outside Adaptive\('5s', '5m'"):
+        Everpoll().loops.add(look, every, name="prices", adaptive=Adaptive("5s", "5m"))
+
+
+@pytest.mark.parametrize("every", ["5s", "5m"])
+def test_an_interval_at_a_bound_of_adaptive_is_fine(every: str) -> None:
+    assert Everpoll().loops.add(look, every, name="prices", adaptive=Adaptive("5s", "5m")).policy.adaptive
+
+
+def test_a_safety_net_that_is_tighter_than_the_polling_is_refused() -> None:
+    with pytest.raises(BadInput, match=r"loop 'prices': safety_every=10s is shorter than every=30s"):
+        Everpoll().loops.add(look, "30s", name="prices", safety_every="10s")
+
+
+class Unprintable(float):
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+class UnprintableThing:
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+
+def test_a_value_that_cannot_be_printed_is_refused_like_any_other() -> None:
+    loops: Any = Everpoll().loops
+    thing = UnprintableThing()
+    with pytest.raises(BadDuration, match="loop 'prices': every="):
+        loops.add(look, Unprintable("nan"), name="prices")
+    with pytest.raises(BadInput, match="loop 'prices': every="):
+        loops.add(look, Unprintable(1e-9), name="prices")
+    for option in ("cap", "jitter", "when_hidden", "adaptive", "breaker", "when", "on_outcome", "fixed_rate"):
+        with pytest.raises(BadInput, match=f"loop 'prices': {option}="):
+            loops.add(look, 30, name="prices", **{option: thing})
+    with pytest.raises(BadInput, match="loop 'prices': function="):
+        loops.add(thing, 30, name="prices")
+    with pytest.raises(BadInput, match="name="):
+        loops.add(look, 30, name=thing)
+    with pytest.raises(BadInput, match="pause_unless"):
+        loops.pause_unless(thing)

@@ -151,11 +151,14 @@ def test_edge_re_register_during_a_run_that_has_not_begun() -> None:
         async with stage.app:
             answer = loop.trigger()
             stage.add(new)
-            assert (await answer).kind == "failed"
+            assert (await answer).kind == "ok"
+            assert (loop.state.failures, loop.state.last_ok) == (0, None)
+            await stage.clock.advance(30)
             assert loop.state.failures == 1
 
     stage.play(scene)
-    assert (old.at, new.at) == ([], [0])
+    # What was begun with the old function ends with it; its result is dropped.
+    assert (old.at, new.at) == ([0], [30])
 
 
 def test_edge_re_register_during_a_run_while_its_condition_is_asked() -> None:

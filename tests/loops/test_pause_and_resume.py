@@ -167,8 +167,8 @@ def test_edge_1_000_pause_resume_cycles_leave_one_timer() -> None:
                 assert timers() == 0
                 stage.app.loops.resume("hidden")
                 assert timers() == 1
-            deadlines = stage.app.loops._deadlines
-            assert deadlines is not None
+            assert stage.app.loops._session is not None
+            deadlines = stage.app.loops._session.deadlines
             assert (len(deadlines), len(deadlines._heap)) == (1, 1)
             await stage.clock.advance(31)
 
@@ -276,3 +276,13 @@ def test_a_loop_registered_while_all_are_paused_is_paused_too() -> None:
 
     stage.play(scene)
     assert runs.at == [100]
+
+
+@pytest.mark.parametrize("call", ["pause", "resume"])
+def test_shutdown_is_no_reason_that_a_user_sets(call: str) -> None:
+    stage = Stage()
+    loop = stage.add(stage.runs())
+    for target in (loop, stage.app.loops):
+        with pytest.raises(BadInput, match=r"shutdown.*operator.*close the app"):
+            getattr(target, call)("shutdown")
+    assert loop.state.pauses == frozenset()

@@ -20,6 +20,7 @@ from everpoll.loops import Loops
 from everpoll.loops.events import Effect, Event, Finished, Replace, Reset, Start, Tick
 from everpoll.loops.options import LoopPolicy
 from everpoll.loops.reducer import step
+from everpoll.loops.run import Triggered
 from everpoll.loops.state import Life, LoopState
 from everpoll.testing import VirtualClock
 
@@ -37,7 +38,7 @@ class World:
         self.clock = VirtualClock()
         self.app = Everpoll(clock=self.clock, rng=Random(seed + 1))
         self.under_way: Counter[str] = Counter()
-        self.answers: list[asyncio.Future[Outcome]] = []
+        self.answers: list[Triggered] = []
         self.ending: set[asyncio.Task[None]] = set()
         self.wrong: list[str] = []
         self.registered = 0
@@ -76,7 +77,8 @@ class World:
     # What is checked between two events.
 
     def check(self) -> None:
-        deadlines = self.app.loops._deadlines
+        session = self.app.loops._session
+        deadlines = None if session is None else session.deadlines
         entries = [] if deadlines is None else [entry for entry in deadlines._heap if entry[2].entry is entry]
         armed = {entry[2].name: entry[0] for entry in entries}
         self.must(len(armed) == len(entries), "a loop has two deadlines")
@@ -183,7 +185,7 @@ class World:
             lambda _: self.pause_or_resume(self.app.loops),
             Loop.reset,
             lambda loop: self.random.choice((loop.push_connected, loop.push_lost))(),
-            lambda loop: loop._task is not None and loop._task.cancel(),
+            lambda loop: loop._run is not None and loop._run.task is not None and loop._run.task.cancel(),
             self.close,
             self.everything_at_once,
         ]

@@ -8,42 +8,11 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from stage import Stage, timers
+from stage import Blocking, Stage, timers, turns
 
 from everpoll import Outcome, Phase, Stop
 from everpoll.loops.registry import CANCEL_S
-
-PATIENCE_S = 30.0
-
-
-class Blocking:
-    """A plain function that waits in its thread until it is let go."""
-
-    def __init__(self) -> None:
-        self.entered = threading.Semaphore(0)
-        self.let_go = threading.Event()
-        self.under_way = 0
-        self.most_at_once = 0
-        self._lock = threading.Lock()
-
-    def __call__(self) -> bool:
-        with self._lock:
-            self.under_way += 1
-            self.most_at_once = max(self.most_at_once, self.under_way)
-        self.entered.release()
-        assert self.let_go.wait(PATIENCE_S)
-        with self._lock:
-            self.under_way -= 1
-        return True
-
-    def wait_until_entered(self) -> None:
-        assert self.entered.acquire(timeout=PATIENCE_S)
-
-
-async def turns(count: int = 20) -> None:
-    """Let the event loop go round, where time stands still because a thread works."""
-    for _ in range(count):
-        await asyncio.sleep(0)
+from everpoll.loops.thread_call import ThreadCall
 
 
 def test_edge_a_sync_function_runs_off_the_event_loop() -> None:
@@ -210,3 +179,81 @@ def test_re_registered_during_a_thread() -> None:
             assert (len(new.at), loop.state.runs) == (1, 2)
 
     stage.play(scene)
+
+
+def fill_every_thread(stage: Stage, blocking: Blocking) -> None:
+    """Let 32 loops block each thread that there is; to be followed by turns, and `wait_until_all_entered`."""
+    for number in range(32):
+        stage.add(blocking, 1000, f"busy {number}").trigger()
+
+
+async def wait_until_all_entered(blocking: Blocking) -> None:
+    await turns()
+    for _ in range(32):
+        blocking.wait_until_entered()
+
+
+def test_what_waits_for_a_thread_never_begins_after_its_removal() -> None:
+    stage, blocking, late = Stage(), Blocking(), list[int]()
+
+    async def scene() -> None:
+        async with stage.app:
+            fill_every_thread(stage, blocking)
+            await wait_until_all_entered(blocking)
+            waiting = stage.add(lambda: late.append(1), name="waiting")
+            answer = waiting.trigger()
+            await turns()
+            removing = asyncio.ensure_future(stage.app.loops.remove("waiting"))
+            await turns()
+            assert (removing.done(), "waiting" in stage.app.loops) == (True, False)
+            assert (await answer).kind == "canceled"
+            blocking.let_go.set()
+            await stage.clock.advance(100)
+
+    stage.play(scene)
+    assert late == []
+
+
+def test_what_waits_for_a_thread_never_begins_after_its_timeout() -> None:
+    stage, blocking, ran_at = Stage(), Blocking(), list[float]()
+
+    async def scene() -> None:
+        async with stage.app:
+            fill_every_thread(stage, blocking)
+            await wait_until_all_entered(blocking)
+            waiting = stage.add(lambda: ran_at.append(stage.clock.now()), name="waiting", timeout="5s")
+            answer = waiting.trigger()
+            await turns()
+            stage.clock.jump(5)
+            assert await answer == Outcome("failed", "timeout")
+            assert (waiting.state.phase, waiting.state.next_due) == (Phase.WAITING, 65.0)
+            blocking.let_go.set()
+            await stage.clock.advance(59)
+            assert ran_at == []
+            await stage.clock.advance(1)
+
+    stage.play(scene)
+    assert ran_at == [65]
+
+
+def test_a_call_that_was_withdrawn_never_begins() -> None:
+    calls: list[int] = []
+    call = ThreadCall(lambda: calls.append(1))
+    assert call.withdraw()
+    call()
+    assert (calls, call.withdraw()) == ([], True)
+
+
+def test_a_call_that_has_begun_cannot_be_withdrawn_and_tells_when_it_is_over() -> None:
+    blocking, told = Blocking(), list[str]()
+    call = ThreadCall(blocking)
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    blocking.wait_until_entered()
+    assert not call.withdraw()
+    call.when_over(lambda: told.append("during"))
+    assert told == []
+    blocking.let_go.set()
+    thread.join()
+    call.when_over(lambda: told.append("after"))
+    assert (told, call.withdraw()) == (["during", "after"], True)

@@ -137,3 +137,16 @@ def test_edge_8_h_suspended_fixed_rate() -> None:
 
     stage.play(scene)
     assert runs.at == [28_801, 28_810, 28_820]
+
+
+def test_semantics_02_float_noise_costs_a_fixed_rate_no_tick() -> None:
+    stage = Stage()
+    runs = stage.runs(False, False, False)
+
+    async def scene() -> None:
+        stage.add(runs, 0.1, fixed_rate=True)
+        async with stage.app:
+            await stage.clock.advance(1.65)
+
+    stage.play(scene)
+    assert [round(instant, 6) for instant in runs.at] == [0.1, 0.3, 0.7, 1.5, 1.6]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from stage import Stage, timers
 
-from everpoll import Breaker, NotRunning, Outcome, Phase, Stop
+from everpoll import Breaker, EverpollError, NotRunning, Outcome, Phase, Stop
 
 
 def test_semantics_06_runs_now_and_resets_the_deadline() -> None:
@@ -221,5 +221,97 @@ def test_e7_trigger_read_reset_and_destroy() -> None:
             assert (loop.state.failures, loop.state.multiplier) == (0, 1.0)
             await stage.app.loops.close()
             assert (loop.state.phase, timers()) == (Phase.CLOSED, 0)
+
+    stage.play(scene)
+
+
+def test_40_000_triggers_during_one_run_share_one_future_and_one_run() -> None:
+    stage = Stage()
+    runs = stage.runs(takes_s=5)
+
+    async def scene() -> None:
+        loop = stage.add(runs)
+        async with stage.app:
+            loop.trigger()
+            await stage.clock.advance(1)
+            triggered = [loop.trigger() for _ in range(40_000)]
+            assert len({id(one._future) for one in triggered}) == 1
+            assert not triggered[0].done()
+            assert (await triggered[0]).ok
+            assert all(one.done() for one in triggered)
+
+    stage.play(scene)
+    assert runs.at == [0, 5]
+
+
+def test_one_who_gives_up_waiting_does_not_take_the_answer_from_the_others() -> None:
+    stage = Stage()
+
+    async def scene() -> None:
+        loop = stage.add(stage.runs(takes_s=5))
+        async with stage.app:
+            loop.trigger()
+            first, second = loop.trigger(), loop.trigger()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(1):
+                    await first
+            assert (await second).ok
+            assert (await first).ok
+
+    stage.play(scene)
+
+
+def test_a_run_that_awaits_its_own_trigger_is_told_instead_of_waiting_for_ever() -> None:
+    stage = Stage()
+    said: list[str] = []
+
+    async def scene() -> None:
+        async def look() -> None:
+            if said:
+                return
+            try:
+                await stage.app.loops["prices"].trigger()
+            except EverpollError as error:
+                said.append(str(error))
+
+        loop = stage.add(look)
+        async with stage.app:
+            await stage.clock.advance(31)
+            assert (loop.state.phase, loop.state.runs, loop.state.failures) == (Phase.WAITING, 2, 0)
+
+    stage.play(scene)
+    assert said == ["a loop cannot await its own trigger: that run begins when this one has ended"]
+
+
+def test_a_run_may_trigger_itself_and_await_another_loop() -> None:
+    stage = Stage()
+    other = stage.runs(takes_s=3)
+    at: list[float] = []
+
+    async def scene() -> None:
+        async def look() -> None:
+            at.append(stage.clock.now())
+            if len(at) == 1:
+                stage.app.loops["prices"].trigger()
+                assert (await stage.app.loops["other"].trigger()).ok
+
+        stage.add(other, name="other")
+        stage.add(look, 10)
+        async with stage.app:
+            await stage.clock.advance(15)
+
+    stage.play(scene)
+    assert (at, other.at) == ([10, 13], [10])
+
+
+def test_from_another_thread_it_is_refused_with_what_to_do() -> None:
+    stage = Stage()
+
+    async def scene() -> None:
+        loop = stage.add(stage.runs())
+        async with stage.app:
+            with pytest.raises(NotRunning, match=r"'prices'.*another thread.*call_soon_threadsafe"):
+                await asyncio.to_thread(loop.trigger)
+            assert (loop.state.phase, loop.state.runs) == (Phase.WAITING, 0)
 
     stage.play(scene)

@@ -1,24 +1,27 @@
-"""`everpoll demo`: loops alive in a terminal. Some fail, back off, recover, pause; the table shows it as it happens."""
+"""`everpoll demo`: jobs and loops alive in a terminal. Some fail, back off, recover, pause; tables show it live."""
 
 import asyncio
 import contextlib
 import json
 import logging
 import signal
+import tempfile
 import time
 from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
 from everpoll.app import Everpoll
-from everpoll.cli.demo_loops import Scenario, demo_app
+from everpoll.cli.demo_jobs import add_jobs
+from everpoll.cli.demo_loops import Scenario, add_loops
+from everpoll.cli.session import duration_s
 from everpoll.loops import Loop, Phase
-from everpoll.policy import human, seconds
+from everpoll.policy import human
 
 REFRESH_S = 0.25
 PHASE_STYLE = {
@@ -36,70 +39,109 @@ def demo(
     duration: Annotated[str | None, typer.Option("--for", help="End after this long, such as 10s.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
 ) -> None:
-    """Watch loops fail, back off, recover and pause, live. Ctrl-C ends it with a summary."""
-    lasts_s = None if duration is None else seconds(duration, name="--for", positive=True)
-    # The table tells the story here; the log would tear it apart.
+    """Watch jobs and loops fail, back off, recover and pause, live. Ctrl-C ends it with a summary."""
+    lasts_s = None if duration is None else duration_s("--for", duration)
+    # The tables tell the story here; the log would tear them apart.
     logging.getLogger("everpoll").addHandler(logging.NullHandler())
     logging.getLogger("everpoll").propagate = False
-    console = Console()
     started = time.monotonic()
-    app, scenario = asyncio.run(_show(console, lasts_s, quiet=as_json))
+    with tempfile.TemporaryDirectory(prefix="everpoll-demo-") as folder:
+        stage = Stage(Everpoll(f"sqlite:///{folder}/demo.db"))
+        asyncio.run(stage.play(lasts_s, quiet=as_json))
     lasted_s = time.monotonic() - started
     if as_json:
-        typer.echo(json.dumps({"seconds": round(lasted_s, 3), "loops": [_summary(app.loops[n]) for n in app.loops]}))
+        typer.echo(json.dumps(stage.summary(lasted_s)))
     else:
-        _print_summary(console, app, scenario, lasted_s)
+        stage.print_summary(lasted_s)
 
 
-async def _show(console: Console, lasts_s: float | None, *, quiet: bool) -> tuple[Everpoll, Scenario]:
-    app, scenario = demo_app()
-    over = asyncio.Event()
-    event_loop = asyncio.get_running_loop()
-    for wanted in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):
-            event_loop.add_signal_handler(wanted, over.set)
-    if lasts_s is not None:
-        event_loop.call_later(lasts_s, over.set)
-    async with app:
-        if quiet:
-            await over.wait()
-        elif console.is_terminal:
-            await _show_live(console, app, scenario, over)
-        else:
-            await _show_changes(console, app, scenario, over)
-        for name in app.loops:
-            scenario.final[name] = app.loops[name].state
-    return app, scenario
+class Stage:
+    """The demo's app, its two stories, and where they are shown."""
 
+    def __init__(self, app: Everpoll) -> None:
+        self._app = app
+        self._console = Console()
+        self._scenario = add_loops(app)
+        # The loops of the story, without the one that only brings new jobs.
+        self._names = list(app.loops)
+        self._jobs = add_jobs(app)
 
-async def _show_live(console: Console, app: Everpoll, scenario: Scenario, over: asyncio.Event) -> None:
-    with Live(_table(app, scenario), console=console, auto_refresh=False, transient=True) as live:
+    async def play(self, lasts_s: float | None, *, quiet: bool) -> None:
+        """Run until the time is over or a signal comes."""
+        over = asyncio.Event()
+        event_loop = asyncio.get_running_loop()
+        for wanted in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):
+                event_loop.add_signal_handler(wanted, over.set)
+        if lasts_s is not None:
+            event_loop.call_later(lasts_s, over.set)
+        async with self._app:
+            if quiet:
+                await over.wait()
+            elif self._console.is_terminal:
+                await self._show_live(over)
+            else:
+                await self._show_changes(over)
+            for name in self._names:
+                self._scenario.final[name] = self._app.loops[name].state
+
+    async def _show_live(self, over: asyncio.Event) -> None:
+        with Live(console=self._console, auto_refresh=False, transient=True) as live:
+            while not over.is_set():
+                live.update(await self._tables(), refresh=True)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), REFRESH_S)
+
+    async def _show_changes(self, over: asyncio.Event) -> None:
+        """Not a terminal: one line for each thing that happened, so that a log stays readable."""
+        told = 0
         while not over.is_set():
-            live.update(_table(app, scenario), refresh=True)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), REFRESH_S)
+            for line in self._scenario.story[told:]:
+                self._console.print(line, highlight=False, soft_wrap=True, markup=False)
+            told = len(self._scenario.story)
+
+    async def _tables(self) -> Group:
+        await self._jobs.look(self._app)
+        return Group(_table(self._app, self._names, self._scenario), self._jobs.table())
+
+    def summary(self, lasted_s: float) -> dict[str, object]:
+        """What happened, for scripts."""
+        loops = [_summary(self._app.loops[name]) for name in self._names]
+        jobs = {"enqueued": self._jobs.enqueued, "runs": dict(self._jobs.runs)}
+        return {"seconds": round(lasted_s, 3), "loops": loops, "jobs": jobs}
+
+    def print_summary(self, lasted_s: float) -> None:
+        """What happened, for people."""
+        table = Table(title=f"after {human(round(lasted_s, 1))}", title_style="bold", box=box.SIMPLE_HEAD)
+        table.add_column("name", style="bold", no_wrap=True)
+        for column in ("runs", "failed", "recovered", "backoff"):
+            table.add_column(column, justify="right", no_wrap=True)
+        table.add_column("what it shows")
+        for name in self._names:
+            seen, final = self._scenario.seen[name], self._scenario.final[name]
+            longest = max(seen.longest, final.multiplier)
+            counts = (
+                str(final.runs),
+                str(seen.failed),
+                str(seen.recovered),
+                f"up to x{longest:g}" if longest > 1 else "",
+            )
+            table.add_row(name, *counts, self._scenario.shows[name])
+        self._console.print(table)
+        self._console.print(self._jobs.summary(), highlight=False)
+        self._console.print("Next: docs/tutorial builds a loop like these, and a test for it, in five minutes.")
 
 
-async def _show_changes(console: Console, app: Everpoll, scenario: Scenario, over: asyncio.Event) -> None:
-    """Not a terminal: one line for each thing that happened, so that a log stays readable."""
-    told = 0
-    while not over.is_set():
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(over.wait(), REFRESH_S)
-        for line in scenario.story[told:]:
-            console.print(line, highlight=False, soft_wrap=True, markup=False)
-        told = len(scenario.story)
-    console.print(_table(app, scenario))
-
-
-def _table(app: Everpoll, scenario: Scenario) -> Table:
-    table = Table(title="everpoll · loops", title_style="bold", caption=scenario.caption(), box=box.SIMPLE_HEAD)
+def _table(app: Everpoll, names: list[str], scenario: Scenario) -> Table:
+    table = Table(title="loops", title_style="bold", caption=scenario.caption(), box=box.SIMPLE_HEAD, expand=True)
     table.add_column("name", style="bold", no_wrap=True, min_width=9)
     table.add_column("phase", no_wrap=True, min_width=7)
     for column in ("interval", "multiplier", "failures", "next due"):
         table.add_column(column, justify="right", no_wrap=True, min_width=len(column))
     table.add_column("last error", overflow="ellipsis", no_wrap=True, ratio=1)
-    for name in app.loops:
+    for name in names:
         table.add_row(*_row(app, app.loops[name]))
     return table
 
@@ -129,24 +171,3 @@ def _summary(loop: Loop) -> dict[str, object]:
         "skips": state.skips,
         "last_error": state.last_error,
     }
-
-
-def _print_summary(console: Console, app: Everpoll, scenario: Scenario, lasted_s: float) -> None:
-    table = Table(title=f"after {human(round(lasted_s, 1))}", title_style="bold", box=box.SIMPLE_HEAD)
-    table.add_column("name", style="bold", no_wrap=True)
-    for column in ("runs", "failed", "recovered", "backoff"):
-        table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("what it shows")
-    for name in app.loops:
-        seen = scenario.seen[name]
-        longest = max(seen.longest, scenario.final[name].multiplier)
-        table.add_row(
-            name,
-            str(app.loops[name].state.runs),
-            str(seen.failed),
-            str(seen.recovered),
-            f"up to x{longest:g}",
-            scenario.shows[name],
-        )
-    console.print(table)
-    console.print("Next: docs/tutorial builds a loop like these, and a test for it, in five minutes.")

@@ -98,9 +98,9 @@ class Sources:
         return Stop("has done its work") if self._call("countdown") == 5 else None
 
 
-def demo_app() -> tuple[Everpoll, Scenario]:
-    """An app with seven loops and their scenario."""
-    app, scenario, sources = Everpoll(), Scenario(), Sources()
+def add_loops(app: Everpoll) -> Scenario:
+    """Register seven loops; their scenario."""
+    scenario, sources = Scenario(), Sources()
 
     def add(function: Callable[[], Any], every: str, shows: str, **options: Any) -> None:
         name = function.__name__
@@ -108,7 +108,7 @@ def demo_app() -> tuple[Everpoll, Scenario]:
         app.loop(every, on_outcome=scenario.watch(app, name), **options)(function)
 
     add(sources.prices, "1s", "all is well", first="0s")
-    add(sources.orders, "700ms", "fails in phases, backs off, recovers")
+    add(sources.orders, "700ms", "fails in phases, backs off, recovers", cap=2)
     add(sources.inbox, "900ms", "an exception is a failure too", when_hidden=3)
     add(sources.billing, "500ms", "a breaker: opens, sends one probe", breaker=Breaker(3, "2s"))
     add(sources.weather, "1s", "follows how often data changes", adaptive=Adaptive("250ms", "3s", patience=2))
@@ -125,4 +125,4 @@ def demo_app() -> tuple[Everpoll, Scenario]:
 
     # A slowdown of 1: this loop goes on while the others are hidden.
     add(viewers, HIDDEN_EVERY, "pauses the others while nobody looks", first="5s", jitter=0, when_hidden=1)
-    return app, scenario
+    return scenario

@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from everpoll.cli.demo import demo
+from everpoll.cli.jobs import explain, jobs, workers
+from everpoll.cli.run import migrate, run
 from everpoll.errors import EverpollError
 from everpoll.version import __version__
 
@@ -18,6 +20,11 @@ commands = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 commands.command()(demo)
+commands.command()(run)
+commands.command()(migrate)
+commands.add_typer(jobs)
+commands.command()(workers)
+commands.command("why")(explain)
 
 
 def _version(wanted: bool) -> None:

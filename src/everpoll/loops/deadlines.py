@@ -6,6 +6,7 @@ Never: more than BATCH deadlines fire in one turn of the event loop, so that a h
 """
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from typing import Generic, Protocol, TypeVar
@@ -36,6 +37,8 @@ class Deadlines(Generic[T]):
         self._dead = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        # One context for every firing: else a run would inherit that of whoever moved some deadline last.
+        self._context = contextvars.copy_context()
         self._firing = False
 
     def __len__(self) -> int:
@@ -79,7 +82,7 @@ class Deadlines(Generic[T]):
             self._timer = None
         if heap:
             self._timer_at = heap[0][0]
-            self._timer = self._event_loop.call_at(self._timer_at, self._turn)
+            self._timer = self._event_loop.call_at(self._timer_at, self._turn, context=self._context)
 
     def _turn(self) -> None:
         self._timer = None

@@ -8,11 +8,12 @@ Never: a decision of its own. It reads the clock, asks the reducer, and does wha
 import asyncio
 import contextvars
 import inspect
-import reprlib
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from everpoll.errors import NotRunning
 from everpoll.loops.events import (
     Close,
     Effect,
@@ -29,11 +30,13 @@ from everpoll.loops.events import (
     Trigger,
 )
 from everpoll.loops.narration import logger, narrate
-from everpoll.loops.options import Condition, Hook, LoopPolicy, pause_reason
+from everpoll.loops.options import Condition, Hook, LoopPolicy, users_reason
 from everpoll.loops.outcome import SUCCESS, TIMED_OUT, Ok, failure, judge, short
 from everpoll.loops.reducer import CANCELED, CONDITION_SKIP, initial, step
+from everpoll.loops.run import Registration, Run, Triggered
 from everpoll.loops.state import Life, LoopState, Outcome
-from everpoll.policy import Duration, PauseReason
+from everpoll.loops.thread_call import ThreadCall
+from everpoll.policy import Duration, PauseReason, shown
 
 if TYPE_CHECKING:
     from everpoll.loops.registry import Loops
@@ -46,35 +49,16 @@ class Loop:
     """A named function that runs again and again; see `state` for where it stands."""
 
     # 100,000 of these live in one process: slots, and lists only while somebody waits.
-    __slots__ = (
-        "_asks_at_once",
-        "_condition",
-        "_function",
-        "_hook",
-        "_in_loop",
-        "_joined",
-        "_last_value",
-        "_loops",
-        "_name",
-        "_policy",
-        "_state",
-        "_task",
-        "_thread",
-        "_waiting",
-        "_warned",
-        "entry",
-    )
+    __slots__ = ("_followup", "_last_value", "_loops", "_name", "_registration", "_run", "_state", "_warned", "entry")
 
-    def __init__(self, loops: "Loops", name: str, function: Callable[[], Any], policy: LoopPolicy) -> None:
+    def __init__(self, loops: "Loops", name: str, registration: Registration) -> None:
         self._loops = loops
         self._name = name
-        self._state = initial(policy)
-        self._task: asyncio.Task[None] | None = None
-        self._thread: asyncio.Future[Any] | None = None
-        self._waiting: list[asyncio.Future[Outcome]] | None = None
-        self._joined: list[asyncio.Future[Outcome]] | None = None
+        self._state = initial(registration.policy)
+        self._run: Run | None = None
+        self._followup: asyncio.Future[Outcome] | None = None
         self.entry: object | None = None
-        self._become(function, policy, None, None)
+        self._become(registration)
 
     def __repr__(self) -> str:
         return f"<Loop {self._name!r} {self._state.phase.value}>"
@@ -87,7 +71,7 @@ class Loop:
     @property
     def policy(self) -> LoopPolicy:
         """The options that it was registered with, checked."""
-        return self._policy
+        return self._registration.policy
 
     @property
     def state(self) -> LoopState:
@@ -104,30 +88,39 @@ class Loop:
         """When it succeeded last, by the wall clock."""
         return self._on_wall(self._state.last_ok)
 
-    def trigger(self, *, force: bool = False) -> "asyncio.Future[Outcome]":
+    def trigger(self, *, force: bool = False) -> Triggered:
         """Run now, whatever the delay, the condition or the breaker say; await the answer, or do not.
 
         During a run, any number of triggers become one run after it. A loop that an operator paused is left alone
         unless `force` is set; the answer then says "skipped".
         """
         event_loop = self._loops._event_loop_for(f"trigger loop {self._name!r}")
-        answer: asyncio.Future[Outcome] = event_loop.create_future()
-        match self._step(Trigger(force)):
-            case Effect.RUN:
-                self._waiting = [answer]
-            case Effect.JOIN:
-                self._joined = [*(self._joined or ()), answer]
-            case _:
-                answer.set_result(self._skipped())
-        return answer
+        if asyncio._get_running_loop() is not event_loop:
+            raise NotRunning(
+                f"loop {self._name!r}: trigger() was called from another thread; "
+                "use event_loop.call_soon_threadsafe(loop.trigger)"
+            )
+        answer = self._followup or event_loop.create_future()
+        effect = self._step(Trigger(force))
+        if effect is Effect.RUN and self._run is not None:
+            self._run.answer = answer
+        elif effect is Effect.JOIN:
+            self._followup = answer
+        else:
+            answer = event_loop.create_future()
+            answer.set_result(self._skipped())
+        return Triggered(answer, self._is_own)
+
+    def _is_own(self) -> bool:
+        return self._run is not None and self._run.task is asyncio.current_task()
 
     def pause(self, reason: PauseReason | str = PauseReason.OPERATOR) -> None:
         """Start no more runs until every reason is gone; a run under way goes on."""
-        self._step(Pause(pause_reason(reason)))
+        self._step(Pause(users_reason(reason)))
 
     def resume(self, reason: PauseReason | str = PauseReason.OPERATOR) -> None:
         """Take one reason away. A loop whose time is over runs at once, another keeps the time that remains."""
-        self._step(Resume(pause_reason(reason)))
+        self._step(Resume(users_reason(reason)))
 
     def reset(self) -> None:
         """Forget failures, breaker and adapted interval; a stopped loop starts again."""
@@ -152,54 +145,71 @@ class Loop:
         """Schedule the first run."""
         self._step(Start())
 
-    def _take_over(
-        self, function: Callable[[], Any], policy: LoopPolicy, condition: Condition | None, hook: Hook | None
-    ) -> None:
+    def _take_over(self, registration: Registration) -> None:
         """Carry another function under the same name; a run of the old one ends first, its result is dropped."""
-        self._become(function, policy, condition, hook)
+        self._become(registration)
         self._step(Replace())
 
-    def _resume_at(self, position: int, reason: PauseReason) -> None:
-        """Resume as the one at this position among those that are stale."""
+    def _pause(self, reason: PauseReason) -> None:
+        """Pause for any reason, everpoll's own included."""
+        self._step(Pause(reason))
+
+    def _resume(self, reason: PauseReason, position: int = 0) -> None:
+        """Resume, as the one at this position among those that are stale."""
         self._step(Resume(reason, position))
 
     def _due(self, now: float) -> None:
         """The deadline has come."""
-        if self._asks_at_once:
-            self._step(Tick(self._ask()), now)
-        else:
+        if not self._registration.asks_at_once:
             self._step(_TICK, now)
+            return
+        try:
+            # In a context of its own: the timer's is shared by all loops.
+            answer = contextvars.copy_context().run(self._ask)
+        except BaseException as error:
+            # It passes through, but not without a new deadline: a loop never dies silently.
+            self._step(Tick(failure(error).reason or ""), now)
+            raise
+        self._step(Tick(answer), now)
 
     def _end(self) -> None:
         """Close: no more runs, and whoever waits is told."""
         effect = self._step(Close())
-        for answers in (self._waiting, self._joined):
-            _answer(answers, CANCELED)
-        self._waiting = self._joined = None
-        if effect is Effect.CANCEL and self._task is not None:
-            self._task.cancel()
+        run = self._run
+        _answer(self._followup, CANCELED)
+        self._followup = None
+        if run is not None:
+            _answer(run.answer, CANCELED)
+            run.answer = None
+            if effect is Effect.CANCEL and run.task is not None and not run.task.get_loop().is_closed():
+                run.task.cancel()
 
     def _forget_run(self, event_loop: asyncio.AbstractEventLoop) -> None:
-        """A run whose event loop is gone is gone too, with whoever waited for it; one left behind on this is not."""
-        if any(work.get_loop() is event_loop for work in self._under_way()):
-            return
-        self._task = self._thread = self._waiting = self._joined = self.entry = None
+        """A run whose event loop is gone is gone too, with whoever waited for it; a thread of it is not."""
+        run = self._run
+        self._followup = self.entry = None
         self._step(Close())
+        if run is not None:
+            run.answer = None
+            if any(work.get_loop() is event_loop for work in run.under_way()):
+                return
+            if run.thread is not None and not run.thread.withdraw():
+                # Its own event loop may have gone without asking for this.
+                run.thread.when_over(lambda: self._loops._soon(self._ended, run, CANCELED))
+                return
+            self._run = None
         self._step(Finished(self._state.in_flight, self._state.generation, CANCELED))
 
     def _under_way(self) -> "list[asyncio.Future[Any]]":
         """What must end before this loop is at rest."""
-        return [work for work in (self._task, self._thread) if work is not None and not work.done()]
+        return [] if self._run is None else self._run.under_way()
 
-    def _become(
-        self, function: Callable[[], Any], policy: LoopPolicy, condition: Condition | None, hook: Hook | None
-    ) -> None:
-        self._function = function
-        self._in_loop = is_async(function)
-        self._policy = policy
-        self._condition = condition
-        self._asks_at_once = condition is not None and not is_async(condition)
-        self._hook = hook
+    def _is_over(self) -> bool:
+        """No run of this loop is left."""
+        return self._run is None or self._run.is_over()
+
+    def _become(self, registration: Registration) -> None:
+        self._registration = registration
         self._last_value: object = _NO_VALUE
         self._warned = False
 
@@ -208,94 +218,115 @@ class Loop:
         before = self._state
         if now is None:
             now = loops.now()
-        after, effect = step(self._policy, before, event, now, loops._chance())
+        after, effect = step(self._registration.policy, before, event, now, loops._chance())
         if after is before:
             return effect
         self._state = after
         loops._set_deadline(self, after.next_due)
         if effect is Effect.RUN:
-            ask = event is _TICK and self._condition is not None
-            self._task = loops._spawn(self._execute(after.in_flight, ask), self._name)
-            self._task.add_done_callback(self._never_began)
+            # A trigger's run belongs to whoever asked for it; every other one begins in the context of the start.
+            context = contextvars.copy_context() if isinstance(event, Trigger) else None
+            self._begin(after, context, ask=event is _TICK)
         narrate(self._name, before, after, now)
         return effect
+
+    def _begin(self, state: LoopState, context: contextvars.Context | None, *, ask: bool) -> None:
+        # Everything that the run needs is read now: the loop may be replaced before its first step.
+        self._run = run = Run(state.in_flight, state.generation, self._registration, self._followup)
+        self._followup = None
+        ask = ask and run.registration.condition is not None
+        run.task = self._loops._spawn(self._execute(run, ask), self._name, context)
+        run.task.add_done_callback(self._never_began)
 
     def _ask(self) -> bool | str:
         """The condition's answer, or the error that it raised."""
         try:
-            answer = cast("Callable[[], object]", self._condition)()
-            if inspect.iscoroutine(answer):
-                answer.close()
-                return "it returned a coroutine: declare the condition with async def"
+            answer = cast("Callable[[], object]", self._registration.condition)()
+            if inspect.isawaitable(answer):
+                if inspect.iscoroutine(answer):
+                    answer.close()
+                return "it returned an awaitable: declare the condition with async def"
             return bool(answer)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it raises is the loop's failure
             # A timer asks, no task: there is nothing to cancel here, and the deadline would be lost.
             return failure(error).reason or ""
 
-    async def _execute(self, run: int, ask: bool) -> None:
-        # Read with the function, not when the run was decided: a loop may be replaced between the two.
-        generation, hook = self._state.generation, self._hook
+    async def _execute(self, run: Run, ask: bool) -> None:
+        hook = run.registration.hook
         outcome = CANCELED
         try:
-            decided = await self._asked(generation) if ask else None
-            outcome = await self._outcome(generation) if decided is None else decided
+            decided = await self._asked(run) if ask else None
+            outcome = await self._outcome(run) if decided is None else decided
             if decided is None and hook is not None:
-                await self._tell(hook, outcome)
+                await self._tell(hook, outcome, run.registration.policy.timeout_s)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and not task.cancelling():
                 logger.warning("loop %r: its function raised CancelledError by itself; not counted", self._name)
             raise
         finally:
-            self._ended(run, generation, outcome)
+            self._ended(run, outcome)
 
-    async def _asked(self, generation: int) -> Outcome | None:
+    async def _asked(self, run: Run) -> Outcome | None:
         """The outcome that an async condition decides, within the loop's timeout; None: go on."""
         try:
-            async with asyncio.timeout(self._policy.timeout_s):
-                wanted = await cast("Awaitable[object]", cast("Condition", self._condition)())
+            async with asyncio.timeout(run.registration.policy.timeout_s) as limit:
+                wanted = bool(await cast("Awaitable[object]", cast("Condition", run.registration.condition)()))
+            if limit.expired():
+                raise TimeoutError  # It suppressed the cancellation: its answer comes too late all the same.
         except Exception as error:  # noqa: BLE001 - as in _ask
             return Outcome("failed", short(f"condition: {failure(error).reason}"))
         if not wanted:
             return CONDITION_SKIP
-        # Replaced while the condition was asked: neither function has run.
-        return None if generation == self._state.generation else CANCELED
+        # Replaced or closed while the condition was asked: no function is to run any more.
+        return None if self._is_current(run) and self._state.life is not Life.CLOSED else CANCELED
 
-    async def _outcome(self, generation: int) -> Outcome:
-        limit = None if self._policy.timeout_s is None else asyncio.timeout(self._policy.timeout_s)
+    def _is_current(self, run: Run) -> bool:
+        return run.generation == self._state.generation
+
+    async def _outcome(self, run: Run) -> Outcome:
+        function, in_loop = run.registration.function, run.registration.in_loop
+        timeout_s = run.registration.policy.timeout_s
+        limit = None if timeout_s is None else asyncio.timeout(timeout_s)
         try:
             if limit is None:
-                result = await (self._function() if self._in_loop else self._call_in_thread())
+                result = await (function() if in_loop else self._call_in_thread(run))
             else:
                 async with limit:
-                    result = await (self._function() if self._in_loop else self._call_in_thread())
-        except Exception as error:  # noqa: BLE001 - whatever a user's function raises is its failure
+                    result = await (function() if in_loop else self._call_in_thread(run))
+            # A function that suppressed the cancellation at its timeout has failed all the same.
+            return TIMED_OUT if limit is not None and limit.expired() else self._judged(result, run)
+        except Exception as error:  # noqa: BLE001 - whatever a user's function or its result raises is its failure
             logger.debug("loop %r raised", self._name, exc_info=error)
             return TIMED_OUT if limit is not None and limit.expired() else failure(error)
-        # A function that suppressed the cancellation at its timeout has failed all the same.
-        return TIMED_OUT if limit is not None and limit.expired() else self._judged(result, generation)
 
-    async def _call_in_thread(self) -> object:
-        context = contextvars.copy_context()
-        self._thread = self._loops._in_thread(context.run, self._function)
-        result = await asyncio.shield(self._thread)
+    async def _call_in_thread(self, run: Run) -> object:
+        run.thread = ThreadCall(partial(contextvars.copy_context().run, run.registration.function))
+        run.thread_future = self._loops._in_thread(run.thread)
+        try:
+            result = await asyncio.shield(run.thread_future)
+        except asyncio.CancelledError:
+            if run.thread.withdraw():
+                run.thread_future.cancel()  # It never begins: nobody is to wait until a thread is free.
+            raise
         return await result if inspect.isawaitable(result) else result
 
-    def _judged(self, result: object, generation: int) -> Outcome:
+    def _judged(self, result: object, run: Run) -> Outcome:
         outcome = judge(result)
-        if generation != self._state.generation:
+        if not self._is_current(run):
             return outcome or SUCCESS  # Replaced meanwhile: what the new function is compared with is not ours.
         if outcome is None:
             if not self._warned:
                 self._warned = True
                 logger.warning(
-                    "loop %r returned %s, which says nothing: it counts as success. Return None or True for success, "
+                    "loop %r returned %s, which says nothing: it counts as success%s. Return None or True for success, "
                     "False for failure, or Ok(value), Failed(reason), Snooze(delay), Stop(reason)",
                     self._name,
-                    reprlib.repr(result),  # Bounded, and never raises what a result's own repr may raise.
+                    shown(result),
+                    " (is an await missing?)" if inspect.isawaitable(result) else "",
                 )
             return SUCCESS
-        if self._policy.adaptive is not None and isinstance(result, Ok):
+        if run.registration.policy.adaptive is not None and isinstance(result, Ok):
             return Outcome("ok", changed=self._changed(result.value))
         return outcome
 
@@ -308,11 +339,12 @@ class Loop:
         except Exception:  # noqa: BLE001 - values that cannot be compared count as changed
             return True
 
-    async def _tell(self, hook: Hook, outcome: Outcome) -> None:
+    async def _tell(self, hook: Hook, outcome: Outcome, timeout_s: float | None) -> None:
         try:
             told = hook(outcome)
             if inspect.isawaitable(told):
-                await told
+                async with asyncio.timeout(timeout_s):
+                    await told
         except Exception:  # noqa: BLE001 - a hook's trouble is not the loop's
             logger.exception("loop %r: its on_outcome hook raised; the outcome stands", self._name)
 
@@ -323,27 +355,26 @@ class Loop:
         if error is not None and not isinstance(error, SystemExit | KeyboardInterrupt):
             told = {"message": f"loop {self._name!r}: not counted", "exception": error, "task": task}
             task.get_loop().call_exception_handler(told)
-        if self._task is task:
-            self._ended(self._state.in_flight, self._state.generation, CANCELED)
+        run = self._run
+        if run is not None and run.task is task and run.thread is None:
+            self._ended(run, CANCELED)
 
-    def _ended(self, run: int, generation: int, outcome: Outcome) -> None:
-        if run != self._state.in_flight:
+    def _ended(self, run: Run, outcome: Outcome) -> None:
+        if run is not self._run:
             return  # Forgotten with its event loop: another run may have taken the place.
-        self._task = None
-        thread = self._thread
-        if thread is not None and not thread.done():
+        if run.thread is not None and not run.thread.withdraw():
             why = outcome.reason or outcome.kind
             logger.warning("loop %r: its thread goes on after %s; no run until it ends", self._name, why)
-            thread.add_done_callback(lambda _: self._ended(run, generation, outcome))
+            run.thread.when_over(lambda: self._loops._soon(self._ended, run, outcome))
             return
-        self._thread = None
-        waiting, self._waiting = self._waiting, self._joined
-        self._joined = None
-        effect = self._step(Finished(run, generation, outcome))
+        self._run = None
+        effect = self._step(Finished(run.number, run.generation, outcome))
         if effect is not Effect.RUN:
-            _answer(self._waiting, self._skipped())
-            self._waiting = None
-        _answer(waiting, outcome)
+            _answer(self._followup, self._skipped())
+            self._followup = None
+        _answer(run.answer, outcome)
+        if self._state.life is Life.CLOSED:
+            self._loops._forget(self)
 
     def _skipped(self) -> Outcome:
         return Outcome("skipped", "paused" if self._state.life is Life.LIVE else self._state.life.value)
@@ -351,15 +382,12 @@ class Loop:
     def _on_wall(self, instant: float | None) -> datetime | None:
         if instant is None:
             return None
-        return datetime.fromtimestamp(self._loops._wall() + instant - self._loops.now(), UTC)
+        try:
+            return datetime.fromtimestamp(self._loops._wall() + instant - self._loops.now(), UTC)
+        except (OverflowError, ValueError, OSError):
+            return datetime.max.replace(tzinfo=UTC)  # Ten years, slowed down a thousand times, leave the calendar.
 
 
-def is_async(function: Callable[..., Any]) -> bool:
-    """Is calling it cheap and answered by an awaitable? Everything else runs in a thread."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-
-
-def _answer(answers: "list[asyncio.Future[Outcome]] | None", outcome: Outcome) -> None:
-    for answer in answers or ():
-        if not answer.done():
-            answer.set_result(outcome)
+def _answer(future: "asyncio.Future[Outcome] | None", outcome: Outcome) -> None:
+    if future is not None and not future.done() and not future.get_loop().is_closed():
+        future.set_result(outcome)

@@ -15,7 +15,8 @@ def narrate(name: str, before: LoopState, after: LoopState, now: float) -> None:
             "loop %r failed: %s (failures: %d, next run %s)", name, after.last_error, after.failures, _next(after, now)
         )
     elif before.failures and not after.failures and after.last_ok != before.last_ok:
-        logger.info("loop %r recovered after %d failures, next run %s", name, before.failures, _next(after, now))
+        count = "1 failure" if before.failures == 1 else f"{before.failures} failures"
+        logger.info("loop %r recovered after %s, next run %s", name, count, _next(after, now))
     # Ending and starting over, an app pauses every loop: that is no news of a single one.
     ending = PauseReason.SHUTDOWN in after.pauses | before.pauses
     if after.held != before.held and after.life is Life.LIVE and not ending:

@@ -12,13 +12,14 @@ from msgspec import Struct
 
 from everpoll.errors import BadInput
 from everpoll.loops.state import Outcome
-from everpoll.policy import Adaptive, Breaker, Duration, PauseReason, number, seconds, shown
+from everpoll.policy import Adaptive, Breaker, Duration, PauseReason, human, number, seconds, shown
 
 Condition = Callable[[], bool | Awaitable[bool]]
 Hook = Callable[[Outcome], Awaitable[None] | None]
 
 T = TypeVar("T")
 
+SHORTEST_S = 0.001
 DEFAULT_CAP = 8.0
 DEFAULT_JITTER = 0.1
 
@@ -74,17 +75,29 @@ def loop_policy(name: str, every: Duration, options: LoopOptions) -> LoopPolicy:
     """Check what the user wrote about the loop `name`."""
     if unknown := sorted(options.keys() - set(_OPTIONS)):
         raise BadInput(f"loop {name!r}: no option is called {unknown[0]!r}; there are: {', '.join(_OPTIONS)}")
+    every_s = seconds(every, name=f"loop {name!r}: every", positive=True)
+    if every_s < SHORTEST_S:
+        raise BadInput(f"loop {name!r}: every={shown(every)}: a loop's interval is {human(SHORTEST_S)} or more")
+    adaptive = _instance(name, "adaptive", options.get("adaptive"), Adaptive)
+    if adaptive is not None and not adaptive.minimum_s <= every_s <= adaptive.maximum_s:
+        raise BadInput(f"loop {name!r}: every={human(every_s)} is outside {adaptive}; begin between the two")
+    safety_every_s = _optional(name, "safety_every", options.get("safety_every"))
+    if safety_every_s is not None and safety_every_s < every_s:
+        raise BadInput(
+            f"loop {name!r}: safety_every={human(safety_every_s)} is shorter than every={human(every_s)}; "
+            "beneath a working push it is polled less often"
+        )
     return LoopPolicy(
-        every_s=seconds(every, name=f"loop {name!r}: every", positive=True),
+        every_s=every_s,
         cap=_cap(name, options.get("cap", DEFAULT_CAP)),
         jitter=_fraction(name, options.get("jitter", DEFAULT_JITTER)),
         first_s=_optional(name, "first", options.get("first"), positive=False),
         timeout_s=_optional(name, "timeout", options.get("timeout")),
         fixed_rate=_flag(name, "fixed_rate", options.get("fixed_rate", False)),
         slow_when_hidden=_slowdown(name, options.get("when_hidden", "stop")),
-        adaptive=_instance(name, "adaptive", options.get("adaptive"), Adaptive),
+        adaptive=adaptive,
         breaker=_instance(name, "breaker", options.get("breaker"), Breaker),
-        safety_every_s=_optional(name, "safety_every", options.get("safety_every")),
+        safety_every_s=safety_every_s,
     )
 
 
@@ -95,6 +108,15 @@ def pause_reason(reason: PauseReason | str) -> PauseReason:
     except ValueError:
         known = ", ".join(repr(known.value) for known in PauseReason)
         raise BadInput(f"reason={shown(reason)}: a pause has one of these: {known}") from None
+
+
+def users_reason(reason: PauseReason | str) -> PauseReason:
+    """As above, without the one that is everpoll's own."""
+    if pause_reason(reason) is PauseReason.SHUTDOWN:
+        raise BadInput(
+            'reason="shutdown" is set by everpoll itself; pause with "operator" or "hidden", or close the app'
+        )
+    return pause_reason(reason)
 
 
 def _flag(name: str, option: str, value: bool) -> bool:
@@ -123,7 +145,7 @@ def _slowdown(name: str, when_hidden: Literal["stop"] | float) -> float | None:
     if when_hidden == "stop":
         return None
     accepted = '"stop", or the factor, 1 or more, by which it slows down'
-    return number(when_hidden, name=f"loop {name!r}: when_hidden", at_least=1, accepted=accepted)
+    return number(when_hidden, name=f"loop {name!r}: when_hidden", at_least=1, at_most=1e6, accepted=accepted)
 
 
 def _instance(name: str, option: str, value: T | None, kind: type[T]) -> T | None:

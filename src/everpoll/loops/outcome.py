@@ -7,6 +7,7 @@
 Judged by identity: 0, "" and [] are no failures. Any other value is a success, with one warning.
 """
 
+from asyncio import CancelledError
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,9 +34,17 @@ class Failed:
     reason: str
     retry_after_s: float
 
-    def __init__(self, reason: str = "failed", retry_after: Duration = 0) -> None:
-        object.__setattr__(self, "reason", str(reason))
-        object.__setattr__(self, "retry_after_s", seconds(retry_after, name="retry_after"))
+    def __init__(self, reason: str = "failed", retry_after: Duration | None = None) -> None:
+        object.__setattr__(self, "reason", str(reason) or "failed")
+        object.__setattr__(self, "retry_after_s", _retry_after_s(retry_after))
+
+
+def _retry_after_s(value: Duration | None) -> float:
+    """As the header says it, too: `headers.get("Retry-After")` is None, or a number of seconds as a text."""
+    if value is None:
+        return 0.0
+    digits = isinstance(value, str) and value.isascii() and value.strip().isdigit()
+    return seconds(int(value) if digits else value, name="retry_after")  # type: ignore[arg-type]  # digits: it is a str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def failure(error: BaseException) -> Outcome:
     kind = type(error).__name__
     try:
         text = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot even be printed is a failure like any other
+    except (Exception, CancelledError):  # noqa: BLE001 - an error that cannot even be printed is a failure, too
         text = "(its text cannot be read)"
     return Outcome("failed", short(f"{kind}: {text}" if text else kind))
 

@@ -96,6 +96,7 @@ def _begin_anew(policy: LoopPolicy, state: LoopState, now: float, chance: float)
             push_alive=False,
             breaker=BreakerState(),
             stop_reason=None,
+            not_before=None,
         ),
     )
 
@@ -184,8 +185,8 @@ def _settled(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float,
             return _failed(policy, state, outcome, now, chance)
         case "snoozed":
             snoozed = replace(_without_result(policy, state), last_completed=now, in_flight=0)
-            again_at = now + outcome.delay_s
-            return replace(_on_grid(policy, snoozed, again_at), due_from=now, delay_s=outcome.delay_s)
+            delay_s = max(outcome.delay_s, _floor_s(state, now))
+            return replace(_on_grid(policy, snoozed, now + delay_s), due_from=now, delay_s=delay_s)
         case "stopped":
             return replace(
                 _without_result(policy, state),
@@ -199,9 +200,14 @@ def _settled(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float,
             # A condition that is asked inside the run (async) made it no run.
             runs = state.runs - bool(state.in_flight)
             counted = replace(_without_result(policy, state), runs=runs, skipped_condition=state.skipped_condition + 1)
-            return _scheduled(policy, counted, now, chance)
+            return _scheduled(policy, counted, now, chance, _floor_s(state, now))
         case "canceled":
-            return _scheduled(policy, _without_result(policy, state), now, chance)
+            return _scheduled(policy, _without_result(policy, state), now, chance, _floor_s(state, now))
+
+
+def _floor_s(state: LoopState, now: float) -> float:
+    """What is left of the other side's Retry-After: only an answer of its own ends it, not a run without one."""
+    return 0.0 if state.not_before is None else max(0.0, state.not_before - now)
 
 
 def _without_result(policy: LoopPolicy, state: LoopState) -> LoopState:
@@ -233,6 +239,7 @@ def _succeeded(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: floa
         state,
         failures=0,
         multiplier=1.0,
+        not_before=None,
         breaker=BreakerState(),
         last_completed=now,
         last_ok=now,
@@ -250,6 +257,7 @@ def _failed(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float, 
         multiplier=_multiplier(policy, failures),
         last_completed=now,
         last_error=outcome.reason,
+        not_before=now + outcome.delay_s if outcome.delay_s else None,
     )
     if policy.breaker is None:
         return _scheduled(policy, worse, now, chance, outcome.delay_s)
@@ -259,7 +267,7 @@ def _failed(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float, 
     # While it is open the cooldown rules, not the backoff.
     cooldown_s = max(policy.breaker.retry_at(worse.breaker, now) - now, outcome.delay_s)
     if policy.fixed_rate:
-        return _next_tick(policy, worse, now, chance, worse.base_s, cooldown_s)
+        return _next_tick(policy, worse, now, chance, 0.0, cooldown_s)
     return replace(worse, in_flight=0, due_from=now, delay_s=spread_up(cooldown_s, policy.jitter, chance))
 
 
@@ -283,19 +291,27 @@ def _scheduled(policy: LoopPolicy, state: LoopState, now: float, chance: float, 
 def _next_tick(
     policy: LoopPolicy, state: LoopState, now: float, chance: float, interval_s: float, at_least_s: float
 ) -> LoopState:
-    """The tick of the grid that is next; jitter displaces the run, never the grid."""
+    """The tick of the grid that is next; jitter displaces the run, never the grid.
+
+    A backoff counts from the completion, here too: the next tick is the first that is that far away.
+    """
     assert state.tick_at is not None, "a live loop has a tick"
     # The tick that ended may lie ahead still, because jitter displaces runs both ways: it is over all the same.
-    next_at, missed = state.tick_at + interval_s, 0
-    if next_at <= now + at_least_s:
-        missed = math.floor((now + at_least_s - next_at) / state.base_s) + 1
+    next_at, missed = state.tick_at + state.base_s, 0
+    earliest = now + max(at_least_s, interval_s if state.failures else 0.0)
+    if not state.failures:
+        next_at = state.tick_at + interval_s
+    if next_at < earliest or next_at <= now:
+        # A hair's breadth is no tick: 0.1 + 0.2 is a little more than 0.3.
+        late = math.ceil((earliest - next_at) / state.base_s - 1e-9)
+        missed = max(late, math.floor((now - next_at) / state.base_s) + 1)
         next_at += missed * state.base_s
-    displaced_s = spread(interval_s, policy.jitter, chance) - interval_s
+    displaced_s = spread(state.base_s, policy.jitter, chance) - state.base_s
     return replace(
         state,
         in_flight=0,
         tick_at=next_at,
-        missed_ticks=state.missed_ticks + missed,
+        missed_ticks=state.missed_ticks + (0 if state.failures else missed),
         due_from=now,
         delay_s=max(at_least_s, next_at + displaced_s - now, 0.0),
     )
@@ -347,7 +363,14 @@ def _held_as(policy: LoopPolicy, state: LoopState) -> LoopState:
 
 def _reset(policy: LoopPolicy, state: LoopState, _event: Reset, now: float, chance: float) -> Step:
     fresh = replace(
-        state, failures=0, multiplier=1.0, base_s=policy.every_s, unchanged=0, breaker=BreakerState(), stop_reason=None
+        state,
+        failures=0,
+        multiplier=1.0,
+        base_s=policy.every_s,
+        unchanged=0,
+        breaker=BreakerState(),
+        stop_reason=None,
+        not_before=None,
     )
     if state.life is Life.STOPPED:
         fresh = replace(fresh, life=Life.LIVE)
@@ -378,10 +401,13 @@ def _push_down(policy: LoopPolicy, state: LoopState, _event: PushDown, now: floa
     # After a failure push changed nothing about the delay, and a Retry-After in it is a floor.
     if state.failures:
         return alone, Effect.NONE
-    left_s = max(0.0, state.last_completed + spread(state.base_s, policy.jitter, chance) - now)
-    if state.due_from is not None and left_s >= state.due_from + state.delay_s - now:
+    due_from, delay_s = state.last_completed, spread(state.base_s, policy.jitter, chance)
+    due = due_from + delay_s * state.slowdown
+    if due <= now:
+        due_from, delay_s, due = now, 0.0, now
+    if state.due_from is not None and due >= state.due_from + state.delay_s * state.slowdown:
         return alone, Effect.NONE
-    return replace(_off_grid(policy, alone, now + left_s), due_from=now, delay_s=left_s), Effect.NONE
+    return replace(_off_grid(policy, alone, due), due_from=due_from, delay_s=delay_s), Effect.NONE
 
 
 def _close(_policy: LoopPolicy, state: LoopState, _event: Close, _now: float, _chance: float) -> Step:

@@ -5,11 +5,13 @@ log. A closed registry can be started again. Never: decides anything about a sin
 """
 
 import asyncio
+import contextvars
 import inspect
 import random
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
 from everpoll.engine.threads import DaemonThreads
@@ -17,15 +19,28 @@ from everpoll.errors import BadInput, EverpollWarning, LoopNotFound, NotRunning
 from everpoll.loops.deadlines import Deadlines
 from everpoll.loops.loop import Loop
 from everpoll.loops.narration import logger
-from everpoll.loops.options import LoopOptions, LoopPolicy, loop_policy, pause_reason
+from everpoll.loops.options import LoopOptions, LoopPolicy, loop_policy, users_reason
 from everpoll.loops.reducer import stale_once_resumed
+from everpoll.loops.run import Registration, is_async
 from everpoll.loops.state import Life
-from everpoll.policy import NOT_PAUSED, Duration, PauseReason, Rng, paused, resume_order, resumed, seconds
+from everpoll.policy import NOT_PAUSED, Duration, PauseReason, Rng, paused, resume_order, resumed, seconds, shown
 
 # How long a canceled run may take to clean up before it is left behind.
 CANCEL_S = 1.0
 SHARED_POLICIES = 1000
 LOOKING = "everpoll.looking"
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """The loops between one start and one close: what belongs to that event loop."""
+
+    event_loop: asyncio.AbstractEventLoop
+    deadlines: Deadlines[Loop]
+    threads: DaemonThreads
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    is_closing: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Loops(Mapping[str, Loop]):
@@ -34,9 +49,9 @@ class Loops(Mapping[str, Loop]):
     def __init__(self, rng: Rng | None = None, wall: Callable[[], float] = time.time) -> None:
         self._loops: dict[str, Loop] = {}
         self._policies: dict[LoopPolicy, LoopPolicy] = {}
-        self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._deadlines: Deadlines[Loop] | None = None
-        self._threads: DaemonThreads | None = None
+        self._session: Session | None = None
+        # Closed for good, but a run of theirs has not ended: their names come free when it has.
+        self._removed: set[Loop] = set()
         # Kept beyond the end, so that instants of the past can still be shown by the wall clock.
         self._timekeeper: asyncio.AbstractEventLoop | None = None
         # Reasons that hold for all, and so for whoever is registered later.
@@ -83,16 +98,18 @@ class Loops(Mapping[str, Loop]):
         when, hook = options.get("when"), options.get("on_outcome")
         for option, value in (("when", when), ("on_outcome", hook)):
             if value is not None and not callable(value):
-                raise BadInput(f"loop {name!r}: {option}={value!r}: give it a function")
+                raise BadInput(f"loop {name!r}: {option}={shown(value)}: give it a function")
         policy = loop_policy(name, every, options)
         policy = self._shared(policy)
+        registration = Registration(function, policy, when, hook)
         loop = self._loops.get(name)
         if loop is None:
-            loop = self._loops[name] = Loop(self, name, function, policy)
+            loop = self._loops[name] = Loop(self, name, registration)
             for reason in self._pauses:
-                loop.pause(reason)
-        loop._take_over(function, policy, when, hook)
-        if self._event_loop is not None:
+                loop._pause(reason)
+        self._removed.discard(loop)
+        loop._take_over(registration)
+        if self._live() is not None:
             loop._start()
         return loop
 
@@ -101,9 +118,10 @@ class Loops(Mapping[str, Loop]):
         loop = self[name]
         grace_s = seconds(grace, name="grace")
         generation = loop.state.generation
-        loop.pause(PauseReason.SHUTDOWN)
+        self._removed.add(loop)
+        loop._pause(PauseReason.SHUTDOWN)
         try:
-            await _ended_within(loop._under_way(), grace_s)
+            await _ended_within(_under_way([loop]), grace_s)
         finally:
             try:
                 # Registered again meanwhile: then the name is wanted, and only what it was before is gone.
@@ -111,27 +129,33 @@ class Loops(Mapping[str, Loop]):
                     loop._end()
                     await self._settled([loop])
             finally:
-                loop.resume(PauseReason.SHUTDOWN)
-                self._forget(loop, generation)
-                for work in loop._under_way():
-                    work.add_done_callback(lambda _: self._forget(loop, generation))
+                if PauseReason.SHUTDOWN not in self._pauses:
+                    loop._resume(PauseReason.SHUTDOWN)
+                self._forget(loop)
+                if name == LOOKING:
+                    self.resume(PauseReason.HIDDEN)
 
-    def _forget(self, loop: Loop, generation: int) -> None:
+    def _forget(self, loop: Loop) -> None:
         """Give a name free, but not before its last run is over: a new loop of that name must not overlap it."""
-        at_rest = loop.state.generation == generation and not loop._under_way()
-        if at_rest and self._loops.get(loop.name) is loop:
-            del self._loops[loop.name]
+        if loop in self._removed and loop._is_over():
+            self._removed.discard(loop)
+            if self._loops.get(loop.name) is loop:
+                del self._loops[loop.name]
 
     def pause(self, reason: PauseReason | str = PauseReason.OPERATOR) -> None:
         """Pause every loop for this reason, those registered later included."""
-        reason = pause_reason(reason)
+        self._pause(users_reason(reason))
+
+    def _pause(self, reason: PauseReason) -> None:
         self._pauses = paused(self._pauses, reason)
         for loop in self._loops.values():
-            loop.pause(reason)
+            loop._pause(reason)
 
     def resume(self, reason: PauseReason | str = PauseReason.OPERATOR) -> None:
         """Take this reason away from every loop. The stale ones run 150 ms apart, shortest interval first."""
-        reason = pause_reason(reason)
+        self._resume(users_reason(reason))
+
+    def _resume(self, reason: PauseReason) -> None:
         self._pauses = resumed(self._pauses, reason)
         now = self.now()
         stale = [
@@ -140,16 +164,23 @@ class Loops(Mapping[str, Loop]):
             if stale_once_resumed(loop.policy, loop.state, reason, now)
         ]
         for position, loop in enumerate(resume_order(stale)):
-            loop._resume_at(position, reason)
+            loop._resume(reason, position)
         for loop in self._loops.values():
-            loop.resume(reason)
+            loop._resume(reason)
 
     def pause_unless(self, looking: Callable[[], bool | Awaitable[bool]], every: Duration = "1s") -> Loop:
         """Ask regularly whether anyone is looking; while nobody is, every loop is paused as `hidden` (E4)."""
+        if not callable(looking):
+            raise BadInput(f"pause_unless({shown(looking)}): give it a function that says whether anyone is looking")
 
         async def ask() -> None:
-            answer = looking()
-            hidden = not (await answer if inspect.isawaitable(answer) else answer)
+            try:
+                answer = await self._in_thread(looking) if not is_async(looking) else looking()
+                hidden = not (await answer if inspect.isawaitable(answer) else answer)
+            except Exception:
+                # Nobody knows whether anyone looks: then they run, and the failure of this loop says why.
+                self.resume(PauseReason.HIDDEN)
+                raise
             # Only a change is passed on: telling 100,000 loops what they know costs a tenth of a second.
             if hidden != (PauseReason.HIDDEN in self._pauses):
                 (self.pause if hidden else self.resume)(PauseReason.HIDDEN)
@@ -160,56 +191,83 @@ class Loops(Mapping[str, Loop]):
     async def start(self) -> None:
         """Schedule every loop on the running event loop."""
         event_loop = asyncio.get_running_loop()
-        if self._event_loop is event_loop:
-            return
-        if self._event_loop is not None and not self._event_loop.is_closed():
+        while (session := self._live()) is not None and session.event_loop is event_loop and session.is_closing:
+            await session.over.wait()
+        if session is not None:
+            if session.event_loop is event_loop:
+                return
             raise NotRunning("these loops run on another event loop already: close them there first")
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
-        self._event_loop = event_loop
+        if self._session is not None:
+            self._session.threads.shutdown(wait=False, cancel_futures=True)
         self._timekeeper = event_loop
-        self._deadlines = Deadlines(event_loop, Loop._due)
-        self._threads = DaemonThreads(name="everpoll-loop")
-        for loop in self._loops.values():
+        self._session = Session(event_loop, Deadlines(event_loop, Loop._due), DaemonThreads(name="everpoll-loop"))
+        for loop in list(self._loops.values()):
             loop._forget_run(event_loop)
-            loop._start()
+            if loop in self._removed:
+                self._forget(loop)
+            else:
+                loop._start()
 
     async def close(self, grace: Duration = "10s") -> None:
         """End every loop: no new runs, the grace period for those under way, then they are canceled."""
         grace_s = seconds(grace, name="grace")
-        if self._event_loop is None:
+        session = self._live()
+        if session is None:
             return
-        self.pause(PauseReason.SHUTDOWN)
+        session.is_closing = True
+        self._pause(PauseReason.SHUTDOWN)
         try:
-            await _ended_within(self._under_way(), grace_s)
+            await _ended_within(_under_way(self._loops.values()), grace_s)
         finally:
-            await self._end()
+            # Another close may have been quicker, and the loops started anew since: then these are not ours.
+            if self._session is session:
+                await self._end(session)
 
     def now(self) -> float:
         """The clock that decides: monotonic, of the event loop."""
         return 0.0 if self._timekeeper is None else self._timekeeper.time()
 
+    def _live(self) -> "Session | None":
+        """The session, unless its event loop has ended without closing it."""
+        session = self._session
+        return None if session is None or session.event_loop.is_closed() else session
+
     def _event_loop_for(self, purpose: str) -> asyncio.AbstractEventLoop:
-        """The event loop that runs the loops."""
-        if self._event_loop is None:
-            raise NotRunning(f"cannot {purpose}: the app has not started; use `async with app:` or `await app.run()`")
-        return self._event_loop
+        session = self._live()
+        if session is None:
+            raise NotRunning(f"cannot {purpose}: the app is not running; use `async with app:` or `await app.run()`")
+        return session.event_loop
 
     def _set_deadline(self, loop: Loop, due: float | None) -> None:
         """One deadline per loop: this one, from now on."""
-        if self._deadlines is not None:
-            self._deadlines.set(loop, due)
+        session = self._live()
+        if session is not None:
+            session.deadlines.set(loop, due)
 
-    def _spawn(self, run: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
-        """Start a run."""
-        return self._event_loop_for(f"run loop {name!r}").create_task(run, name=name)
+    def _spawn(
+        self, run: Coroutine[Any, Any, None], name: str, context: contextvars.Context | None
+    ) -> "asyncio.Task[None]":
+        """Start a run, in a context of its own. Not by create_task: an eager factory would run it in the middle."""
+        session = self._live()
+        assert session is not None, "only a live loop runs"
+        return asyncio.Task(run, loop=session.event_loop, name=name, context=context or session.context.copy())
 
-    def _in_thread(self, function: Callable[..., Any], *args: Any) -> "asyncio.Future[Any]":
+    def _in_thread(self, function: Callable[[], Any]) -> "asyncio.Future[Any]":
         """Call a plain function without blocking the event loop."""
-        return self._event_loop_for("call a function").run_in_executor(self._threads, function, *args)
+        session = self._live()
+        assert session is not None, "only a live loop runs"
+        return session.event_loop.run_in_executor(session.threads, function)
 
-    def _under_way(self) -> "list[asyncio.Future[Any]]":
-        return [work for loop in self._loops.values() for work in loop._under_way()]
+    def _soon(self, callback: Callable[..., None], *args: Any) -> None:
+        """Call back on the event loop, from any thread; without one, at once: nothing else happens then."""
+        session = self._live()
+        try:
+            if session is not None:
+                session.event_loop.call_soon_threadsafe(callback, *args)
+                return
+        except RuntimeError:
+            pass  # closed in this very moment
+        callback(*args)
 
     def _shared(self, policy: LoopPolicy) -> LoopPolicy:
         """Loops that are alike share one policy: 100,000 of them cost one."""
@@ -217,27 +275,32 @@ class Loops(Mapping[str, Loop]):
             self._policies.clear()
         return self._policies.setdefault(policy, policy)
 
-    async def _end(self) -> None:
+    async def _end(self, session: "Session") -> None:
         for loop in self._loops.values():
             loop._end()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        session.threads.shutdown(wait=False, cancel_futures=True)
         try:
             await self._settled(list(self._loops.values()))
         finally:
-            for loop in self._loops.values():
-                if loop.state.life is not Life.CLOSED:
-                    loop._end()  # Registered while the others ended.
-            if self._deadlines is not None:
-                self._deadlines.close()
-            self._event_loop = self._deadlines = self._threads = None
-            self.resume(PauseReason.SHUTDOWN)
+            if self._session is session:
+                for loop in self._loops.values():
+                    if loop.state.life is not Life.CLOSED:
+                        loop._end()  # Registered while the others ended.
+                session.deadlines.close()
+                self._session = None
+                self._resume(PauseReason.SHUTDOWN)
+                session.over.set()
 
     async def _settled(self, loops: list[Loop]) -> None:
-        await _ended_within([work for loop in loops for work in loop._under_way()], CANCEL_S)
+        await _ended_within(_under_way(loops), CANCEL_S)
         for loop in loops:
-            if loop._under_way():
+            if _under_way([loop]):
                 logger.error("loop %r does not end: it was canceled and is left behind", loop.name)
+
+
+def _under_way(loops: Iterable[Loop]) -> "list[asyncio.Future[Any]]":
+    own = asyncio.current_task()  # A loop that closes itself, or its app, does not wait for itself.
+    return [work for loop in loops for work in loop._under_way() if work is not own]
 
 
 async def _ended_within(work: "list[asyncio.Future[Any]]", timeout_s: float) -> None:
@@ -250,15 +313,15 @@ def _name_of(function: object, options: LoopOptions) -> str:
         name: object = options["name"]
         if isinstance(name, str) and name:
             return name
-        raise BadInput(f"name={name!r}: the name of a loop is a text of at least one character")
+        raise BadInput(f"name={shown(name)}: the name of a loop is a text of at least one character")
     return str(getattr(function, "__name__", ""))
 
 
 def _check_function(name: str, function: object) -> None:
     if not callable(function):
-        raise BadInput(f"loop {name!r}: function={function!r}: give it a function")
+        raise BadInput(f"loop {name!r}: function={shown(function)}: give it a function")
     if not name:
-        raise BadInput(f"{function!r} has no name: pass name=… to register it as a loop")
+        raise BadInput(f"{shown(function)} has no name: pass name=… to register it as a loop")
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise BadInput(f"loop {name!r}: a generator cannot be a loop; return instead of yield")
     try:

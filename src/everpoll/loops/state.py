@@ -85,6 +85,8 @@ class LoopState(Struct, frozen=True, gc=False, kw_only=True):
     due_from: float | None = None
     """The instant from which `delay_s` counts: the last completion, or the last tick of a fixed rate."""
     delay_s: float = 0.0
+    not_before: float | None = None
+    """A Retry-After that still holds: runs that end without an answer do not make the next one earlier."""
     tick_at: float | None = None
     missed_ticks: int = 0
     pauses: frozenset[PauseReason] = NOT_PAUSED

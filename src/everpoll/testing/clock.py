@@ -64,6 +64,8 @@ class VirtualClock:
 
     def run(self, main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
         """`asyncio.run` under virtual time, with the same clean-up; time goes on from where an earlier run left it."""
+        if not isinstance(main, Coroutine):
+            raise BadInput(f"clock.run({main!r}): it takes a coroutine; write clock.run(main()) with parentheses")
         guarded = self._guarded(main)
         try:
             self._keeper.require_free()

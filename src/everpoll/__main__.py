@@ -1,0 +1,5 @@
+"""`python -m everpoll`: the command line."""
+
+from everpoll.cli import main
+
+main()

@@ -1,0 +1,81 @@
+"""`everpoll run` and `everpoll migrate`: what a fleet starts."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from dataclasses import replace
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.logging import RichHandler
+
+from everpoll.cli.session import Url, found_app
+from everpoll.errors import BadInput
+from everpoll.stores.contract import Store
+from everpoll.stores.urls import default_url, masked, store_for
+
+
+def run(
+    app: Annotated[str, typer.Argument(help="Where the app is: module:name.", metavar="MODULE:APP")],
+    grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM.")] = "10s",
+    slots: Annotated[int | None, typer.Option(help="Tasks at a time, in place of the app's own.", min=1)] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every look, too.")] = False,
+) -> None:
+    """Run an app's jobs and loops until SIGTERM or Ctrl-C."""
+    set_up_logging(verbose=verbose)
+    found = found_app(app)
+    if slots is not None:
+        found.worker_options = replace(found.worker_options, slots=slots)
+    logging.getLogger("everpoll").info("running %s on %s", app, masked(found.url))
+    asyncio.run(found.run(grace))
+
+
+def migrate(url: Url = None) -> None:
+    """Bring the database's schema up to date; safe beside running workers and other migrations."""
+
+    async def apply(store: Store) -> list[str]:
+        try:
+            return await store.migrate()
+        finally:
+            await store.close()
+
+    address = url or default_url()
+    applied = asyncio.run(apply(store_for(address)))
+    for name in applied:
+        typer.echo(f"applied {name}")
+    typer.echo(f"{masked(address)} is up to date")
+
+
+def set_up_logging(*, verbose: bool) -> None:
+    """`EVERPOLL_LOG=pretty` for people (the default), `json` for machines: one object a line."""
+    kind = os.environ.get("EVERPOLL_LOG", "pretty")
+    if kind not in {"pretty", "json"}:
+        raise BadInput(f"EVERPOLL_LOG={kind!r}: write pretty or json")
+    handler: logging.Handler
+    if kind == "json":
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(JsonLines())
+    else:
+        handler = RichHandler(console=Console(stderr=True), show_path=False, rich_tracebacks=False)
+        handler.setFormatter(logging.Formatter("%(message)s", datefmt="%H:%M:%S"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.getLogger("everpoll").setLevel(logging.DEBUG if verbose else logging.INFO)
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as JSON."""
+        entry = {
+            "at": record.created,
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)

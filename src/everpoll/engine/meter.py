@@ -1,0 +1,98 @@
+"""Poller metrics (A11) and health (A12): averages over a window, never the last value.
+
+Pure bookkeeping: the caller says what happened and when.
+"""
+
+from collections import deque
+
+from msgspec import Struct
+
+WINDOW_S = 300.0
+SAMPLES = 2_000
+UNHEALTHY_ERRORS = 5
+
+
+class PollSample(Struct, frozen=True, gc=False):
+    """One look at the store: when, how many rows it brought, how long it took."""
+
+    at: float
+    found: int
+    took_s: float
+
+
+class PollerHealth(Struct, frozen=True, kw_only=True):
+    """What `app.health()` says about the poller."""
+
+    healthy: bool
+    polling: bool
+    consecutive_errors: int
+    last_error: str | None
+    polls_per_minute: float
+    rows_per_poll: float
+    claim_success_rate: float | None
+    """Of the settlements in the window, the share that was still ours; None before the first."""
+    claim_latency_s: float | None
+    push: bool
+    waiting_s: float | None
+    """How long the poller rests at most before its next look; None while it looks or is full."""
+    running: int
+    slots: int
+
+
+class Meter:
+    """Counts of one poller."""
+
+    def __init__(self) -> None:
+        self._polls: deque[PollSample] = deque(maxlen=SAMPLES)
+        self._settled: deque[tuple[float, int, int]] = deque(maxlen=SAMPLES)
+        self.consecutive_errors = 0
+        self.errors = 0
+        self.last_error: str | None = None
+        self.leased = 0
+        self.settled = 0
+        self.lost = 0
+
+    def polled(self, at: float, found: int, took_s: float) -> None:
+        """A look succeeded."""
+        self.consecutive_errors = 0
+        self.leased += found
+        self._polls.append(PollSample(at, found, took_s))
+
+    def failed(self, error: str) -> None:
+        """A look failed."""
+        self.consecutive_errors += 1
+        self.errors += 1
+        self.last_error = error
+
+    def settlement(self, at: float, count: int, lost: int) -> None:
+        """A batch was settled; some of it may have been lost to another owner."""
+        self.settled += count - lost
+        self.lost += lost
+        self._settled.append((at, count, lost))
+
+    def polls_per_minute(self, now: float, since: float) -> float:
+        """Over the window, or since the start if that is shorter."""
+        if len(self._polls) == SAMPLES:
+            # A busy poller looks more often than samples are kept: then the oldest of them tells the span.
+            since = max(since, self._polls[0].at)
+        span_s = min(WINDOW_S, max(1.0, now - since))
+        return len(self._recent(now)) * 60.0 / span_s
+
+    def rows_per_poll(self, now: float) -> float:
+        """Average over the window."""
+        recent = self._recent(now)
+        return sum(one.found for one in recent) / len(recent) if recent else 0.0
+
+    def claim_latency_s(self, now: float) -> float | None:
+        """Average over the looks of the window that brought something."""
+        recent = [one.took_s for one in self._recent(now) if one.found]
+        return sum(recent) / len(recent) if recent else None
+
+    def claim_success_rate(self, now: float) -> float | None:
+        """The share of claims in the window that were still ours when they ended."""
+        recent = [(count, lost) for at, count, lost in self._settled if at >= now - WINDOW_S]
+        total = sum(count for count, _ in recent)
+        return 1.0 - sum(lost for _, lost in recent) / total if total else None
+
+    def _recent(self, now: float) -> list[PollSample]:
+        return [one for one in self._polls if one.at >= now - WINDOW_S]

@@ -1,0 +1,44 @@
+"""How a worker is to behave; every figure has a default that needs no thought."""
+
+import os
+import secrets
+import socket
+from dataclasses import dataclass, field
+
+from everpoll.errors import BadInput
+from everpoll.policy import Backoff, shown, whole_number
+
+
+def worker_label() -> str:
+    """`WORKER_ID`, or host and a random part: unique per process, for people to read (A4)."""
+    return os.environ.get("WORKER_ID") or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """The options of one worker process."""
+
+    slots: int = 50
+    """Tasks at a time, over all queues (A15, B18)."""
+    queues: dict[str, int] | None = None
+    """Slots per queue; None serves the queues of everything registered, without limits of their own."""
+    lease_s: float = 30.0
+    """How long a worker that falls silent keeps its tasks."""
+    poll: Backoff = field(default_factory=lambda: Backoff("5s", factor=1.5, cap="30s", jitter=0, steady=2))
+    """The rests between looks that find nothing, where nothing pushes (A2)."""
+    safety_poll: Backoff = field(default_factory=lambda: Backoff("30s", factor=2, cap="60s", jitter=0.1))
+    """The same beneath a working push (A8)."""
+    keep_s: float | None = 30 * 86_400.0
+    """How long ended tasks stay in history; None keeps them for ever."""
+    label: str = field(default_factory=worker_label)
+
+    def __post_init__(self) -> None:
+        whole_number(self.slots, name="slots", at_least=1, accepted="how many tasks run at a time, 1 or more")
+        if self.queues is None:
+            return
+        if not self.queues:
+            raise BadInput(
+                f'queues={shown(self.queues)}: write the slots of each queue, as {{"default": 50, "mail": 5}}'
+            )
+        for queue, slots in self.queues.items():
+            whole_number(slots, name=f"queues[{queue!r}]", at_least=1, accepted="its slots, 1 or more")

@@ -1,0 +1,179 @@
+"""The poller: looks for due tasks as often as needed, and no more often.
+
+    something found ──▶ look again at once     nothing found ──▶ rest: 5, 5, 7.5 … 30 s (A2), under push 30 … 60 s (A8)
+    slots are full  ──▶ wait for a free slot   a rest ends early at the next due time and at a wake-up
+
+Promises: never leases more than there are free slots (A15). A look that fails is tried up to three times (A10), is
+logged and counted, and never stops the poller (A9). Every look is logged at debug level, every claim at info (A13).
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from everpoll.engine.meter import Meter
+from everpoll.engine.options import WorkerOptions
+from everpoll.engine.pool import Pool
+from everpoll.engine.work import Works
+from everpoll.errors import EverpollError, LeaseLost
+from everpoll.policy import Backoff, human
+from everpoll.stores.contract import LEASE_LIMIT, Leased, Store
+
+logger = logging.getLogger("everpoll.engine")
+
+TRIES = 3
+RETRY = Backoff("1s", cap="10s", jitter=0, steady=0)
+# Slots that become free together are filled together.
+GATHER_S = 0.002
+# The store's clock decides when a task is due; ours may run a little ahead of it.
+DUE_SLACK_S = 0.001
+
+
+class Poller:
+    """Feeds one pool from one store."""
+
+    def __init__(
+        self, store: Store, works: Works, pool: Pool, options: WorkerOptions, meter: Meter, backlog: Callable[[], int]
+    ) -> None:
+        self._store = store
+        self._works = works
+        self._pool = pool
+        self._options = options
+        self._meter = meter
+        self._backlog = backlog
+        self._woken = asyncio.Event()
+        self._freed = asyncio.Event()
+        self._full: set[str] = set()
+        self._stopping = asyncio.Event()
+        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._empty = 0
+        self.waiting_s: float | None = None
+        self.on_lost: Callable[[], Awaitable[None]] | None = None
+        self.incarnation = 0
+        pool.on_freed = self._slot_freed
+
+    def wake(self) -> None:
+        """Look now: something may have become due."""
+        self._woken.set()
+
+    def backlog_shorter(self) -> None:
+        """Settlements were written: there may be room for more."""
+        self._freed.set()
+
+    def stop(self) -> None:
+        """Take no new work. A look under way ends first: what it leases is handed back, not left to the rescue."""
+        self._stopping.set()
+        self._woken.set()
+        self._freed.set()
+
+    async def run(self) -> None:
+        """Poll until stopped or canceled."""
+        while not self._stopping.is_set():
+            rooms, most = self._rooms()
+            if most <= 0 or (self._full and not rooms) or self._backlog() > 2 * LEASE_LIMIT:
+                await self._slot()
+                continue
+            try:
+                looked = await self._look()
+            except LeaseLost:
+                await self._sign_on_anew()
+                continue
+            if self._stopping.is_set():
+                self._pool.give_back(looked.leases if looked else (), self.incarnation)
+            elif looked is None:
+                # No empty look, so A2's sequence stays where it is; and no push can be trusted now.
+                await self._wait(self._options.poll.delay(1))
+            elif looked.leases:
+                self._empty = 0
+                self._pool.start(looked.leases, self.incarnation)
+                await asyncio.sleep(0)
+            else:
+                await self._rest(looked.next_due_s)
+
+    async def _sign_on_anew(self) -> None:
+        try:
+            if self.on_lost is not None:
+                await self.on_lost()
+        except Exception as error:
+            self._meter.failed(f"{type(error).__name__}: {error}")
+            logger.exception("signing on anew failed; trying again")
+            await self._wait(RETRY.delay(1))
+
+    async def _look(self) -> Leased | None:
+        """One look at the store, tried up to three times; None if all of them failed."""
+        event_loop = asyncio.get_running_loop()
+        for attempt in range(1, TRIES + 1):
+            if self._stopping.is_set():
+                break
+            self._woken.clear()  # before the look: a wake-up during it must not be lost
+            rooms, most = self._rooms()
+            began = event_loop.time()
+            try:
+                looked = await self._store.lease(self.incarnation, rooms, most)
+            except LeaseLost:
+                raise
+            except Exception as error:
+                self._meter.failed(f"{type(error).__name__}: {error}")
+                level = logging.WARNING if isinstance(error, EverpollError) else logging.ERROR
+                logger.log(level, "look %d of %d failed: %s", attempt, TRIES, error, exc_info=level > logging.WARNING)
+                if attempt < TRIES:
+                    await self._wait(RETRY.delay(attempt))
+                continue
+            now = event_loop.time()
+            self._meter.polled(now, len(looked.leases), now - began)
+            logger.debug("looked at %s: %d of %d", ", ".join(rooms), len(looked.leases), most)
+            if looked.leases and logger.isEnabledFor(logging.INFO):
+                logger.info("claimed %s: %s", _counted(len(looked.leases)), _listed(looked))
+            return looked
+        return None
+
+    def _rooms(self) -> tuple[dict[str, int], int]:
+        free = self._pool.free
+        most = min(free, LEASE_LIMIT)
+        if self._options.queues is None:
+            return dict.fromkeys(self._works.queues, most), most
+        rooms = {queue: limit - self._pool.running_in(queue) for queue, limit in self._options.queues.items()}
+        self._full = {queue for queue, room in rooms.items() if room <= 0}
+        return {queue: min(most, room) for queue, room in rooms.items() if room > 0}, most
+
+    def _slot_freed(self, queue: str) -> None:
+        self._freed.set()
+        if queue in self._full:
+            self._woken.set()
+
+    async def _slot(self) -> None:
+        """Wait for a free slot or a shorter backlog, and a moment longer for more of them."""
+        self._freed.clear()
+        await self._freed.wait()
+        if self._pool.free < self._pool.slots // 2:
+            await asyncio.sleep(GATHER_S)
+
+    async def _rest(self, next_due_s: float | None) -> None:
+        self._empty += 1
+        cadence = self._options.safety_poll if self._store.has_push else self._options.poll
+        rest_s = cadence.delay(self._empty, self._rng, at_most_s=cadence.cap_s)
+        if next_due_s is not None:
+            rest_s = min(rest_s, max(0.0, next_due_s) + DUE_SLACK_S)
+        logger.debug("nothing due: next look in %s", human(rest_s))
+        await self._wait(rest_s)
+
+    async def _wait(self, rest_s: float) -> None:
+        self.waiting_s = rest_s
+        try:
+            async with asyncio.timeout(rest_s):
+                await self._woken.wait()
+                self._empty = 0
+        except TimeoutError:
+            pass
+        finally:
+            self.waiting_s = None
+
+
+def _counted(count: int) -> str:
+    return "1 task" if count == 1 else f"{count} tasks"
+
+
+def _listed(looked: Leased) -> str:
+    shown = ", ".join(f"{lease.name}#{lease.id}" for lease in looked.leases[:5])
+    return shown if len(looked.leases) <= 5 else f"{shown}, …"

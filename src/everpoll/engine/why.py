@@ -1,0 +1,146 @@
+"""Why a task is where it is: the blocker, named, with the evidence that was recorded when decisions were made.
+
+Pure: a task, the workers and the queues of one moment go in, sentences come out. Never guesses: what the records do
+not say is not said.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from everpoll.policy import human
+from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
+
+
+class Why(Struct, frozen=True):
+    """One answer: the verdict in one sentence, what proves it, and what can be done."""
+
+    verdict: str
+    evidence: tuple[str, ...] = ()
+    advice: str | None = None
+
+
+def why(
+    task: TaskInfo,
+    workers: Sequence[WorkerInfo],
+    queues: Sequence[QueueInfo],
+    losses: Sequence[dict[str, Any]],
+    now: datetime,
+) -> Why:
+    """Name what keeps the task from ending, or how it ended."""
+    if task.state == "running":
+        answer = _running(task, workers, now)
+    elif task.state == "queued":
+        answer = _waiting(task, now) if task.due_at > now else _due(task, workers, queues, now)
+    else:
+        answer = _ended(task)
+    records = tuple(_recorded(entry) for entry in (*task.trail, *losses))
+    return Why(answer.verdict, answer.evidence + records, answer.advice)
+
+
+def _ended(task: TaskInfo) -> Why:
+    took = ""
+    if task.started_at is not None and task.ended_at is not None:
+        took = f" in {_span(task.started_at, task.ended_at)}"
+    where = f" on worker {task.worker}" if task.worker else ""
+    if task.state == "done":
+        return Why(f"It is done: attempt {task.attempt} ended{took}{where}.")
+    if task.state == "canceled":
+        return Why(f"It was canceled: {task.cancel_reason}.", advice="retry it to run it after all")
+    if task.rescues and not task.errors:
+        return Why(
+            f"It failed: its worker was lost {task.rescues} times while running it.",
+            advice="see what it does to workers",
+        )
+    error = task.errors[-1] if task.errors else None
+    cause = f"{error.get('type', 'error')}: {error.get('error')}" if error else _last(task, "why")
+    return Why(
+        f"It failed after {task.attempt} attempts: {cause}.",
+        advice="mend the cause, then retry it: it gets fresh attempts",
+    )
+
+
+def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime) -> Why:
+    worker = next((one for one in workers if one.incarnation == task.incarnation), None)
+    since = "" if task.started_at is None else f" for {_span(task.started_at, now)}"
+    evidence = [f"attempt {task.attempt}, leased by worker {task.worker} (incarnation {task.incarnation:016x})"]
+    if task.deadline_at is not None:
+        evidence.append(f"its deadline is {_relative(task.deadline_at, now)}")
+    if task.cancel_requested:
+        evidence.append("somebody asked to cancel it; its worker learns that at its next heartbeat")
+    if worker is not None and worker.is_alive:
+        evidence.append(f"that worker's last heartbeat is {human(round(worker.beat_age_s, 1))} old")
+        return Why(f"It is running{since} on worker {task.worker}, which is alive.", tuple(evidence))
+    living = [one for one in workers if one.is_alive]
+    evidence.append("that worker is not known any more" if worker is None else _silence(worker))
+    if living:
+        return Why("Its worker is lost; the next heartbeat of any live worker gives the task back.", tuple(evidence))
+    return Why(
+        "Its worker is lost, and no worker is alive to rescue it.", tuple(evidence), advice="start one: everpoll run"
+    )
+
+
+def _waiting(task: TaskInfo, now: datetime) -> Why:
+    due = _relative(task.due_at, now)
+    last = task.trail[-1] if task.trail else {}
+    match last.get("what"):
+        case "retry":
+            return Why(f"It waits for its next attempt, {due}: attempt {last.get('attempt')} failed.")
+        case "snooze":
+            return Why(f"It was snoozed by its own function; it is due {due}.")
+    return Why(f"It is not due yet: it was enqueued with a delay and is due {due}.")
+
+
+def _due(task: TaskInfo, workers: Sequence[WorkerInfo], queues: Sequence[QueueInfo], now: datetime) -> Why:
+    living = [one for one in workers if one.is_alive]
+    serving = [one for one in living if task.queue in one.queues]
+    evidence = [f"it has been due for {_span(task.due_at, now)}"]
+    if not serving:
+        evidence += [f"worker {one.label} serves {', '.join(one.queues)}" for one in living[:10]]
+        return Why(
+            f"No live worker serves its queue {task.queue!r}." if living else "No worker is alive.",
+            tuple(evidence),
+            advice="start one: everpoll run module:app",
+        )
+    waiting = next((one for one in queues if one.queue == task.queue), None)
+    if waiting is not None:
+        evidence.append(f"{waiting.ready} tasks of this queue are ready, {waiting.running} are running")
+    evidence += [f"worker {one.label} runs {one.running} of {one.slots}" for one in serving[:10]]
+    if all(one.running >= one.slots for one in serving):
+        return Why(
+            f"All {len(serving)} workers that serve its queue are full.",
+            tuple(evidence),
+            advice="add workers or slots, or give it a higher priority",
+        )
+    if waiting is not None and waiting.ready > 1:
+        return Why(f"It stands in line behind others of priority {task.priority} or higher.", tuple(evidence))
+    return Why("It is about to be leased.", tuple(evidence))
+
+
+def _recorded(entry: dict[str, Any]) -> str:
+    at = datetime.fromtimestamp(entry["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S") if "at" in entry else "?"
+    by = f" by {entry['by']}" if entry.get("by") else ""
+    error = f" ({entry.get('type', 'error')}: {entry['error']})" if entry.get("error") else ""
+    detail = f": {entry['why']}" if entry.get("why") else ""
+    return f"{at} {entry.get('what', '?')}{by}{detail}{error}"
+
+
+def _last(task: TaskInfo, field: str) -> str:
+    return str(task.trail[-1].get(field, "no reason was given")) if task.trail else "no reason was given"
+
+
+def _silence(worker: WorkerInfo) -> str:
+    if worker.stopped_at is not None:
+        return f"worker {worker.label} was given up for dead or has ended at {worker.stopped_at:%H:%M:%S}"
+    return f"worker {worker.label} has been silent for {human(round(worker.beat_age_s))}"
+
+
+def _span(start: datetime, end: datetime) -> str:
+    seconds = max(0.0, (end - start).total_seconds())
+    return human(round(seconds, 3) if seconds < 10 else round(seconds))
+
+
+def _relative(instant: datetime, now: datetime) -> str:
+    return f"in {_span(now, instant)}" if instant > now else f"{_span(instant, now)} ago"

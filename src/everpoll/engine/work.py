@@ -1,0 +1,82 @@
+"""What the engine runs: the seam between it and the fronts.
+
+A front registers one `Work` per name. The engine leases, calls `run`, and settles what it returns; it knows nothing
+of functions, retries or looks.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from everpoll.stores.contract import Lease, Settlement
+
+
+class StopReason(StrEnum):
+    """Why the engine cancels a handler."""
+
+    CANCELED = "canceled"
+    """Somebody asked for it."""
+    SHUTDOWN = "shutdown"
+    """The grace period is over."""
+    FENCED = "fenced"
+    """This worker could not reach the database for too long: others may own the task by now."""
+    LOST = "lost"
+    """This worker was given up for dead: others do own the task."""
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One lease being worked on."""
+
+    lease: Lease
+    incarnation: int
+    stop_reason: StopReason | None = None
+    deadline: float | None = None
+    """By the event loop's clock; for the heartbeat to tell the rescue."""
+    is_begun: bool = False
+
+    @property
+    def fence(self) -> str:
+        """The token for the handler's own writes elsewhere: no other run of any task ever has the same."""
+        return f"{self.lease.id}-{self.lease.sequence}-{self.incarnation:016x}"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How to run the tasks of one name."""
+
+    name: str
+    queue: str
+    run: Callable[[Run], Awaitable[Settlement]]
+    timeout_s: float | None = None
+
+
+@dataclass(slots=True)
+class Works:
+    """Everything that this process can run, by name. Fronts add to it; the engine reads it."""
+
+    _works: dict[str, Work] = field(default_factory=dict)
+
+    def add(self, work: Work) -> None:
+        """Make a name runnable; the last one wins."""
+        self._works[work.name] = work
+
+    def get(self, name: str) -> Work | None:
+        """The work of that name."""
+        return self._works.get(name)
+
+    def __iter__(self) -> Iterator[Work]:
+        return iter(self._works.values())
+
+    def __len__(self) -> int:
+        return len(self._works)
+
+    @property
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        return sorted(self._works)
+
+    @property
+    def queues(self) -> list[str]:
+        """Every queue that some work belongs to, sorted."""
+        return sorted({work.queue for work in self})

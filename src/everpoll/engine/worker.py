@@ -1,0 +1,256 @@
+"""A worker: lease → run → settle, for as long as it lives.
+
+    start ──▶ signed on ──▶ polling ──stop──▶ draining (grace) ──▶ canceling ──▶ handing back ──▶ signed off
+                  ▲            │
+                  └─── lost ───┘   given up for dead (it was frozen, or cut off): a new incarnation signs on
+
+Promises (invariants 1-5, 10, 11): no outage of the database, of any length, ends a worker. What it cannot prove to
+own any more it does not settle. Shutting down takes no new work, gives handlers the grace period, cancels the rest,
+hands back what is unfinished at no attempt's cost, and beats until the last handler has ended.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import socket
+from collections.abc import Callable, Iterable
+
+from everpoll.engine.heartbeat import Heartbeat
+from everpoll.engine.meter import UNHEALTHY_ERRORS, Meter, PollerHealth
+from everpoll.engine.options import WorkerOptions
+from everpoll.engine.poller import Poller
+from everpoll.engine.pool import Pool
+from everpoll.engine.settler import OUTAGE, Settler
+from everpoll.engine.work import StopReason, Works
+from everpoll.errors import StoreUnavailable
+from everpoll.policy import Duration, human, seconds, spread
+from everpoll.stores.contract import Beat, Store, WorkerCard, encode
+from everpoll.version import __version__
+
+logger = logging.getLogger("everpoll.engine")
+
+# How long a look under way may take to end, a canceled handler to clean up once the grace period is over, and
+# settlements to be written after that.
+LOOK_S = 2.0
+CANCEL_S = 2.0
+SETTLE_S = 5.0
+PRUNE_EVERY_S = 3600.0
+
+
+class Worker:
+    """One worker of this process."""
+
+    def __init__(
+        self,
+        store: Store,
+        works: Works,
+        options: WorkerOptions,
+        on_settled: Callable[[list[int]], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._works = works
+        self.options = options
+        self.meter = Meter()
+        self._settler = Settler(store, self.meter, self._lost)
+        self._pool = Pool(works, options.slots, self._settler.add)
+        self._settler.on_settled = on_settled
+        self._settler.is_busy = lambda: len(self._pool) > 0
+        self._poller = Poller(store, works, self._pool, options, self.meter, lambda: self._settler.backlog)
+        self._poller.on_lost = self._sign_on_anew
+        self._settler.on_shorter = self._poller.backlog_shorter
+        self._heartbeat: Heartbeat | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self._pruning: asyncio.Task[None] | None = None
+        self._notes: set[asyncio.Task[None]] = set()
+        self._started_at = 0.0
+
+    @property
+    def incarnation(self) -> int:
+        """Who it is at present: random, and another one after each sign-on."""
+        return self._poller.incarnation
+
+    async def start(self) -> None:
+        """Sign on and begin to poll; if that fails or is canceled, nothing is left behind."""
+        self._started_at = asyncio.get_running_loop().time()
+        try:
+            await self._sign_on()
+            await self._store.listen(self._woken)
+        except BaseException:
+            await self._leave()
+            raise
+        self._settler.start()
+        self._polling = asyncio.get_running_loop().create_task(self._poller.run(), name="everpoll-poller")
+        self._polling.add_done_callback(_tell_if_it_died)
+        if self.options.keep_s is not None:
+            self._pruning = asyncio.get_running_loop().create_task(
+                self._prune(self.options.keep_s), name="everpoll-prune"
+            )
+
+    async def stop(self, grace: Duration = "10s") -> None:
+        """Shut down within the grace period. Repeatable; canceling it cuts the grace period short."""
+        grace_s = seconds(grace, name="grace")
+        if self._polling is None:
+            return
+        polling, self._polling = self._polling, None
+        if self._pruning is not None:
+            self._pruning.cancel()
+            await asyncio.gather(self._pruning, return_exceptions=True)
+        until = asyncio.get_running_loop().time() + grace_s
+        self._poller.stop()
+        try:
+            await asyncio.wait({polling}, timeout=LOOK_S)
+            await self._pool.ended(until - asyncio.get_running_loop().time())
+        finally:
+            polling.cancel()
+            await asyncio.gather(polling, return_exceptions=True)
+            await self._hand_back()
+
+    async def _hand_back(self) -> None:
+        self._pool.stop(StopReason.SHUTDOWN)
+        try:
+            if not await self._pool.ended(CANCEL_S):
+                for task_id in self._pool.abandon():
+                    logger.error("task %d: its handler does not end although it was canceled; left behind", task_id)
+            if not await self._settler.drained(SETTLE_S):
+                logger.error("%d tasks could not be settled; the rescue will find them", self._settler.backlog)
+        finally:
+            await self._settler.stop()
+            await self._leave()
+
+    async def _leave(self) -> None:
+        """Silence the heartbeat and sign off, bounded, however the database is."""
+        # First, and whatever happens: a heart that went on would keep what is unsettled from being rescued.
+        await self._silence()
+        try:
+            async with asyncio.timeout(SETTLE_S):
+                await asyncio.gather(*self._notes, return_exceptions=True)
+                await self._store.unlisten(self._woken)
+                if self.incarnation:
+                    await self._store.sign_off(self.incarnation)
+        except (StoreUnavailable, TimeoutError) as error:
+            logger.warning("cannot sign off: %s; the lease runs out by itself", str(error) or "it takes too long")
+
+    async def _prune(self, keep_s: float) -> None:
+        """Drop history that is too old, about once an hour: any worker may, and doing it twice is harmless."""
+        rng = random.Random()  # noqa: S311 - spreads a fleet, no secret
+        while True:
+            await asyncio.sleep(spread(PRUNE_EVERY_S, 0.5, rng.random()))
+            try:
+                dropped = await self._store.prune(keep_s)
+            except Exception as error:  # noqa: BLE001 - it is tried again in an hour
+                logger.warning("cannot drop old history: %s: %s", type(error).__name__, error)
+            else:
+                logger.debug("dropped %d partitions or rows of history older than %s", dropped, human(keep_s))
+
+    def health(self) -> PollerHealth:
+        """Metrics over a window (A11) and the verdict (A12). Resting is healthy."""
+        now = asyncio.get_running_loop().time()
+        polling = self._polling is not None and not self._polling.done()
+        meter = self.meter
+        return PollerHealth(
+            healthy=polling and meter.consecutive_errors < UNHEALTHY_ERRORS,
+            polling=polling,
+            consecutive_errors=meter.consecutive_errors,
+            last_error=meter.last_error,
+            polls_per_minute=meter.polls_per_minute(now, self._started_at),
+            rows_per_poll=meter.rows_per_poll(now),
+            claim_success_rate=meter.claim_success_rate(now),
+            claim_latency_s=meter.claim_latency_s(now),
+            push=self._store.has_push,
+            waiting_s=self._poller.waiting_s,
+            running=len(self._pool),
+            slots=self._pool.slots,
+        )
+
+    async def _sign_on(self) -> None:
+        """Enter under a new incarnation, however long the database takes to be reachable."""
+        card = WorkerCard(
+            incarnation=secrets.randbits(63),
+            label=self.options.label,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=tuple(self.options.queues or self._works.queues),
+            slots=self.options.slots,
+            version=__version__,
+        )
+        failures = 0
+        while True:
+            try:
+                await self._store.sign_on(card, self.options.lease_s)
+                break
+            except StoreUnavailable as error:
+                failures += 1
+                delay_s = OUTAGE.delay(failures)
+                self.meter.failed(str(error))
+                logger.warning("cannot sign on: %s; trying again in %s", error, human(delay_s))
+                await asyncio.sleep(delay_s)
+        self._poller.incarnation = card.incarnation
+        self._heartbeat = Heartbeat(
+            self._store.pulse,
+            card.incarnation,
+            self.options.lease_s,
+            self._pool.running,
+            lambda beat: self._beaten(card.incarnation, beat),
+            self._fence,
+        )
+        self._heartbeat.start()
+        logger.info("worker %s signed on as %016x", card.label, card.incarnation)
+
+    async def _sign_on_anew(self) -> None:
+        logger.error("worker %s was given up for dead; it drops what it held and signs on anew", self.options.label)
+        self._pool.stop(StopReason.LOST)
+        await self._silence()
+        await self._sign_on()
+
+    async def _silence(self) -> None:
+        if self._heartbeat is not None:
+            await self._heartbeat.stop()
+            self._heartbeat = None
+
+    def _beaten(self, incarnation: int, beat: Beat) -> None:
+        if incarnation != self.incarnation:
+            return
+        if not beat.is_alive:
+            # The next look learns it too and signs on anew; the handlers must not go on until then.
+            self._pool.stop(StopReason.LOST)
+            self._poller.wake()
+            return
+        if beat.canceled:
+            self._pool.stop(StopReason.CANCELED, beat.canceled)
+        if beat.rescued:
+            logger.warning("rescued %d tasks from lost workers or past deadlines", beat.rescued)
+            self._poller.wake()
+
+    def _woken(self, cancel: bool) -> None:
+        if cancel and len(self._pool) and self._heartbeat is not None:
+            self._heartbeat.hurry()
+        self._poller.wake()
+
+    def _fence(self, silence_s: float) -> None:
+        if len(self._pool):
+            logger.error("no heartbeat for %s: canceling %d handlers", human(silence_s), len(self._pool))
+            self._pool.stop(StopReason.FENCED)
+
+    def _lost(self, task_ids: Iterable[int]) -> None:
+        """A result was dropped: say so, and record it beside the task."""
+        for task_id in task_ids:
+            logger.warning("task %d: the lease was lost, its result is dropped", task_id)
+            note = encode(
+                {"what": "loss", "by": self.options.label, "why": "the lease was lost: its result is dropped"}
+            )
+            noting = asyncio.get_running_loop().create_task(self._note(task_id, note))
+            self._notes.add(noting)
+            noting.add_done_callback(self._notes.discard)
+
+    async def _note(self, task_id: int, note: str) -> None:
+        try:
+            await self._store.note_loss(task_id, note)
+        except Exception as error:  # noqa: BLE001 - a record of a loss is not worth a worker
+            logger.warning("task %d: the loss could not be recorded: %s", task_id, error)
+
+
+def _tell_if_it_died(polling: asyncio.Task[None]) -> None:
+    if not polling.cancelled() and (error := polling.exception()) is not None:
+        logger.critical("the poller died: this worker takes no more work", exc_info=error)

@@ -1,0 +1,138 @@
+"""A call as data: arguments to JSON when a job is enqueued, and back when it runs.
+
+Promises: what cannot be called or stored is refused at `enqueue`, in the caller's face, not hours later in a worker.
+Parameters that are annotated with more than plain JSON types (datetime, dataclass, Struct, …) are converted back.
+"""
+
+import inspect
+import types
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from everpoll.errors import BadInput
+
+ARGS_LIMIT = 1_000_000
+SHAPES_LIMIT = 100
+PLAIN = {str, int, float, bool, dict, list, object, type(None), inspect.Parameter.empty, Any}
+
+
+class Call(Struct, gc=False):
+    """The stored form of a call."""
+
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+
+
+_encoder = msgspec.json.Encoder(decimal_format="string")
+decode = msgspec.json.Decoder(Call).decode
+
+
+class CallShape:
+    """How one function is called."""
+
+    def __init__(self, name: str, function: Callable[..., Any], task_type: type) -> None:
+        self._name = name
+        self._signature = inspect.signature(function)
+        hints = _hints(function)
+        parameters = self._signature.parameters.values()
+        self.task_parameter = next((one.name for one in parameters if _is(task_type, hints.get(one.name))), None)
+        rest = [one for one in parameters if one.name != self.task_parameter]
+        self._callable = self._signature.replace(parameters=rest)
+        # Whether a call fits depends on how many arguments it has and their names, so one check serves all alike.
+        self._accepted: set[object] = set()
+        self._converted = {
+            one.name: _for_all(one, hints[one.name])
+            for one in rest
+            if one.name in hints and not _is_plain(hints[one.name])
+        }
+
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Check the arguments against the function and turn them into JSON."""
+        shape = (len(args), *kwargs) if kwargs else len(args)
+        if shape not in self._accepted:
+            self._check(args, kwargs)
+            if len(self._accepted) < SHAPES_LIMIT:
+                self._accepted.add(shape)
+        try:
+            text = _encoder.encode(Call(list(args), kwargs)).decode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadInput(
+                f"job {self._name!r}: its arguments must be JSON: {error}; pass an id and look the rest up in the job"
+            ) from None
+        if len(text) > ARGS_LIMIT:
+            raise BadInput(
+                f"job {self._name!r}: its arguments take {len(text):,} characters, more than {ARGS_LIMIT:,}; store "
+                "them elsewhere and pass where they are"
+            )
+        if self._converted:
+            try:
+                self.decode(text, None)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it would happen in the worker too
+                raise BadInput(
+                    f"job {self._name!r}: its arguments do not fit {self._name}{self._callable}: {error}"
+                ) from None
+        return text
+
+    def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        try:
+            self._callable.bind(*args, **kwargs)
+        except TypeError as error:
+            raise BadInput(f"job {self._name!r}: {error}; it is called as {self._name}{self._callable}") from None
+
+    def decode(self, text: str, task: Any) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments to call the function with."""
+        call = decode(text)
+        if not self._converted and self.task_parameter is None:
+            return call.args, call.kwargs
+        given = self._callable.bind(*call.args, **call.kwargs).arguments
+        for name, hint in self._converted.items():
+            if name in given:
+                given[name] = msgspec.convert(given[name], hint, strict=False)
+        if self.task_parameter is not None:
+            given[self.task_parameter] = task
+        # In the order of the signature: the task may be its first parameter, its last, or any in between.
+        ordered = {name: given[name] for name in self._signature.parameters if name in given}
+        bound = inspect.BoundArguments(self._signature, ordered)
+        return list(bound.args), bound.kwargs
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return get_type_hints(function)
+    except Exception:  # noqa: BLE001 - a name that does not resolve, often one imported for type checkers only
+        hints: dict[str, Any] = {}
+        for name, hint in getattr(function, "__annotations__", {}).items():
+            alone = types.SimpleNamespace(__annotations__={name: hint})
+            # What does not resolve alone is passed as it comes.
+            with suppress(Exception):
+                hints |= get_type_hints(alone, getattr(function, "__globals__", {}))
+        return hints
+
+
+def _for_all(parameter: inspect.Parameter, hint: Any) -> Any:
+    """The hint of `*names` and `**names` is that of each single value."""
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        return types.GenericAlias(tuple, (hint, ...))
+    if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        return types.GenericAlias(dict, (str, hint))
+    return hint
+
+
+def _is(wanted: type, hint: Any) -> bool:
+    """The type itself, or optional."""
+    return hint is wanted or (isinstance(hint, types.UnionType) and wanted in hint.__args__)
+
+
+def _is_plain(hint: Any) -> bool:
+    if isinstance(hint, types.GenericAlias):
+        return hint.__origin__ in PLAIN and all(map(_is_plain, hint.__args__))
+    if isinstance(hint, types.UnionType):
+        return all(map(_is_plain, hint.__args__))
+    try:
+        return hint in PLAIN
+    except TypeError:
+        return False

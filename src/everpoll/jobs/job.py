@@ -1,0 +1,199 @@
+"""A job: a function that can be enqueued, and how its tasks are run."""
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+
+from everpoll.engine.work import Run
+from everpoll.errors import BadInput
+from everpoll.jobs.call import CallShape
+from everpoll.jobs.outcome import Retry, raised, refused, returned
+from everpoll.jobs.task import Task
+from everpoll.policy import Duration, seconds, whole_number
+from everpoll.stores.contract import NewTask, Settlement
+
+if TYPE_CHECKING:
+    from everpoll.jobs.registry import Jobs
+
+P = ParamSpec("P")
+R = TypeVar("R")
+NAME_LIMIT = 200
+PRIORITY_LIMIT = 1_000_000_000
+
+
+class JobOptions(TypedDict, total=False):
+    """What `app.job` takes."""
+
+    name: str
+    """Default: the function's own name."""
+    queue: str
+    priority: int
+    """Higher runs first; of equal ones, the oldest."""
+    retry: Retry
+    timeout: Duration | None
+    """How long one run may take; then it has failed, as if it had raised."""
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """What `enqueue` takes beside the job's own arguments."""
+
+    delay: Duration
+    priority: int
+    key: str
+    """At most one live task has it: enqueueing it again answers with that one."""
+
+
+class JobTimeout(TimeoutError):
+    """The run took longer than the job's timeout."""
+
+
+class Job(Generic[P, R]):
+    """A registered job. Calling it calls the function; `enqueue` has a worker call it."""
+
+    def __init__(self, jobs: "Jobs", function: Callable[P, R], options: JobOptions) -> None:
+        functools.update_wrapper(self, function)
+        self._jobs = jobs
+        self._function = function
+        self._in_loop = inspect.iscoroutinefunction(function)
+        self.name = _text("name", options.get("name", getattr(function, "__name__", "")))
+        where = f"job {self.name!r}"
+        self.queue = _text(f"{where}: queue", options.get("queue", "default"))
+        self.priority = _priority(f"{where}: priority", options.get("priority", 0))
+        self.retry = options.get("retry", Retry())
+        if not isinstance(self.retry, Retry):
+            raise BadInput(f"{where}: retry={self.retry!r}: write Retry(3), which means three attempts in all")
+        timeout = options.get("timeout")
+        self.timeout_s = None if timeout is None else seconds(timeout, name=f"{where}: timeout", positive=True)
+        self._shape = CallShape(self.name, function, Task)
+        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now."""
+        return self._function(*args, **kwargs)
+
+    async def enqueue(self, *args: Any, **kwargs: Any) -> Task:
+        """Have a worker run it: now, or after `delay=`; see `EnqueueOptions` for what else it takes."""
+        options = EnqueueOptions(
+            **{name: kwargs.pop(name) for name in ("delay", "priority", "key") if name in kwargs}  # type: ignore[typeddict-item]
+        )
+        enqueuer = await self._jobs.enqueuer()
+        enqueued = await enqueuer.one(self.new_task(args, kwargs, **options))
+        return Task(self._jobs, enqueued.id, is_new=enqueued.is_new)
+
+    async def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: Unpack[EnqueueOptions]) -> list[Task]:
+        """Enqueue one task per tuple of arguments, all or none, in one statement."""
+        if "key" in options:
+            raise BadInput(f"job {self.name!r}: one key for many tasks would enqueue one; use enqueue() for keys")
+        enqueuer = await self._jobs.enqueuer()
+        tasks = [self.new_task(_tuple(self.name, args), {}, **options) for args in calls]
+        return [Task(self._jobs, one.id, is_new=one.is_new) for one in await enqueuer.many(tasks)]
+
+    def new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Unpack[EnqueueOptions]) -> NewTask:
+        """The task that these arguments make, checked."""
+        where = f"job {self.name!r}"
+        key = options.get("key")
+        return NewTask(
+            name=self.name,
+            args=self._shape.encode(args, kwargs),
+            queue=self.queue,
+            key=None if key is None else _text(f"{where}: key", key),
+            priority=_priority(f"{where}: priority", options["priority"]) if "priority" in options else self.priority,
+            delay_s=seconds(options["delay"], name=f"{where}: delay") if "delay" in options else 0.0,
+            timeout_s=self.timeout_s,
+        )
+
+    async def run(self, run: Run) -> Settlement:
+        """Run one task: what the engine calls."""
+        lease = run.lease
+        try:
+            args, kwargs = self._shape.decode(lease.args, self._task(run))
+        except Exception as error:  # noqa: BLE001 - arguments of another version, or written by hand
+            return refused(lease, f"its arguments do not fit {self.name}: {type(error).__name__}: {error}")
+        try:
+            if not self._in_loop:
+                value = await self._call_in_thread(args, kwargs)
+            elif self.timeout_s is None:
+                value = await self._function(*args, **kwargs)  # type: ignore[misc]  # _in_loop: it is awaitable
+            else:
+                value = await self._within(self.timeout_s, self._function(*args, **kwargs))  # type: ignore[arg-type]
+        except asyncio.CancelledError as error:
+            if run.stop_reason is not None or _is_canceled():
+                raise
+            # Nobody canceled it: something that it awaited was canceled, which is its failure as any other.
+            return raised(lease, error, self.retry, self._rng)
+        except (Exception, SystemExit) as error:
+            if run.stop_reason is not None:
+                # It was stopped, and its clean-up raised: that is no attempt of its own.
+                raise asyncio.CancelledError(str(run.stop_reason)) from error
+            return raised(lease, error, self.retry, self._rng)
+        return returned(lease, value)
+
+    def _task(self, run: Run) -> Task | None:
+        return None if self._shape.task_parameter is None else Task(self._jobs, run.lease.id, run=run)
+
+    async def _call_in_thread(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """A thread cannot be interrupted: canceled, this waits for it; only the timeout leaves it behind."""
+        context = contextvars.copy_context()
+        call = functools.partial(context.run, self._function, *args, **kwargs)
+        running = asyncio.get_running_loop().run_in_executor(self._jobs.threads, call)
+        try:
+            await asyncio.wait({running}, timeout=self.timeout_s)
+        except asyncio.CancelledError:
+            # `is_stopping` tells the function. Handed back while it still runs, the task would run twice at once.
+            try:
+                await asyncio.wait({running}, timeout=self.timeout_s)
+            finally:
+                if not running.cancel() and not running.cancelled():
+                    running.exception()  # looked at, or asyncio would call it forgotten
+            raise
+        if not running.done():
+            running.cancel()
+            raise JobTimeout(f"took longer than its timeout of {self.timeout_s:g} s; its thread is left behind")
+        value = running.result()
+        if not inspect.isawaitable(value):
+            return value
+        return await value if self.timeout_s is None else await self._within(self.timeout_s, value)
+
+    async def _within(self, timeout_s: float, awaitable: Awaitable[Any]) -> Any:
+        limit = asyncio.timeout(timeout_s)
+        try:
+            async with limit:
+                value = await awaitable
+        except TimeoutError as error:
+            if limit.expired():
+                raise JobTimeout(f"took longer than its timeout of {timeout_s:g} s") from error
+            raise
+        if limit.expired():
+            raise JobTimeout(f"took longer than its timeout of {timeout_s:g} s")
+        return value
+
+
+def _is_canceled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value or len(value) > NAME_LIMIT or "\x00" in value:
+        raise BadInput(f"{name}={str(value)[:80]!r}: write a text of 1 to {NAME_LIMIT} characters")
+    return value
+
+
+def _priority(name: str, value: int) -> int:
+    accepted = "a whole number; higher runs first"
+    number = whole_number(value, name=name, at_least=-PRIORITY_LIMIT, accepted=accepted)
+    if number > PRIORITY_LIMIT:
+        raise BadInput(f"{name}={value}: write a whole number of at most {PRIORITY_LIMIT:,}")
+    return number
+
+
+def _tuple(name: str, args: object) -> tuple[Any, ...]:
+    if isinstance(args, tuple):
+        return args
+    raise BadInput(
+        f'job {name!r}: enqueue_many takes one tuple of arguments per task, as [("a",), ("b",)]; got {args!r}'
+    )

@@ -1,0 +1,98 @@
+"""What becomes of a job's run: pure decisions from what the function did to how its task is settled.
+
+returns a value   done                        returns Snooze("30s")   the same task later, no attempt used
+raises            retry, then failed          returns Cancel("why")   canceled
+takes too long    as if it had raised
+"""
+
+import traceback
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from everpoll.policy import Backoff, Rng, Snooze, human, whole_number
+from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
+
+ERROR_LIMIT = 2_000
+TRACEBACK_LIMIT = 8_000
+DEFAULT_BACKOFF = Backoff("1s", factor=2, cap="5m", jitter=0.1)
+
+_strict = msgspec.json.Encoder(decimal_format="string")
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Retry:
+    """`Retry(3)`: three attempts in all, with a backoff between them."""
+
+    attempts: int
+    backoff: Backoff
+
+    def __init__(self, attempts: int = 3, backoff: Backoff = DEFAULT_BACKOFF) -> None:
+        accepted = "how many attempts there are in all, 1 or more"
+        number = whole_number(attempts, name="attempts", at_least=1, accepted=accepted)
+        object.__setattr__(self, "attempts", number)
+        object.__setattr__(self, "backoff", backoff)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Returned by a job: there is nothing to do any more, and why."""
+
+    reason: str = "canceled by the job itself"
+
+
+def returned(lease: Lease, value: Any) -> Settlement:
+    """The function has returned."""
+    if value is None:
+        return Ended(lease.id, lease.sequence)
+    if isinstance(value, Snooze):
+        note = encode({"what": "snooze", "why": f"the job asked to be run again in {human(value.delay_s)}"})
+        return Again(lease.id, lease.sequence, value.delay_s, refund=True, note=note)
+    if isinstance(value, Cancel):
+        note = encode({"what": "canceled", "why": _storable(str(value.reason))[:ERROR_LIMIT]})
+        return Ended(lease.id, lease.sequence, "canceled", None, note)
+    try:
+        result = _strict.encode(value).decode()
+    except (TypeError, ValueError, RecursionError) as error:
+        # The work is done: failing it now would do it twice. What is missing is said in the trail.
+        note = encode({"what": "done", "why": f"its result is not JSON and was not kept: {error}"[:ERROR_LIMIT]})
+        return Ended(lease.id, lease.sequence, "done", None, note)
+    return Ended(lease.id, lease.sequence, "done", result)
+
+
+def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng) -> Settlement:
+    """The function has raised: try again after the backoff, or give up."""
+    entry: dict[str, Any] = {
+        "attempt": lease.attempt,
+        "type": type(error).__name__,
+        "error": _text(error),
+        "traceback": _storable("".join(traceback.format_exception(error)))[-TRACEBACK_LIMIT:],
+    }
+    if lease.attempt >= retry.attempts:
+        why = f"attempt {lease.attempt} of {retry.attempts} failed"
+        return Ended(lease.id, lease.sequence, "failed", None, encode({"what": "failed", "why": why, **entry}))
+    delay_s = retry.backoff.delay(lease.attempt, rng)
+    why = f"attempt {lease.attempt} of {retry.attempts} failed: next in {human(delay_s)}"
+    note = encode({"what": "retry", "why": why, "delay_s": delay_s, **entry})
+    return Again(lease.id, lease.sequence, delay_s, note=note)
+
+
+def refused(lease: Lease, problem: str) -> Settlement:
+    """The task cannot be run at all, now or later."""
+    error = _storable(problem)[:ERROR_LIMIT]
+    note = encode({"what": "failed", "why": "it cannot be run", "attempt": lease.attempt, "error": error})
+    return Ended(lease.id, lease.sequence, "failed", None, note)
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot be printed is an error all the same
+        text = "(its text cannot be read)"
+    return _storable(text)[:ERROR_LIMIT]
+
+
+def _storable(text: str) -> str:
+    """Errors quote what they met: half characters, which UTF-8 cannot hold, and NUL, which no database holds."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

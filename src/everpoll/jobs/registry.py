@@ -1,0 +1,87 @@
+"""All jobs of one app, and what they share: the store, the way in, the waiters, the threads."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, ParamSpec, TypeVar, Unpack
+
+from everpoll.engine.threads import DaemonThreads
+from everpoll.engine.work import Work, Works
+from everpoll.errors import BadInput, UnknownJob
+from everpoll.jobs.enqueuer import Enqueuer
+from everpoll.jobs.job import Job, JobOptions
+from everpoll.jobs.results import Results
+from everpoll.jobs.task import Task
+from everpoll.stores.contract import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+# Plain functions that hang after their timeout keep their thread: the limit is a last resort, not the slots.
+THREADS = 1_000
+
+
+class Jobs:
+    """Registered jobs, by name. `store` connects on first use."""
+
+    def __init__(self, works: Works, store: Callable[[], Awaitable[Store]]) -> None:
+        self._works = works
+        self.store = store
+        self._jobs: dict[str, Job[..., Any]] = {}
+        self._enqueuer: Enqueuer | None = None
+        self._results: Results | None = None
+        self.threads = DaemonThreads(limit=THREADS, name="everpoll-job")
+
+    def add(self, function: Callable[P, R], **options: Unpack[JobOptions]) -> Job[P, R]:
+        """Register a function."""
+        if not callable(function):
+            raise BadInput(f"{function!r} is no function: a job is made from one")
+        job = Job(self, function, options)
+        if job.name in self._jobs:
+            raise BadInput(f"job {job.name!r} is registered already; give one of the two another name=")
+        self._jobs[job.name] = job
+        self._works.add(Work(job.name, job.queue, job.run, job.timeout_s))
+        return job
+
+    def __getitem__(self, name: str) -> Job[..., Any]:
+        try:
+            return self._jobs[name]
+        except KeyError:
+            known = ", ".join(sorted(self._jobs)[:20]) or "none"
+            raise UnknownJob(f"no job is called {name!r}; registered: {known}") from None
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def task(self, task_id: int) -> Task:
+        """A handle on a task that was enqueued earlier or elsewhere."""
+        return Task(self, task_id, is_known=False)
+
+    async def enqueuer(self) -> Enqueuer:
+        """The one way in."""
+        store = await self.store()
+        if self._enqueuer is None:
+            self._enqueuer = Enqueuer(store)
+        return self._enqueuer
+
+    async def results(self) -> Results:
+        """The shared waiters."""
+        store = await self.store()
+        if self._results is None:
+            self._results = Results(store)
+        return self._results
+
+    def settled(self, task_ids: list[int]) -> None:
+        """This process's worker has settled these."""
+        if self._results is not None:
+            self._results.settled(task_ids)
+
+    async def close(self) -> None:
+        """Let go of waiters; a later call begins anew."""
+        results = self._results
+        self.forget()
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.threads = DaemonThreads(limit=THREADS, name="everpoll-job")
+        if results is not None:
+            await results.close()
+
+    def forget(self) -> None:
+        """The event loop of earlier calls is gone, and with it whoever waited there."""
+        self._results = self._enqueuer = None

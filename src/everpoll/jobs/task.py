@@ -1,0 +1,108 @@
+"""A task as its user holds it: after `enqueue`, and inside the function that runs it."""
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from everpoll.engine.work import Run
+from everpoll.errors import JobCanceled, JobFailed, LeaseLost, NotRunning, TaskNotFound
+from everpoll.policy import Duration, human, seconds
+from everpoll.stores.contract import TaskInfo, encode
+
+if TYPE_CHECKING:
+    from everpoll.jobs.registry import Jobs
+
+
+class Task:
+    """One task. A parameter of a job that is annotated `Task` receives the one that runs."""
+
+    __slots__ = ("_is_known", "_jobs", "_run", "id", "is_new")
+
+    def __init__(
+        self, jobs: "Jobs", task_id: int, *, is_new: bool = True, is_known: bool = True, run: Run | None = None
+    ) -> None:
+        self._jobs = jobs
+        self._run = run
+        self._is_known = is_known
+        self.id = task_id
+        self.is_new = is_new
+        """False: the key had a live task already, and this is it."""
+
+    def __repr__(self) -> str:
+        return f"<Task {self.id}>"
+
+    async def info(self) -> TaskInfo:
+        """Everything that is known about it."""
+        store = await self._jobs.store()
+        found = await store.info([self.id])
+        if self.id not in found:
+            raise TaskNotFound(f"no task {self.id}: it never existed here, or its history was dropped")
+        return found[self.id]
+
+    async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the API's own word
+        """What the job returned, once it has ended; a failed or canceled job raises."""
+        limit_s = None if timeout is None else seconds(timeout, name="timeout")
+        if not self._is_known:
+            await self.info()  # An id that never existed would be waited for in vain.
+            self._is_known = True
+        results = await self._jobs.results()
+        try:
+            async with asyncio.timeout(limit_s):
+                info = await results.wait(self.id)
+        except TimeoutError:
+            if limit_s is None:
+                raise
+            info = await self.info()
+            if info.ended_at is None:
+                raise TimeoutError(
+                    f"task {self.id} has not ended within {human(limit_s)}: it is {info.state}"
+                ) from None
+        return _value(info)
+
+    async def cancel(self, reason: str = "canceled by the caller") -> bool:
+        """End it if it waits, ask its worker to if it runs; False: it had ended already."""
+        store = await self._jobs.store()
+        before = await self.info()
+        state = await store.cancel(self.id, encode({"what": "cancel", "why": reason}))
+        return before.ended_at is None and state in {"running", "canceled"}
+
+    async def retry(self) -> bool:
+        """Put an ended task back in the queue, with fresh attempts; False: it has not ended."""
+        store = await self._jobs.store()
+        return await store.retry(self.id, encode({"what": "requeue", "why": "retried by hand"}))
+
+    @property
+    def attempt(self) -> int:
+        """Inside the job: which attempt this is, from 1."""
+        return self._running("attempt").lease.attempt
+
+    @property
+    def fence(self) -> str:
+        """Inside the job: a token that no other run of any task ever has, for its own writes elsewhere."""
+        return self._running("fence").fence
+
+    @property
+    def is_stopping(self) -> bool:
+        """Inside the job: somebody wants it to end; plain functions look at this now and then."""
+        return self._running("is_stopping").stop_reason is not None
+
+    async def progress(self, value: Any) -> None:
+        """Inside the job: store how far it is, for `info()` to show. Raises `LeaseLost` if others own it by now."""
+        run = self._running("progress()")
+        store = await self._jobs.store()
+        if not await store.progress(run.incarnation, run.lease, encode(value)):
+            raise LeaseLost(f"task {self.id}: its lease was lost; end without further effects")
+
+    def _running(self, wanted: str) -> Run:
+        if self._run is None:
+            raise NotRunning(f"task {self.id}: {wanted} is known inside its job only")
+        return self._run
+
+
+def _value(info: TaskInfo) -> Any:
+    if info.state == "done":
+        return info.result
+    if info.state == "canceled":
+        raise JobCanceled(f"{info.name} (task {info.id}) was canceled: {info.cancel_reason}")
+    error = info.errors[-1] if info.errors else info.trail[-1] if info.trail else {}
+    cause = f"{error.get('type', '')}: {error.get('error', error.get('why', 'unknown'))}".removeprefix(": ")
+    raise JobFailed(f"{info.name} (task {info.id}) failed after {info.attempt} attempts: {cause}", error)

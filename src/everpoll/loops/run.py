@@ -1,0 +1,81 @@
+"""One run of a loop: what it was begun with, and who waits for its answer."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Generator
+from typing import Any
+
+from everpoll.errors import EverpollError
+from everpoll.loops.options import Condition, Hook, LoopPolicy
+from everpoll.loops.state import Outcome
+from everpoll.loops.thread_call import ThreadCall
+
+
+class Registration:
+    """What stands behind a name: a loop that is registered again gets another one, a run under way keeps its own."""
+
+    __slots__ = ("asks_at_once", "condition", "function", "hook", "in_loop", "policy")
+
+    def __init__(
+        self, function: Callable[[], Any], policy: LoopPolicy, condition: Condition | None, hook: Hook | None
+    ) -> None:
+        self.function = function
+        self.in_loop = is_async(function)
+        self.policy = policy
+        self.condition = condition
+        self.asks_at_once = condition is not None and not is_async(condition)
+        self.hook = hook
+
+
+class Run:
+    """A run under way. The loop's answer goes to the one future that all of its triggers share."""
+
+    __slots__ = ("answer", "generation", "number", "registration", "task", "thread", "thread_future")
+
+    def __init__(
+        self, number: int, generation: int, registration: Registration, answer: "asyncio.Future[Outcome] | None"
+    ) -> None:
+        self.number = number
+        self.generation = generation
+        self.registration = registration
+        self.answer = answer
+        self.task: asyncio.Task[None] | None = None
+        self.thread: ThreadCall | None = None
+        self.thread_future: asyncio.Future[Any] | None = None
+
+    def under_way(self) -> "list[asyncio.Future[Any]]":
+        """What must end before the run is over, and still can: work of an event loop that is gone never ends."""
+        works = [work for work in (self.task, self.thread_future) if work is not None and not work.done()]
+        return [work for work in works if not work.get_loop().is_closed()]
+
+    def is_over(self) -> bool:
+        """Nothing of it runs any more, nor will."""
+        return not self.under_way() and (self.thread is None or self.thread.withdraw())
+
+
+class Triggered:
+    """What `trigger()` returns: await it for the outcome, or let it go.
+
+    Any number of triggers during a run share one future, so a thousand of them cost no more than one.
+    """
+
+    __slots__ = ("_future", "_is_own")
+
+    def __init__(self, future: "asyncio.Future[Outcome]", is_own: Callable[[], bool]) -> None:
+        self._future = future
+        self._is_own = is_own
+
+    def __await__(self) -> Generator[Any, None, Outcome]:
+        if not self._future.done() and self._is_own():
+            raise EverpollError("a loop cannot await its own trigger: that run begins when this one has ended")
+        # Shielded: one who gives up waiting must not take the answer away from the others.
+        return asyncio.shield(self._future).__await__()
+
+    def done(self) -> bool:
+        """Whether the outcome is known."""
+        return self._future.done()
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    """Is calling it cheap and answered by an awaitable? Everything else runs in a thread."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -1,0 +1,1 @@
+"""Stores: where tasks live. One contract, one folder per database."""

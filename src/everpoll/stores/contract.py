@@ -1,0 +1,326 @@
+"""What a store is: the task row, the few operations on it, and what each of them promises.
+
+    enqueue ──▶ queued ──lease──▶ running ──settle(Ended)──▶ done · failed · canceled   (moved to history)
+                  ▲                  │
+                  ├── settle(Again) ─┤   retry, snooze, give-back
+                  └───── rescue ─────┘   its worker is dead, or it is past its deadline
+
+Every implementation promises the same (one conformance suite proves it):
+
+- A lease belongs to one incarnation of one worker and carries a sequence that grows with every lease of the row.
+  A settlement that does not match both changes nothing and is reported as lost.
+- A task is in exactly one place: live, or in history. It moves in the transaction that settles it.
+- Due times, leases and deadlines are decided by the store's own clock; callers only ever pass delays.
+- Higher priority first, then the earlier due time, then the earlier enqueued.
+- A key has at most one live task; enqueueing it again answers with that one.
+- Errors of the connection are raised as `StoreUnavailable`, and then nothing is known about the outcome. Every
+  operation may be repeated; an enqueue that must not happen twice carries a key.
+"""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Literal, Protocol
+
+import msgspec
+from msgspec import Struct
+
+TaskState = Literal["queued", "running", "done", "failed", "canceled"]
+EndState = Literal["done", "failed", "canceled"]
+LIVE_STATES: tuple[TaskState, ...] = ("queued", "running")
+END_STATES: tuple[EndState, ...] = ("done", "failed", "canceled")
+
+LEASE_LIMIT = 500
+"""The largest batch that one statement leases: above it the gain is gone, and plans have been seen to flip."""
+TRAIL_LIMIT = 100
+"""How many decisions a task remembers; the oldest go first."""
+RESCUE_LIMIT = 3
+"""A task whose worker died this many times is poison: it ends as failed, with that reason."""
+DEADLINE_GRACE_S = 5.0
+"""A worker ends its own handlers at their deadline; only when it cannot, the rescue does, this much later."""
+
+
+_json = msgspec.json.Encoder(enc_hook=str, decimal_format="string")
+
+
+def encode(value: Any) -> str:
+    """JSON, the only format that is stored; what JSON does not know becomes its text."""
+    return _json.encode(value).decode()
+
+
+class NewTask(Struct, frozen=True, gc=False, kw_only=True):
+    """What is to be enqueued. `args` and `memory` are JSON texts, which the store does not read."""
+
+    name: str
+    args: str = "null"
+    kind: str = "job"
+    queue: str = "default"
+    key: str | None = None
+    priority: int = 0
+    delay_s: float = 0.0
+    timeout_s: float | None = None
+    """How long one run may take; the lease sets the row's deadline from it, for the rescue to see."""
+    memory: str | None = None
+    version: int = 1
+
+
+class Enqueued(Struct, frozen=True, gc=False):
+    """The id of the new task, or of the live one that has the key already."""
+
+    id: int
+    is_new: bool = True
+
+
+class Lease(Struct, frozen=True, gc=False):
+    """One leased task, in the hands of the worker. (incarnation, `sequence`) is its fence."""
+
+    id: int
+    sequence: int
+    attempt: int
+    """Counted by the lease: 1 for the first run."""
+    name: str
+    queue: str
+    args: str
+    memory: str | None = None
+    key: str | None = None
+    rescues: int = 0
+    version: int = 1
+    cancel_requested: bool = False
+
+
+class Leased(Struct, frozen=True, gc=False):
+    """What one look brought."""
+
+    leases: list[Lease]
+    next_due_s: float | None = None
+    """Seconds until the next waiting task of these queues falls due; None if none waits, or if the look was full."""
+
+
+class Ended(Struct, frozen=True, gc=False):
+    """Settle: the task has ended and moves to history."""
+
+    id: int
+    sequence: int
+    state: EndState = "done"
+    result: str | None = None
+    note: str | None = None
+    """A JSON object for the trail; the store adds `at` and `by`. None: the ordinary end needs no note."""
+
+
+class Again(Struct, frozen=True, gc=False):
+    """Settle: the task is due again. A cancel that was requested meanwhile wins and ends it instead."""
+
+    id: int
+    sequence: int
+    delay_s: float | None = None
+    """None keeps its place in the line: what is handed back was not late by its own fault."""
+    refund: bool = False
+    """True gives the attempt back: a snooze or a give-back costs none."""
+    note: str | None = None
+    memory: str | None = None
+
+
+Settlement = Ended | Again
+
+
+class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
+    """What a worker says about itself when it signs on."""
+
+    incarnation: int
+    """Random per sign-on, 63 bits. Names are labels; this is the identity."""
+    label: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    version: str
+
+
+class Beat(Struct, frozen=True, gc=False, kw_only=True):
+    """What a heartbeat learns, beside having been heard."""
+
+    is_alive: bool
+    """False: this incarnation was given up for dead; its leases belong to others by now."""
+    rescued: int = 0
+    """Tasks that this beat took back from dead workers or past deadlines: there is work to lease."""
+    canceled: tuple[int, ...] = ()
+    """Of the tasks asked about, those that somebody wants canceled."""
+
+
+class TaskInfo(Struct, frozen=True, kw_only=True):
+    """A task as people see it; JSON columns are decoded."""
+
+    id: int
+    kind: str
+    name: str
+    queue: str
+    key: str | None
+    state: TaskState
+    priority: int
+    attempt: int
+    rescues: int
+    created_at: datetime
+    due_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    deadline_at: datetime | None = None
+    worker: str | None = None
+    """The label of the worker that holds it, or held it last."""
+    incarnation: int | None = None
+    cancel_requested: bool = False
+    args: Any = None
+    memory: Any = None
+    progress: Any = None
+    result: Any = None
+    trail: tuple[dict[str, Any], ...] = ()
+    """Decisions in order, each with `at`, `by`, `what` and its evidence; failed attempts carry the error."""
+
+    @property
+    def cancel_reason(self) -> str:
+        """Why it was canceled: what the one who asked said, else what its own function said."""
+        asked = [entry["why"] for entry in self.trail if entry.get("what") == "cancel" and entry.get("why")]
+        said = [entry["why"] for entry in self.trail if entry.get("what") == "canceled" and entry.get("why")]
+        return str((asked or said or ["no reason was given"])[-1])
+
+    @property
+    def errors(self) -> tuple[dict[str, Any], ...]:
+        """One per failed attempt, with traceback."""
+        return tuple(entry for entry in self.trail if "error" in entry)
+
+
+class WorkerInfo(Struct, frozen=True, kw_only=True):
+    """A worker as people see it."""
+
+    incarnation: int
+    label: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    version: str
+    started_at: datetime
+    beat_at: datetime
+    beat_age_s: float
+    is_alive: bool
+    stopped_at: datetime | None
+    running: int
+
+
+class QueueInfo(Struct, frozen=True, kw_only=True):
+    """How much waits in a queue; counts are exact up to `COUNT_LIMIT` and never cost a scan of everything."""
+
+    queue: str
+    ready: int
+    waiting: int
+    running: int
+
+
+COUNT_LIMIT = 10_000
+
+
+class TaskFilter(Struct, frozen=True, kw_only=True):
+    """Which tasks to list; None means any."""
+
+    state: TaskState | None = None
+    queue: str | None = None
+    name: str | None = None
+    kind: str | None = None
+
+
+class TaskPage(Struct, frozen=True):
+    """Newest first; `after` continues the list, None at its end."""
+
+    tasks: tuple[TaskInfo, ...]
+    after: int | None = None
+
+
+OnWake = Callable[[bool], None]
+"""Told when to look; True: somebody may want a running task canceled."""
+
+
+class Pulse(Protocol):
+    """The heartbeat's own way to the store: blocking calls, from its own thread, on its own connection."""
+
+    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+        """Extend the worker's lease, rescue what is lost, and ask about cancels; `overdue_s`: its nearest deadline."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+
+
+class Store(Protocol):
+    """The operations; all raise `StoreUnavailable` when the database cannot be reached."""
+
+    has_push: bool
+    """Whether an enqueue elsewhere really wakes `on_wake` here; found out by a self-test in `listen`."""
+
+    async def open(self, *, migrate: bool = True) -> None:
+        """Connect; bring the schema up to date, or raise `SchemaOutdated` where `migrate` is False. Repeatable."""
+
+    async def close(self) -> None:
+        """Let go of every connection. Repeatable."""
+
+    async def migrate(self) -> list[str]:
+        """Apply what is missing, safely beside others who do the same; the names of what was applied."""
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """All or none, in order; wakes workers. Of two equal keys in one call, the first wins."""
+
+    async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
+        """Enter a worker; it may lease from now on."""
+
+    async def sign_off(self, incarnation: int) -> None:
+        """The worker has settled or handed back everything."""
+
+    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+        """At most `most` due tasks (never more than LEASE_LIMIT), of each queue at most its room, best first.
+
+        Raises `LeaseLost` for an incarnation that was given up for dead: it must sign on anew.
+        """
+
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """Settle a mixed batch in one transaction; the ids that were lost: not ours any more, unchanged."""
+
+    async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
+        """Store a JSON text about a running task; False: lost."""
+
+    async def cancel(self, task_id: int, note: str) -> TaskState | None:
+        """A queued task ends as canceled; a running one is asked to. Its state after that; None: not known."""
+
+    async def retry(self, task_id: int, note: str) -> bool:
+        """Put an ended task back in the queue under its own id with fresh attempts; False: not ended, or not known."""
+
+    async def note_loss(self, task_id: int, note: str) -> None:
+        """Record, beside the task and not in it, that a worker's result was dropped."""
+
+    async def losses(self, task_id: int) -> list[dict[str, Any]]:
+        """What `note_loss` recorded about a task."""
+
+    async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+        """Those that exist, live or in history, read in one snapshot."""
+
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+        """Those that have ended: the cheap look that all waiters of a process share."""
+
+    async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
+        """A page, newest first."""
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Those alive, and those that ended within the last day."""
+
+    async def queues(self) -> list[QueueInfo]:
+        """What waits where."""
+
+    async def prune(self, older_than_s: float) -> int:
+        """Drop history older than this; how many partitions or rows went."""
+
+    async def listen(self, on_wake: OnWake) -> None:
+        """Call `on_wake`, in this event loop's thread, whenever something may have become due or is to be canceled.
+
+        A connection that breaks is re-established by itself, and then `on_wake` is called at once.
+        """
+
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """Stop calling it."""
+
+    def pulse(self) -> Pulse:
+        """A heartbeat connection of its own, for another thread."""

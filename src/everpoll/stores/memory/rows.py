@@ -1,0 +1,91 @@
+"""The rows of the memory store, and how a live one is shown."""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from everpoll.stores.contract import TRAIL_LIMIT, NewTask, TaskInfo, TaskState, WorkerCard
+
+
+@dataclass(slots=True)
+class TaskRow:
+    """One task, live or ended. Instants are epoch seconds of the store's clock."""
+
+    id: int
+    new: NewTask
+    created_at: float
+    due_at: float
+    sequence: int = 0
+    attempt: int = 0
+    rescues: int = 0
+    state: TaskState = "queued"
+    incarnation: int | None = None
+    started_at: float | None = None
+    deadline_at: float | None = None
+    ended_at: float | None = None
+    cancel_requested: bool = False
+    memory: str | None = None
+    progress: str | None = None
+    result: str | None = None
+    worker: str | None = None
+    trail: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def order(self) -> tuple[int, float, int]:
+        """The order of work: priority, then due time, then age."""
+        return (-self.new.priority, self.due_at, self.id)
+
+    def remember(self, note: str | None, at: float, by: str) -> None:
+        """Add a decision to the trail."""
+        if note is not None:
+            self.trail.append({"at": at, "by": by, **msgspec.json.decode(note)})
+            del self.trail[:-TRAIL_LIMIT]
+
+    def shown(self) -> TaskInfo:
+        """The task as people see it."""
+        return TaskInfo(
+            id=self.id,
+            kind=self.new.kind,
+            name=self.new.name,
+            queue=self.new.queue,
+            key=self.new.key,
+            state=self.state,
+            priority=self.new.priority,
+            attempt=self.attempt,
+            rescues=self.rescues,
+            created_at=_instant(self.created_at),
+            due_at=_instant(self.due_at),
+            started_at=None if self.started_at is None else _instant(self.started_at),
+            ended_at=None if self.ended_at is None else _instant(self.ended_at),
+            deadline_at=None if self.deadline_at is None else _instant(self.deadline_at),
+            worker=self.worker,
+            incarnation=self.incarnation,
+            cancel_requested=self.cancel_requested,
+            args=_decoded(self.new.args),
+            memory=_decoded(self.memory),
+            progress=_decoded(self.progress),
+            result=_decoded(self.result),
+            trail=tuple(self.trail),
+        )
+
+
+@dataclass(slots=True)
+class WorkerRow:
+    """One worker."""
+
+    card: WorkerCard
+    started_at: float
+    beat_at: float
+    expires_at: float
+    stopped_at: float | None = None
+    losses: list[dict[str, Any]] = field(default_factory=list)
+
+
+def _instant(epoch_s: float) -> datetime:
+    return datetime.fromtimestamp(epoch_s, UTC)
+
+
+def _decoded(text: str | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)

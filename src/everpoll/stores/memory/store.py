@@ -1,0 +1,451 @@
+"""MemoryStore: the contract in plain Python, small enough to be read as its definition.
+
+Promises: the same behaviour as the databases, proven by the same suite. Every operation is one step under one lock,
+so that the heartbeat's thread may come at any time. Never: anything that survives the process.
+"""
+
+import asyncio
+import heapq
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from everpoll.errors import LeaseLost
+from everpoll.policy import Clock
+from everpoll.stores.contract import (
+    COUNT_LIMIT,
+    DEADLINE_GRACE_S,
+    LEASE_LIMIT,
+    RESCUE_LIMIT,
+    Again,
+    Beat,
+    Ended,
+    EndState,
+    Enqueued,
+    Lease,
+    Leased,
+    NewTask,
+    OnWake,
+    QueueInfo,
+    Settlement,
+    TaskFilter,
+    TaskInfo,
+    TaskPage,
+    TaskState,
+    WorkerCard,
+    WorkerInfo,
+)
+from everpoll.stores.memory.rows import TaskRow, WorkerRow
+
+WORKERS_SHOWN_S = 86_400.0
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    now = staticmethod(time.monotonic)
+    wall = staticmethod(time.time)
+
+
+class MemoryStore:
+    """Tasks in dictionaries."""
+
+    has_push = True
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock: Clock = SystemClock() if clock is None else clock
+        # The wall clock names the instants, the monotonic one moves them: a step of the former changes nothing.
+        self._epoch = self._clock.wall() - self._clock.now()
+        self._lock = threading.RLock()
+        self._live: dict[int, TaskRow] = {}
+        self._history: dict[int, TaskRow] = {}
+        self._keys: dict[str, int] = {}
+        self._ready: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
+        self._waiting: list[tuple[float, int]] = []
+        self._workers: dict[int, WorkerRow] = {}
+        self._losses: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+        self._last_id = 0
+        self._listeners: list[tuple[asyncio.AbstractEventLoop, OnWake]] = []
+
+    async def open(self, *, migrate: bool = True) -> None:
+        """Nothing to open."""
+
+    async def close(self) -> None:
+        """Nothing to close: the tasks stay for as long as the store does."""
+
+    async def migrate(self) -> list[str]:
+        """There is no schema."""
+        return []
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """See the contract."""
+        delays_s = [max(0.0, task.delay_s) for task in tasks]  # what is no delay fails before anything is stored
+        with self._lock:
+            answers = [self._enqueue(task, delay_s) for task, delay_s in zip(tasks, delays_s, strict=True)]
+        self._wake()
+        return answers
+
+    def _enqueue(self, task: NewTask, delay_s: float) -> Enqueued:
+        if task.key is not None and task.key in self._keys:
+            return Enqueued(self._keys[task.key], is_new=False)
+        now = self._now()
+        self._last_id += 1
+        row = TaskRow(self._last_id, task, now, now + delay_s, memory=task.memory)
+        self._live[row.id] = row
+        if task.key is not None:
+            self._keys[task.key] = row.id
+        self._line_up(row)
+        return Enqueued(row.id)
+
+    async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
+        """See the contract."""
+        with self._lock:
+            now = self._now()
+            self._workers[card.incarnation] = WorkerRow(card, now, now, now + lease_s)
+
+    async def sign_off(self, incarnation: int) -> None:
+        """See the contract."""
+        with self._lock:
+            if (worker := self._workers.get(incarnation)) and worker.stopped_at is None:
+                worker.stopped_at = self._now()
+
+    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+        """See the contract."""
+        with self._lock:
+            worker = self._workers.get(incarnation)
+            if worker is None or worker.stopped_at is not None:
+                raise LeaseLost(f"worker {incarnation} was given up for dead: sign on anew")
+            self._promote()
+            most, left = min(most, LEASE_LIMIT), dict(rooms)
+            leases: list[Lease] = []
+            while len(leases) < most and (row := self._take_best(left)):
+                left[row.new.queue] -= 1
+                leases.append(self._lease(row, worker))
+            return Leased(leases, None if len(leases) == most else self._next_due_s(rooms))
+
+    def _take_best(self, rooms: dict[str, int]) -> TaskRow | None:
+        heads = [(head, queue) for queue, room in rooms.items() if room > 0 and (head := self._head(queue))]
+        if not heads:
+            return None
+        _, queue = min(heads)
+        return self._live[heapq.heappop(self._ready[queue])[2]]
+
+    def _head(self, queue: str) -> tuple[int, float, int] | None:
+        """The first entry that still stands for a queued row in that place."""
+        line = self._ready[queue]
+        while line:
+            row = self._live.get(line[0][2])
+            if row is not None and row.state == "queued" and row.order == line[0]:
+                return line[0]
+            heapq.heappop(line)
+        return None
+
+    def _lease(self, row: TaskRow, worker: WorkerRow) -> Lease:
+        now = self._now()
+        row.state, row.incarnation, row.worker = "running", worker.card.incarnation, worker.card.label
+        row.sequence += 1
+        row.attempt += 1
+        row.started_at = now
+        row.deadline_at = None if row.new.timeout_s is None else now + row.new.timeout_s
+        return Lease(
+            id=row.id,
+            sequence=row.sequence,
+            attempt=row.attempt,
+            name=row.new.name,
+            queue=row.new.queue,
+            args=row.new.args,
+            memory=row.memory,
+            key=row.new.key,
+            rescues=row.rescues,
+            version=row.new.version,
+            cancel_requested=row.cancel_requested,
+        )
+
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        with self._lock:
+            lost = {one.id for one in settlements if not self._settle(incarnation, one)}
+        if any(isinstance(one, Again) for one in settlements):
+            self._wake()
+        return lost
+
+    def _settle(self, incarnation: int, settlement: Settlement) -> bool:
+        row = self._held(incarnation, settlement.id, settlement.sequence)
+        if row is None:
+            return False
+        now, by = self._now(), row.worker or ""
+        row.remember(settlement.note, now, by)
+        if isinstance(settlement, Ended):
+            row.result = settlement.result
+            self._end(row, settlement.state)
+            return True
+        row.attempt -= settlement.refund
+        row.memory = row.memory if settlement.memory is None else settlement.memory
+        if row.cancel_requested:
+            self._end(row, "canceled")
+        else:
+            self._again(row, settlement.delay_s)
+        return True
+
+    def _again(self, row: TaskRow, delay_s: float | None) -> None:
+        row.state, row.incarnation, row.deadline_at = "queued", None, None
+        row.due_at = row.due_at if delay_s is None else self._now() + delay_s
+        self._line_up(row)
+
+    def _end(self, row: TaskRow, state: EndState) -> None:
+        row.state, row.ended_at, row.deadline_at = state, self._now(), None
+        del self._live[row.id]
+        if row.new.key is not None:
+            del self._keys[row.new.key]
+        self._history[row.id] = row
+
+    async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
+        """See the contract."""
+        with self._lock:
+            if row := self._held(incarnation, lease.id, lease.sequence):
+                row.progress = progress
+            return row is not None
+
+    def _held(self, incarnation: int, task_id: int, sequence: int) -> TaskRow | None:
+        """The fence: the row, if it still is leased by this incarnation under this sequence."""
+        row = self._live.get(task_id)
+        if row is None or row.state != "running" or (row.incarnation, row.sequence) != (incarnation, sequence):
+            return None
+        return row
+
+    def _next_due_s(self, queues: Iterable[str]) -> float | None:
+        wanted = set(queues)
+        rows = (self._live.get(task_id) for _, task_id in self._waiting)
+        dues = (row.due_at for row in rows if row and row.state == "queued" and row.new.queue in wanted)
+        nearest = min(dues, default=None)
+        return None if nearest is None else nearest - self._now()
+
+    async def cancel(self, task_id: int, note: str) -> TaskState | None:
+        """See the contract."""
+        with self._lock:
+            row = self._live.get(task_id) or self._history.get(task_id)
+            if row is None or row.ended_at is not None:
+                return None if row is None else row.state
+            row.remember(note, self._now(), "")
+            row.cancel_requested = True
+            if row.state == "queued":
+                self._end(row, "canceled")
+        self._wake(cancel=True)
+        return row.state
+
+    async def retry(self, task_id: int, note: str) -> bool:
+        """See the contract."""
+        with self._lock:
+            row = self._history.get(task_id)
+            if row is None or (row.new.key is not None and row.new.key in self._keys):
+                return False
+            del self._history[task_id]
+            row.remember(note, self._now(), "")
+            row.attempt = row.rescues = 0
+            row.ended_at = row.result = row.progress = row.started_at = row.worker = None
+            row.cancel_requested = False
+            self._live[task_id] = row
+            if row.new.key is not None:
+                self._keys[row.new.key] = task_id
+            self._again(row, 0.0)
+        self._wake()
+        return True
+
+    async def note_loss(self, task_id: int, note: str) -> None:
+        """See the contract."""
+        with self._lock:
+            self._losses[task_id].append({"at": self._now(), **msgspec.json.decode(note)})
+
+    async def losses(self, task_id: int) -> list[dict[str, Any]]:
+        """See the contract."""
+        with self._lock:
+            return list(self._losses.get(task_id, ()))
+
+    async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+        """See the contract."""
+        with self._lock:
+            found = ((task_id, self._live.get(task_id) or self._history.get(task_id)) for task_id in task_ids)
+            return {task_id: row.shown() for task_id, row in found if row is not None}
+
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+        """See the contract."""
+        with self._lock:
+            return {task_id: row.shown() for task_id in task_ids if (row := self._history.get(task_id))}
+
+    async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
+        """See the contract."""
+        with self._lock:
+            ids = sorted({*self._live, *self._history}, reverse=True)
+            rows = (self._live.get(task_id) or self._history[task_id] for task_id in ids)
+            page: list[TaskInfo] = []
+            for row in rows:
+                if (after is None or row.id < after) and _matches(row, wanted):
+                    page.append(row.shown())
+                    if len(page) > limit:
+                        return TaskPage(tuple(page[:limit]), page[limit - 1].id)
+            return TaskPage(tuple(page))
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See the contract."""
+        with self._lock:
+            now = self._now()
+            running = [row.incarnation for row in self._live.values() if row.state == "running"]
+            return [
+                _worker_info(worker, now, running.count(worker.card.incarnation))
+                for worker in self._workers.values()
+                if worker.stopped_at is None or worker.stopped_at > now - WORKERS_SHOWN_S
+            ]
+
+    async def queues(self) -> list[QueueInfo]:
+        """See the contract."""
+        with self._lock:
+            now = self._now()
+            counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+            for row in self._live.values():
+                counts[row.new.queue][2 if row.state == "running" else row.due_at > now] += 1
+            return [
+                QueueInfo(queue=queue, **dict(zip(("ready", "waiting", "running"), _capped(count), strict=True)))
+                for queue, count in sorted(counts.items())
+            ]
+
+    async def prune(self, older_than_s: float) -> int:
+        """See the contract."""
+        with self._lock:
+            oldest = self._now() - older_than_s
+            gone = [task_id for task_id, row in self._history.items() if (row.ended_at or 0.0) < oldest]
+            for task_id in gone:
+                del self._history[task_id]
+                self._losses.pop(task_id, None)
+            return len(gone)
+
+    async def listen(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        self._listeners.append((asyncio.get_running_loop(), on_wake))
+
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        self._listeners = [one for one in self._listeners if one[1] != on_wake]
+
+    def pulse(self) -> "MemoryPulse":
+        """See the contract."""
+        return MemoryPulse(self)
+
+    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+        """See the contract."""
+        del overdue_s  # only a hint that spares databases a scan
+        with self._lock:
+            worker, now = self._workers.get(incarnation), self._now()
+            if worker is None or worker.stopped_at is not None:
+                return Beat(is_alive=False)
+            worker.beat_at, worker.expires_at = now, now + lease_s
+            rescued = self._rescue(now)
+            canceled = tuple(one for one in running if (row := self._live.get(one)) and row.cancel_requested)
+        return Beat(is_alive=True, rescued=rescued, canceled=canceled)
+
+    def _rescue(self, now: float) -> int:
+        for worker in self._workers.values():
+            if worker.stopped_at is None and worker.expires_at < now:
+                worker.stopped_at = now
+        lost = [row for row in self._live.values() if row.state == "running" and self._is_lost(row, now)]
+        for row in lost:
+            self._take_back(row, now)
+        return len(lost)
+
+    def _is_lost(self, row: TaskRow, now: float) -> bool:
+        worker = self._workers.get(row.incarnation or 0)
+        if worker is None or worker.stopped_at is not None:
+            return True
+        return row.deadline_at is not None and row.deadline_at + DEADLINE_GRACE_S < now
+
+    def _take_back(self, row: TaskRow, now: float) -> None:
+        worker = self._workers.get(row.incarnation or 0)
+        dead = worker is None or worker.stopped_at is not None
+        row.rescues += 1
+        row.attempt -= 1
+        poison = row.rescues >= RESCUE_LIMIT
+        row.trail.append(
+            {
+                "at": now,
+                "by": "rescue",
+                "what": "failed" if poison else "rescue",
+                "why": "its worker was lost" if dead else "it ran past its deadline",
+                "worker": row.worker,
+                "started_at": row.started_at,
+                "rescues": row.rescues,
+            }
+        )
+        if row.cancel_requested:
+            self._end(row, "canceled")
+        elif poison:
+            self._end(row, "failed")
+        else:
+            self._again(row, None)
+
+    def _promote(self) -> None:
+        """Waiting rows whose time has come join the line."""
+        now = self._now()
+        while self._waiting and self._waiting[0][0] <= now:
+            due_at, task_id = heapq.heappop(self._waiting)
+            row = self._live.get(task_id)
+            if row is not None and row.state == "queued" and row.due_at == due_at:
+                heapq.heappush(self._ready[row.new.queue], row.order)
+
+    def _line_up(self, row: TaskRow) -> None:
+        if row.due_at > self._now():
+            heapq.heappush(self._waiting, (row.due_at, row.id))
+        else:
+            heapq.heappush(self._ready[row.new.queue], row.order)
+
+    def _now(self) -> float:
+        return self._epoch + self._clock.now()
+
+    def _wake(self, *, cancel: bool = False) -> None:
+        for event_loop, on_wake in self._listeners:
+            event_loop.call_soon_threadsafe(on_wake, cancel)
+
+
+class MemoryPulse:
+    """The heartbeat's way in: the store's lock makes it safe from any thread."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.beat = store.beat
+
+    def close(self) -> None:
+        """There is no connection."""
+
+
+def _matches(row: TaskRow, wanted: TaskFilter) -> bool:
+    return (
+        (wanted.state is None or row.state == wanted.state)
+        and (wanted.queue is None or row.new.queue == wanted.queue)
+        and (wanted.name is None or row.new.name == wanted.name)
+        and (wanted.kind is None or row.new.kind == wanted.kind)
+    )
+
+
+def _capped(counts: list[int]) -> list[int]:
+    return [min(count, COUNT_LIMIT) for count in counts]
+
+
+def _worker_info(worker: WorkerRow, now: float, running: int) -> WorkerInfo:
+    card = worker.card
+    return WorkerInfo(
+        incarnation=card.incarnation,
+        label=card.label,
+        host=card.host,
+        pid=card.pid,
+        queues=card.queues,
+        slots=card.slots,
+        version=card.version,
+        started_at=datetime.fromtimestamp(worker.started_at, UTC),
+        beat_at=datetime.fromtimestamp(worker.beat_at, UTC),
+        beat_age_s=now - worker.beat_at,
+        is_alive=worker.stopped_at is None and worker.expires_at >= now,
+        stopped_at=None if worker.stopped_at is None else datetime.fromtimestamp(worker.stopped_at, UTC),
+        running=running,
+    )

@@ -1,0 +1,80 @@
+"""The address of a database: what is everpoll's own in it, what the driver may see, and what nobody may.
+
+    postgresql://user:password@host:5432/database?statement_cache=0&command_timeout=10&sslmode=require
+
+Own options: `statement_cache` (0: no prepared statements, for a transaction pooler that cannot carry them),
+`command_timeout` and `connect_timeout` in seconds. All others go to the driver. Never: a password in a message.
+"""
+
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from everpoll.errors import BadInput
+
+STATEMENT_CACHE = 100
+COMMAND_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 10.0
+SCHEMES = ("postgresql", "postgres")
+OWN = ("statement_cache", "command_timeout", "connect_timeout")
+LIKE = "postgresql://user:password@host:5432/database"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where the database is, and how to speak with it."""
+
+    dsn: str = field(repr=False)
+    statement_cache: int
+    command_timeout_s: float
+    connect_timeout_s: float
+    secrets: tuple[str, ...] = field(repr=False)
+
+    def masked(self, text: str) -> str:
+        """The text without any password that may have got into it."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def read_address(url: str) -> Address:
+    """Take the address apart; an unusable one is refused without being quoted."""
+    try:
+        parts = urlsplit(url)
+        password, _ = parts.password, parts.port
+    except ValueError:
+        raise BadInput(
+            f"the address of the database cannot be read: write {LIKE}, with special characters in the password "
+            "percent-encoded"
+        ) from None
+    if parts.scheme not in SCHEMES:
+        raise BadInput(f"{parts.scheme!r} is no address of a Postgres database: write {LIKE}")
+    pieces = [piece for piece in parts.query.split("&") if piece]
+    own = dict(parse_qsl("&".join(piece for piece in pieces if _name(piece) in OWN), keep_blank_values=True))
+    rest = "&".join(piece for piece in pieces if _name(piece) not in OWN)
+    secrets = {one for name, one in parse_qsl(parts.query) if name == "password"}
+    secrets |= {password, unquote(password)} if password else set()
+    return Address(
+        dsn=parts._replace(query=rest).geturl(),
+        statement_cache=int(_number(own, "statement_cache", STATEMENT_CACHE)),
+        command_timeout_s=_number(own, "command_timeout", COMMAND_TIMEOUT_S),
+        connect_timeout_s=_number(own, "connect_timeout", CONNECT_TIMEOUT_S),
+        # The longest first: one may be a part of the other.
+        secrets=tuple(sorted(secrets, key=len, reverse=True)),
+    )
+
+
+def _name(piece: str) -> str:
+    return piece.split("=", 1)[0]
+
+
+def _number(own: dict[str, str], name: str, default: float) -> float:
+    text = own.get(name)
+    if text is None:
+        return default
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < float("inf") or (number == 0 and name != "statement_cache"):
+        raise BadInput(f"{name}={text!r} in the database's address: write a number, such as {default:g}")
+    return number

@@ -1,0 +1,30 @@
+"""Array types that the driver would ask the server about, on every connection: said beforehand.
+
+asyncpg knows text[] by itself and looks up every other array type when it first meets it, by three statements that
+change a setting of the session (jit) and put it back, which behind a transaction pooler is somebody else's session.
+The types below have had the same numbers in every Postgres. Where the driver has changed, it simply asks again.
+"""
+
+import contextlib
+from typing import Any
+
+# type → (its number, the number of its elements), from Postgres's pg_type.dat
+ARRAYS = {
+    "_bool": (1000, 16),
+    "_int2": (1005, 21),
+    "_int4": (1007, 23),
+    "_int8": (1016, 20),
+    "_float8": (1022, 701),
+    "_timestamptz": (1185, 1184),
+}
+_UNUSED = dict.fromkeys(("basetype", "range_subtype", "attrtypoids", "attrnames", "elemtype_name"))
+RECORDS = [
+    {**_UNUSED, "oid": oid, "ns": "pg_catalog", "name": name, "kind": b"b", "elemtype": element, "elemdelim": ","}
+    for name, (oid, element) in ARRAYS.items()
+]
+
+
+def introduce(connection: Any) -> None:
+    """Tell the driver."""
+    with contextlib.suppress(AttributeError, KeyError, TypeError):
+        connection._protocol.get_settings().register_data_types(RECORDS)  # noqa: SLF001 - there is no public way

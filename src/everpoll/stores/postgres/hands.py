@@ -1,0 +1,92 @@
+"""What each worker of this process has in its hands: leases that were answered and are not settled yet.
+
+An answer can get lost: the connection breaks, the call times out or is canceled after the server has committed. Then
+the server has tasks leased to a worker that lives, beats, and does not know of them; no rescue would ever come. So a
+lease whose outcome is unknown is a doubt, and the next call about that worker hands back whatever it does not know of.
+A new connection is one, too: its server may have forgotten what was settled (a failover, a crash with asynchronous
+commits).
+"""
+
+import time
+from collections.abc import Callable, Iterable
+
+from everpoll.stores.contract import Settlement
+
+SECOND_LOOK_S = 60.0
+"""A statement may still lie unread in a dead connection while a new one overtakes it: so a doubt is settled twice."""
+
+
+class Hands:
+    """By incarnation: task id → sequence."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._held: dict[int, dict[int, int]] = {}
+        self._doubts: dict[int, list[float]] = {}
+        self._heard_at: dict[int, float] = {}
+
+    def sign_on(self, incarnation: int) -> None:
+        """Empty hands."""
+        self._held[incarnation] = {}
+        self._doubts.pop(incarnation, None)
+        self.heard(incarnation)
+
+    def sign_off(self, incarnation: int) -> None:
+        """Nobody any more."""
+        self._held.pop(incarnation, None)
+        self._doubts.pop(incarnation, None)
+        self._heard_at.pop(incarnation, None)
+
+    def heard(self, incarnation: int) -> None:
+        """The database has just heard of this worker. Called from the heartbeat's thread, too."""
+        self._heard_at[incarnation] = self._clock()
+
+    def silence_s(self, incarnation: int) -> float:
+        """For how long it has not; 0 for one that this process did not sign on."""
+        now = self._clock()
+        return now - self._heard_at.get(incarnation, now)
+
+    def take(self, incarnation: int, leases: Iterable[tuple[int, int]]) -> None:
+        """These were handed out."""
+        if (held := self._held.get(incarnation)) is not None:
+            held.update(leases)
+
+    def let_go(self, incarnation: int, settlements: Iterable[Settlement], lost: set[int]) -> None:
+        """These are settled, but for those lost."""
+        if held := self._held.get(incarnation):
+            for one in settlements:
+                # What was lost may have been leased again since: then that lease is the one in hand.
+                if one.id not in lost or held.get(one.id) == one.sequence:
+                    held.pop(one.id, None)
+
+    def doubt(self, incarnation: int) -> None:
+        """A lease of this worker may have been made without an answer."""
+        now = self._clock()
+        self._doubts[incarnation] = [now, now + SECOND_LOOK_S]
+
+    def doubt_all(self) -> None:
+        """The server may have forgotten what it answered. One look is enough: what is to be found is there already."""
+        now = self._clock()
+        for incarnation in self._held:
+            later = [one for one in self._doubts.get(incarnation, ()) if one > now]
+            self._doubts[incarnation] = [now, *later]
+
+    def is_in_doubt(self, incarnation: int) -> bool:
+        """Whether something is to be handed back now."""
+        doubts = self._doubts.get(incarnation)
+        return doubts is not None and doubts[0] <= self._clock()
+
+    def has_doubts(self, incarnation: int) -> bool:
+        """Whether there is a doubt at all."""
+        return incarnation in self._doubts
+
+    def settled_doubt(self, incarnation: int) -> None:
+        """What was not known of has been handed back."""
+        doubts = self._doubts.pop(incarnation, [])
+        if doubts[1:]:
+            self._doubts[incarnation] = doubts[1:]
+
+    def holds(self, incarnation: int) -> tuple[list[int], list[int]] | None:
+        """Ids and sequences; None: this process did not sign that worker on, and does not know."""
+        held = self._held.get(incarnation)
+        return None if held is None else (list(held), list(held.values()))

@@ -1,0 +1,81 @@
+"""Telling the other processes that there is something to do, seldom enough.
+
+NOTIFY takes a lock at commit that all notifying transactions of the whole server queue for, so one per task would cap
+everything. Instead the first statement after a quiet moment carries one, and all that follow within the window share
+one more at its end. What goes wrong here costs latency only: everybody looks by itself now and then.
+"""
+
+import asyncio
+import logging
+
+from everpoll.errors import EverpollError
+from everpoll.stores.postgres.lane import CLOSE_TIMEOUT_S, Lane
+
+logger = logging.getLogger("everpoll.stores")
+
+CHANNEL = "everpoll"
+WAKE, CANCEL = "", "c"
+WINDOW_S = 0.01
+NOTIFY = "select pg_notify('everpoll', '')"
+
+
+class Notifier:
+    """The notifications of one store."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._told_at = float("-inf")
+        self._trailing: asyncio.TimerHandle | None = None
+        self._sending: asyncio.Task[None] | None = None
+
+    def rides(self) -> bool:
+        """Whether the statement about to be sent should carry a notification; else one follows by itself."""
+        self._come_home()
+        now = asyncio.get_running_loop().time()
+        if now - self._told_at >= WINDOW_S:
+            self._told_at = now
+            return True
+        self._later()
+        return False
+
+    def failed(self) -> None:
+        """The statement that carried one failed."""
+        self._told_at = float("-inf")
+
+    def soon(self) -> None:
+        """Something was committed without one."""
+        self._come_home()
+        self._later()
+
+    async def close(self) -> None:
+        """What is still to be told is told now."""
+        self._come_home()
+        if self._trailing is not None:
+            self._trailing.cancel()
+            self._send()
+        if self._sending is not None:
+            await asyncio.wait({self._sending}, timeout=CLOSE_TIMEOUT_S)
+            self._sending.cancel()
+
+    def _later(self) -> None:
+        if self._trailing is None:
+            event_loop = asyncio.get_running_loop()
+            self._trailing = event_loop.call_at(max(event_loop.time(), self._told_at + WINDOW_S), self._send)
+
+    def _send(self) -> None:
+        event_loop = asyncio.get_running_loop()
+        self._trailing, self._told_at = None, event_loop.time()
+        self._sending = event_loop.create_task(self._notify(), name="everpoll-notify")
+
+    async def _notify(self) -> None:
+        try:
+            await self._lane.row(NOTIFY)
+        except EverpollError as error:
+            logger.debug("could not notify: %s", error)
+
+    def _come_home(self) -> None:
+        """Timers die with their event loop."""
+        event_loop = asyncio.get_running_loop()
+        if self._event_loop is not event_loop:
+            self._event_loop, self._told_at, self._trailing, self._sending = event_loop, float("-inf"), None, None

@@ -1,0 +1,31 @@
+"""Retention: history goes by whole days, which costs the same however much is in them.
+
+What an exact cut would leave of a day goes with that day, at most a day later; only where less than a day is to be
+kept, and in the default partition, rows are deleted one by one, in bounded steps.
+"""
+
+from everpoll.stores.postgres.lane import Lane
+
+DAY_S = 86_400.0
+STEP = 10_000
+"""Rows per statement: well under a second, so that nobody waits behind it."""
+
+DROP = "select everpoll.drop_partitions(now() - $1::float8 * interval '1 second')"
+DELETE = "select everpoll.delete_history(now() - $1::float8 * interval '1 second', $2, $3)"
+DELETE_LOSSES = """with old as (select id from everpoll.losses
+        where at < now() - $1::float8 * interval '1 second' order by id limit $2),
+    gone as (delete from everpoll.losses where id in (select id from old) returning 1)
+    select count(*) from gone"""
+# Their labels are in the rows that they held.
+DELETE_WORKERS = "delete from everpoll.workers where is_clear and stopped_at < now() - interval '1 day'"
+
+
+async def prune(lane: Lane, older_than_s: float) -> int:
+    """Drop what is older; how many partitions or rows went."""
+    gone = int(await lane.value(DROP, older_than_s))
+    while deleted := await lane.value(DELETE, older_than_s, older_than_s < DAY_S, STEP):
+        gone += int(deleted)
+    while await lane.value(DELETE_LOSSES, older_than_s, STEP) == STEP:
+        pass
+    await lane.row(DELETE_WORKERS)
+    return gone

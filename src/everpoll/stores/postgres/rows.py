@@ -1,0 +1,75 @@
+"""Rows as people see them: which columns are asked for, and what becomes of them."""
+
+from typing import Any
+
+import msgspec
+
+from everpoll.stores.contract import TaskInfo, WorkerInfo
+
+# Both lists have the same columns in the same order: a task is in exactly one of the tables.
+LIVE = """t.id, t.kind, t.name, t.queue, t.key, case when t.is_leased then 'running' else 'queued' end as state, t.rank,
+    t.attempt, t.rescues, t.created_at, t.due_at, t.leased_at, null::timestamptz as ended_at,
+    case when t.is_leased then t.leased_at + t.timeout_s * interval '1 second' end as deadline_at,
+    case when t.is_leased then (select w.label from everpoll.workers w where w.owner = t.owner) else t.worker end,
+    t.owner, t.cancel_requested, t.args, t.memory, t.progress, null::text as result, t.trail"""
+ENDED = """h.id, h.kind, h.name, h.queue, h.key, h.state, h.rank,
+    h.attempt, h.rescues, h.created_at, h.due_at, h.leased_at, h.ended_at,
+    null::timestamptz as deadline_at,
+    h.worker,
+    h.owner, h.cancel_requested, h.args, h.memory, h.progress, h.result, h.trail"""
+WORKER = """w.owner, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,
+    extract(epoch from clock_timestamp() - w.beat_at)::float8 as beat_age_s,
+    w.stopped_at is null and w.expires_at >= now() as is_alive, w.stopped_at"""
+
+_decode = msgspec.json.decode
+
+
+def task_info(row: Any) -> TaskInfo:
+    """From the columns of LIVE or ENDED."""
+    return TaskInfo(
+        id=row[0],
+        kind=row[1],
+        name=row[2],
+        queue=row[3],
+        key=row[4],
+        state=row[5],
+        priority=-row[6],
+        attempt=row[7],
+        rescues=row[8],
+        created_at=row[9],
+        due_at=row[10],
+        started_at=row[11],
+        ended_at=row[12],
+        deadline_at=row[13],
+        worker=row[14],
+        incarnation=row[15],
+        cancel_requested=row[16],
+        args=_decoded(row[17]),
+        memory=_decoded(row[18]),
+        progress=_decoded(row[19]),
+        result=_decoded(row[20]),
+        trail=tuple(_decode(entry) for entry in row[21] or ()),
+    )
+
+
+def worker_info(row: Any, running: int) -> WorkerInfo:
+    """From the columns of WORKER."""
+    return WorkerInfo(
+        incarnation=row[0],
+        label=row[1],
+        host=row[2],
+        pid=row[3],
+        queues=tuple(row[4]),
+        slots=row[5],
+        version=row[6],
+        started_at=row[7],
+        beat_at=row[8],
+        beat_age_s=row[9],
+        is_alive=row[10],
+        stopped_at=row[11],
+        running=running,
+    )
+
+
+def _decoded(text: str | None) -> Any:
+    return None if text is None else _decode(text)

@@ -1,0 +1,73 @@
+"""The schema `everpoll`, in numbered files that are applied once each, in order, in one transaction.
+
+Promises: several processes may start at once; one migrates, the others wait and find it done. What is up to date is
+left alone, by one cheap look. Never: session locks, which a transaction pooler would hand to somebody else.
+"""
+
+from importlib.resources import files
+
+from everpoll.errors import SchemaOutdated
+from everpoll.stores.postgres.lane import Connection
+
+# An arbitrary number of our own: only who migrates everpoll's schema takes this lock.
+LOCK = 0x45564552504F4C4C
+
+IS_THERE = "select to_regclass('everpoll.migrations') is not null"
+APPLIED = "select name from everpoll.migrations order by name"
+SCHEMA_IS_THERE = "select to_regnamespace('everpoll') is not null"
+TABLE = """create table if not exists everpoll.migrations (
+    name text primary key, applied_at timestamptz not null default clock_timestamp())"""
+APPLY = "insert into everpoll.migrations (name) values ($1)"
+# Today's partition of history, and a week's ahead; afterwards the beats see to it.
+PARTITIONS = "select everpoll.make_partitions(7, 7)"
+
+
+def migrations() -> dict[str, str]:
+    """Name and SQL of every step, in order."""
+    folder = files(__package__) / "migrations"
+    names = sorted(one.name for one in folder.iterdir() if one.name.endswith(".sql"))
+    return {name.removesuffix(".sql"): (folder / name).read_text("utf-8") for name in names}
+
+
+async def missing(connection: Connection) -> list[str]:
+    """What has not been applied yet; a schema from the future is refused."""
+    known = migrations()
+    applied = set()
+    if await connection.fetchval(IS_THERE):
+        applied = {str(row[0]) for row in await connection.fetch(APPLIED)}
+    if unknown := sorted(applied - known.keys()):
+        raise SchemaOutdated(
+            f"the database's schema is newer than this release of everpoll, which does not know {unknown[-1]}: "
+            "upgrade everpoll"
+        )
+    return [name for name in known if name not in applied]
+
+
+async def migrate(connection: Connection) -> list[str]:
+    """Apply what is missing; the names."""
+    if not await missing(connection):
+        return []
+    steps = migrations()
+    async with connection.transaction():
+        await connection.execute(f"select pg_advisory_xact_lock({LOCK})")
+        # Asked first: who may not create schemas may still use the one that an administrator has made.
+        if not await connection.fetchval(SCHEMA_IS_THERE):
+            await connection.execute("create schema everpoll")
+        await connection.execute(TABLE)
+        names = await missing(connection)
+        for name in names:
+            await connection.execute(steps[name])
+            await connection.execute(APPLY, name)
+        await connection.fetchval(PARTITIONS)
+    return names
+
+
+async def is_read_committed(connection: Connection) -> bool:
+    """Whether transactions are, unless they say otherwise, what every statement of ours is written for."""
+    return bool(await connection.fetchval("select current_setting('default_transaction_isolation') = 'read committed'"))
+
+
+async def check(connection: Connection) -> None:
+    """Refuse a schema that does not fit."""
+    if names := await missing(connection):
+        raise SchemaOutdated(f"the database's schema lacks {', '.join(names)}: run `everpoll migrate`")

@@ -1,0 +1,97 @@
+"""Settling: a mixed batch in one function call, each row fenced by its owner and its sequence.
+
+Promises: what is not held any more is left alone and reported as lost. The ordinary end (done, nothing to say) of
+leases with one common sequence needs no join: 3.2 us a row in the server, against 4.2 with results or notes.
+"""
+
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import Any
+
+from everpoll.stores.contract import Again, Ended, Settlement
+from everpoll.stores.postgres.lane import Connection, Lane
+
+SETTLE = "select everpoll.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+
+
+_id = attrgetter("id")
+
+
+async def settle(lane: Lane, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+    """Settle them; the ids that were lost."""
+    batches = list(_without_repeats(settlements))
+    if len(batches) == 1:
+        return set(await lane.value(SETTLE, incarnation, *columns(batches[0])) or ())
+
+    async def one_after_another(connection: Connection) -> set[int]:
+        lost: set[int] = set()
+        async with connection.transaction():
+            for batch in batches:
+                lost.update(await connection.fetchval(SETTLE, incarnation, *columns(batch)) or ())
+        return lost
+
+    return await lane.call(one_after_another)
+
+
+def _without_repeats(settlements: Sequence[Settlement]) -> Iterable[Sequence[Settlement]]:
+    """One batch, or more where a task comes up twice: under an old lease and the current one."""
+    if len(set(map(_id, settlements))) == len(settlements):
+        yield settlements
+        return
+    left = list(settlements)
+    while left:
+        first: dict[int, Settlement] = {}
+        left = [one for one in left if first.setdefault(one.id, one) is not one]
+        yield list(first.values())
+
+
+def columns(settlements: Sequence[Settlement]) -> list[Any]:
+    """The arrays that the settle function takes."""
+    plain: list[int] = []
+    sequence: int | None = None
+    ended: list[Ended] = []
+    again: list[Again] = []
+    for one in settlements:
+        if isinstance(one, Again):
+            again.append(one)
+        elif one.result is None and one.note is None and one.state == "done":
+            if one.sequence == sequence:
+                plain.append(one.id)
+            elif sequence is None:
+                sequence = one.sequence
+                plain.append(one.id)
+            else:
+                ended.append(one)
+        else:
+            ended.append(one)
+    return [
+        plain or None,
+        sequence,
+        *([_ids(ended), _sequences(ended), *_values(ended, ("state", "result", "note"))] if ended else [None] * 5),
+        *(_again(again) if again else [None] * 6),
+    ]
+
+
+def _again(again: list[Again]) -> list[Any]:
+    return [
+        _ids(again),
+        _sequences(again),
+        [one.delay_s for one in again],
+        [int(one.refund) for one in again],
+        *_values(again, ("memory", "note")),
+    ]
+
+
+def _ids(settlements: Sequence[Settlement]) -> list[int]:
+    return [one.id for one in settlements]
+
+
+def _sequences(settlements: Sequence[Settlement]) -> list[int]:
+    return [one.sequence for one in settlements]
+
+
+def _values(settlements: Sequence[Settlement], names: Iterable[str]) -> Iterable[list[str | None] | None]:
+    """A column, or None where it is all empty."""
+    for name in names:
+        values: list[str | None] = [getattr(one, name) for one in settlements]
+        yield values if any(value is not None for value in values) else None

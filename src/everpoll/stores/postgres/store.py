@@ -1,0 +1,224 @@
+"""PostgresStore: the contract on one database, for a fleet.
+
+    poller ────▶ leasing ───┐
+    settler ───▶ settling ──┤
+    callers ───▶ enqueueing ┼──▶ schema `everpoll`: tasks, history (a partition a day), workers, losses
+    people ────▶ reading ───┤
+    heartbeat ─▶ pulse ─────┤      each arrow is a lane: one connection that mends itself
+    listener ◀── NOTIFY ────┘
+
+Promises: what `stores/contract.py` does, in READ COMMITTED, by the database's clock, with nothing in any session that
+a transaction pooler would lose. A lane that is in nobody's use has no connection.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from everpoll.stores.contract import (
+    Again,
+    Enqueued,
+    Lease,
+    Leased,
+    NewTask,
+    OnWake,
+    QueueInfo,
+    Settlement,
+    TaskFilter,
+    TaskInfo,
+    TaskPage,
+    TaskState,
+    WorkerCard,
+    WorkerInfo,
+)
+from everpoll.stores.postgres import enqueueing, reading, retention, schema, settling
+from everpoll.stores.postgres.address import read_address
+from everpoll.stores.postgres.hands import Hands
+from everpoll.stores.postgres.lane import Dial, Lane
+from everpoll.stores.postgres.leasing import Leasing
+from everpoll.stores.postgres.listener import Listener
+from everpoll.stores.postgres.marks import Marks
+from everpoll.stores.postgres.notify import Notifier
+from everpoll.stores.postgres.pulse import PostgresPulse
+
+# Repeatable, as everything: a sign-on whose answer got lost is made again under the same incarnation.
+SIGN_ON = """insert into everpoll.workers (owner, label, host, pid, queues, slots, version, expires_at)
+    values ($1, $2, $3, $4, $5, $6, $7, now() + $8::float8 * interval '1 second')
+    on conflict (owner) do update set label = excluded.label, host = excluded.host, pid = excluded.pid,
+        queues = excluded.queues, slots = excluded.slots, version = excluded.version, started_at = now(),
+        beat_at = now(), expires_at = excluded.expires_at, overdue_at = null, stopped_at = null, is_clear = false"""
+# Who certainly holds nothing needs no rescue to look for it.
+SIGN_OFF = "update everpoll.workers set stopped_at = now(), is_clear = $2 where owner = $1 and stopped_at is null"
+PROGRESS = """update everpoll.tasks set progress = $4
+    where id = $1 and owner = $2 and lease = $3 and is_leased returning 1"""
+CANCEL = "select state, is_changed from everpoll.cancel($1, $2)"
+RETRY = "select everpoll.retry($1, $2)"
+NOTE_LOSS = "insert into everpoll.losses (task_id, note) values ($1, $2)"
+
+
+class PostgresStore:
+    """Tasks in Postgres."""
+
+    def __init__(self, url: str) -> None:
+        dial = Dial(read_address(url))
+        self._dial = dial
+        self._leases, self._settlements, self._entrance, self._desk = (Lane(dial) for _ in range(4))
+        self._marks = Marks()
+        self._hands = Hands()
+        self._leasing = Leasing(self._leases, self._marks, self._hands)
+        self._notifier = Notifier(self._entrance)
+        self._listener = Listener(dial, self._desk, self._own_pids)
+
+    @property
+    def has_push(self) -> bool:
+        """See the contract."""
+        return self._listener.has_push
+
+    @has_push.setter
+    def has_push(self, _: bool) -> None:
+        raise AttributeError("has_push is found out by listening")
+
+    async def open(self, *, migrate: bool = True) -> None:
+        """See the contract."""
+        await self._desk.call(schema.migrate if migrate else schema.check)
+        if not await self._desk.call(schema.is_read_committed):
+            self._dial.insist_on_read_committed()
+            await self._close_lanes()
+
+    async def close(self) -> None:
+        """See the contract."""
+        await self._listener.close()
+        await self._notifier.close()
+        await self._close_lanes()
+
+    async def _close_lanes(self) -> None:
+        for lane in (self._leases, self._settlements, self._entrance, self._desk):
+            await lane.close()
+
+    async def migrate(self) -> list[str]:
+        """See the contract."""
+        return await self._desk.call(schema.migrate)
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """See the contract."""
+        if not tasks:
+            return []
+        notify = self._notifier.rides()
+        try:
+            answers = await enqueueing.enqueue(self._entrance, tasks, notify)
+        except BaseException:
+            self._notifier.failed()
+            raise
+        self._listener.wake()
+        return answers
+
+    async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
+        """See the contract."""
+        await self._desk.row(
+            SIGN_ON,
+            card.incarnation,
+            card.label,
+            card.host,
+            card.pid,
+            list(card.queues),
+            card.slots,
+            card.version,
+            lease_s,
+        )
+        self._hands.sign_on(card.incarnation)
+
+    async def sign_off(self, incarnation: int) -> None:
+        """See the contract."""
+        if self._hands.has_doubts(incarnation):
+            await self._leasing.recover(incarnation)
+        is_clear = self._hands.holds(incarnation) == ([], []) and not self._hands.has_doubts(incarnation)
+        await self._desk.row(SIGN_OFF, incarnation, is_clear)
+        self._hands.sign_off(incarnation)
+
+    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+        """See the contract."""
+        return await self._leasing.lease(incarnation, rooms, most)
+
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        if not settlements:
+            return set()
+        lost = await settling.settle(self._settlements, incarnation, settlements)
+        self._hands.let_go(incarnation, settlements, lost)
+        if again := [one for one in settlements if isinstance(one, Again)]:
+            self._due_again(again)
+        return lost
+
+    def _due_again(self, again: list[Again]) -> None:
+        """Here everybody looks, since the next due time has changed; elsewhere only if there is something to do now."""
+        if any(one.delay_s is None for one in again):
+            self._marks.forget()
+        if any(not one.delay_s or one.delay_s <= 0 for one in again):
+            self._notifier.soon()
+        self._listener.wake()
+
+    async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
+        """See the contract."""
+        return await self._desk.value(PROGRESS, lease.id, incarnation, lease.sequence, progress) is not None
+
+    async def cancel(self, task_id: int, note: str) -> TaskState | None:
+        """See the contract."""
+        row = await self._desk.row(CANCEL, task_id, note)
+        if row["is_changed"]:
+            self._listener.wake(cancel=True)
+        state: TaskState | None = row["state"]
+        return state
+
+    async def retry(self, task_id: int, note: str) -> bool:
+        """See the contract."""
+        is_back = bool(await self._desk.value(RETRY, task_id, note))
+        if is_back:
+            self._notifier.soon()
+            self._listener.wake()
+        return is_back
+
+    async def note_loss(self, task_id: int, note: str) -> None:
+        """See the contract."""
+        await self._desk.row(NOTE_LOSS, task_id, note)
+
+    async def losses(self, task_id: int) -> list[dict[str, Any]]:
+        """See the contract."""
+        return await reading.losses(self._desk, task_id)
+
+    async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+        """See the contract."""
+        return await reading.by_id(self._desk, reading.BY_ID, task_ids)
+
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+        """See the contract."""
+        return await reading.by_id(self._desk, reading.ENDED_BY_ID, task_ids)
+
+    async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
+        """See the contract."""
+        return await reading.tasks(self._desk, wanted, limit, after)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See the contract."""
+        return await reading.workers(self._desk)
+
+    async def queues(self) -> list[QueueInfo]:
+        """See the contract."""
+        return await reading.queues(self._desk)
+
+    async def prune(self, older_than_s: float) -> int:
+        """See the contract."""
+        return await retention.prune(self._desk, older_than_s)
+
+    async def listen(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        await self._listener.add(on_wake)
+
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        await self._listener.remove(on_wake)
+
+    def pulse(self) -> PostgresPulse:
+        """See the contract."""
+        return PostgresPulse(self._dial, self._hands, self._marks.forget)
+
+    def _own_pids(self) -> set[int]:
+        return {lane.pid for lane in (self._entrance, self._desk)}

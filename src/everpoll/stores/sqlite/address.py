@@ -1,0 +1,48 @@
+"""The address of a file: `sqlite:///relative.db`, `sqlite:////absolute.db`, and what may stand behind the `?`.
+
+Promises: a relative path is read against the directory at that moment and stays that file. Percent-escapes are
+understood, so that any name can be written (`%3F` for a question mark). Never: touches the file.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import parse_qsl, unquote
+
+from everpoll.errors import BadInput
+
+Synchronous = Literal["full", "normal"]
+OPTIONS = "synchronous=full (an acknowledged task survives a power cut; the default) or synchronous=normal"
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Which file, and how careful to be with it."""
+
+    path: Path
+    synchronous: Synchronous = "full"
+
+
+def read_address(url: str) -> Address:
+    """The address that a URL names; `BadInput` says what is wrong with it."""
+    scheme, _, rest = url.partition("://")
+    where, _, options = rest.partition("?")
+    if scheme != "sqlite" or not where.startswith("/"):
+        raise BadInput(f"{url!r} is not the address of a file: write sqlite:///relative.db or sqlite:////absolute.db")
+    name = unquote(where[1:], errors="surrogateescape")
+    if name == ":memory:":
+        raise BadInput(f"{url!r}: a store in memory is MemoryStore; SQLite needs a file that every connection can open")
+    if not name or name.endswith("/") or "\0" in name:
+        raise BadInput(f"{url!r} names no file: write sqlite:///relative.db or sqlite:////absolute.db")
+    return Address(Path(name).absolute(), _synchronous(url, options))
+
+
+def _synchronous(url: str, options: str) -> Synchronous:
+    chosen: Synchronous = "full"
+    for option, value in parse_qsl(options, keep_blank_values=True):
+        match option, value.lower():
+            case "synchronous", ("full" | "normal") as known:
+                chosen = known
+            case _:
+                raise BadInput(f"{url!r}: {option}={value} is not known; there is {OPTIONS}")
+    return chosen

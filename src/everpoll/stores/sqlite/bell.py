@@ -1,0 +1,81 @@
+"""The bell of a file: who in this process wants to know that something may have become due.
+
+Promises: every listener of every store of this process on the same file hears every ring, in the thread of its own
+event loop; rings that come faster than a listener answers become one. Never: keeps a listener whose loop is closed.
+"""
+
+import asyncio
+import os
+import threading
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+from everpoll.stores.contract import OnWake
+
+
+class Listener:
+    """One `on_wake`, made in the thread of its event loop, and whether it has been told already."""
+
+    def __init__(self, event_loop: asyncio.AbstractEventLoop, on_wake: OnWake) -> None:
+        self.event_loop = event_loop
+        self.on_wake = on_wake
+        self.is_over = False
+        self._thread = threading.get_ident()
+        self._lock = threading.Lock()
+        self._told = False
+        self._cancel = False
+
+    def ring(self, cancel: bool) -> None:
+        """Have `on_wake` called soon. Raises RuntimeError if its event loop is closed."""
+        with self._lock:
+            self._cancel |= cancel
+            told, self._told = self._told, True
+        if told:
+            return
+        if threading.get_ident() == self._thread:
+            self.event_loop.call_soon(self._tell)
+        else:
+            self.event_loop.call_soon_threadsafe(self._tell)
+
+    def _tell(self) -> None:
+        with self._lock:
+            cancel, self._cancel, self._told = self._cancel, False, False
+        if not self.is_over:
+            self.on_wake(cancel)
+
+
+class Bell:
+    """All listeners of one file."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Listener, ...] = ()
+        self._lock = threading.Lock()
+
+    def add(self, listener: Listener) -> None:
+        """Tell this one too."""
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+
+    def remove(self, listener: Listener) -> None:
+        """Tell it no more."""
+        listener.is_over = True
+        with self._lock:
+            self._listeners = tuple(one for one in self._listeners if one is not listener)
+
+    def ring(self, cancel: bool) -> None:
+        """Tell all of them, from any thread."""
+        for listener in self._listeners:
+            try:
+                listener.ring(cancel)
+            except RuntimeError:
+                self.remove(listener)
+
+
+_bells: WeakValueDictionary[str, Bell] = WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def bell_of(path: Path) -> Bell:
+    """The one bell of this file in this process."""
+    with _lock:
+        return _bells.setdefault(os.path.realpath(path), Bell())

@@ -1,0 +1,104 @@
+"""One connection to the file: how it is opened, how it waits for its turn to write, and whether it still is that file.
+
+Promises: a connection never creates the file unless told so. Waiting for other writers is bounded by the patience
+given. A file that was deleted or replaced under an open connection is noticed: SQLite itself would go on, writing
+into a file that nobody can find any more. Never: opens the file by other means; closing such a handle would drop the
+locks of this whole process.
+"""
+
+import contextlib
+import random
+import sqlite3
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from everpoll.errors import StoreUnavailable
+from everpoll.stores.sqlite.address import Address
+from everpoll.stores.sqlite.faults import BUSY, code_of
+
+PATIENCE_S = 5.0
+# SQLite's own busy handler backs off to 100 ms and starves: with it the longest wait between two drains was 334 ms,
+# with these short sleeps 47 and 156 (prototype, one and two runs). A lock file that gives turns made it 11 and 25, but
+# a process that is stopped while it has the turn would then hold up all others for ever.
+PAUSE_S, LONGEST_PAUSE_S = 0.0003, 0.003
+# The writer checkpoints by itself, after its answers; this is the backstop.
+CHECKPOINT_PAGES = 8_000
+
+
+class Connection(sqlite3.Connection):
+    """A connection that knows which file it was opened on."""
+
+    path: Path
+    identity: tuple[int, int]
+
+    def check_place(self) -> None:
+        """Raise if the path does not lead to this file any more. 3 to 5 us, so it is done for every commit."""
+        if _identity(self.path) != self.identity:
+            raise Displaced(self.path)
+
+    def begin(self, patience_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
+        """Begin to write; waits for others no longer than that, or until it is all over."""
+        pause_s, give_up_at = PAUSE_S, time.monotonic() + patience_s
+        while True:
+            try:
+                self.execute("begin immediate")
+            except sqlite3.OperationalError as error:
+                if code_of(error) not in BUSY or is_over() or time.monotonic() >= give_up_at:
+                    raise
+            else:
+                return
+            time.sleep(random.uniform(0.2, 1.0) * pause_s)  # noqa: S311 - jitter is no secret
+            pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
+
+    def undo(self) -> None:
+        """Roll back whatever is open; the error that led here is the one to be told."""
+        with contextlib.suppress(sqlite3.Error):
+            if self.in_transaction:
+                self.execute("rollback")
+
+
+class Displaced(StoreUnavailable):
+    """The path leads to another file, or to none."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path} was deleted or replaced while it was in use: put the file back, with its -wal file; "
+            "or restart, to begin with a new one"
+        )
+
+
+def connect(address: Address, *, patience_s: float, create: bool = False, cache_kb: int = 16_000) -> Connection:
+    """Open a connection. Statements that meet a lock wait for `patience_s`, until the caller sets it otherwise."""
+    path = address.path
+    if not create and _identity(path) is None:
+        raise Displaced(path)
+    con = sqlite3.connect(
+        f"{path.as_uri()}?mode={'rwc' if create else 'rw'}",
+        uri=True,
+        timeout=patience_s,
+        isolation_level=None,
+        cached_statements=256,
+        check_same_thread=False,
+        factory=Connection,
+    )
+    try:
+        con.path = path
+        con.execute(f"pragma synchronous = {address.synchronous}")
+        con.execute(f"pragma cache_size = -{cache_kb}")
+        con.execute("pragma temp_store = memory")
+        con.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        con.execute("select 1 from sqlite_master limit 1").fetchone()  # the file is only opened, or made, by a read
+        con.identity = _identity(path) or (0, 0)
+    except BaseException:
+        con.close()
+        raise
+    return con
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino

@@ -1,0 +1,74 @@
+"""What SQLite's errors mean for us, in words that name the file and say what to do.
+
+An outage (`StoreUnavailable`) may pass, and whoever asked tries again. What never works, because the path or the
+value cannot be used, is `BadInput`. A mistake in our own SQL stays what it is: a `sqlite3` error with its traceback.
+"""
+
+import sqlite3
+from pathlib import Path
+
+from everpoll.errors import BadInput, EverpollError, SchemaOutdated, StoreUnavailable
+
+BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+# After these a connection is not trusted any more: it is closed, and the next operation opens another one.
+BROKEN = frozenset(
+    {
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PROTOCOL,
+        sqlite3.SQLITE_MISUSE,
+    }
+)
+UNUSABLE = frozenset(
+    {
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_AUTH,
+    }
+)
+WHAT_TO_DO = {
+    sqlite3.SQLITE_BUSY: "another program keeps it locked: find out which one holds a transaction open",
+    sqlite3.SQLITE_LOCKED: "another program keeps it locked: find out which one holds a transaction open",
+    sqlite3.SQLITE_FULL: "its disk is full, nothing was written: free some space",
+    sqlite3.SQLITE_IOERR: "its disk reports errors: look into the system's log, and check the file system",
+    sqlite3.SQLITE_CORRUPT: "it is damaged: run `pragma integrity_check` on it, or restore it from a backup",
+    sqlite3.SQLITE_NOTADB: "it is not an SQLite database: choose another path, or restore it from a backup",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: the folder must exist, and both must be writable for this user",
+    sqlite3.SQLITE_READONLY: "it is read-only: the file and its folder must be writable for this user",
+    sqlite3.SQLITE_PERM: "access is denied: the file and its folder must be writable for this user",
+    sqlite3.SQLITE_AUTH: "access is denied: the file and its folder must be writable for this user",
+    sqlite3.SQLITE_PROTOCOL: "its locks cannot be had: SQLite needs a local disk, not a network file system",
+    sqlite3.SQLITE_NOMEM: "there is no memory left",
+    sqlite3.SQLITE_NOLFS: "it is too large for its file system",
+    sqlite3.SQLITE_INTERRUPT: "it was interrupted",
+    sqlite3.SQLITE_SCHEMA: "its schema changed meanwhile",
+    sqlite3.SQLITE_MISUSE: "its connection is closed",
+}
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """SQLite's primary result code; MISUSE for what the module raises by itself, such as for a closed connection."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None:
+        return int(code) & 0xFF
+    return sqlite3.SQLITE_MISUSE if isinstance(error, sqlite3.ProgrammingError) else sqlite3.SQLITE_ERROR
+
+
+def explained(error: Exception, path: Path, *, opening: bool = False) -> Exception:
+    """The error to raise in the place of this one; itself, if there is nothing to explain."""
+    if isinstance(error, EverpollError) or not isinstance(error, sqlite3.Error):
+        return error
+    code = code_of(error)
+    if code == sqlite3.SQLITE_TOOBIG:
+        return BadInput(f"{path}: a value is larger than SQLite can store ({error})")
+    if code == sqlite3.SQLITE_ERROR and "no such table: everpoll_" in str(error):
+        return SchemaOutdated(f"{path} has no tables of everpoll: run `everpoll migrate`")
+    if code not in WHAT_TO_DO:
+        return error
+    kind = BadInput if opening and code in UNUSABLE else StoreUnavailable
+    return kind(f"{path}: {WHAT_TO_DO[code]} ({error})")

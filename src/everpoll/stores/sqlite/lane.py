@@ -1,0 +1,215 @@
+"""A lane: one thread with one connection, through which operations pass in the order they were submitted.
+
+Promises: what is submitted is answered, with a result or an error, in its own event loop; answers that are ready
+together cross over to it together, in one call. A connection that broke is closed, and the next operation opens
+another. Stopping answers what was submitted before, and waits for nothing any more.
+Never: holds up the end of the interpreter; the thread is a daemon.
+
+The lane by itself is the one for reading: every operation sees one snapshot.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Any, Generic, TypeVar
+
+from everpoll.errors import NotRunning
+from everpoll.stores.sqlite.address import Address
+from everpoll.stores.sqlite.connection import Connection, Displaced, connect
+from everpoll.stores.sqlite.faults import BROKEN, code_of, explained
+from everpoll.stores.sqlite.schema import check
+
+T = TypeVar("T")
+
+GROUP = 64
+"""Operations that share a commit and an answer; more would make the first wait longer for its answer."""
+STOP_S = 5.0
+
+
+class Op(Generic[T]):
+    """One operation on its way. `run` may be called more than once: a group that fails is run again one by one."""
+
+    __slots__ = ("cancel", "error", "future", "is_last", "peek", "run", "unwanted", "value", "wakes")
+
+    def __init__(
+        self,
+        run: Callable[[Connection], T],
+        *,
+        wakes: bool = False,
+        cancel: bool = False,
+        peek: Callable[[Connection], T | None] | None = None,
+        unwanted: Callable[[T], None] | None = None,
+    ) -> None:
+        self.run = run
+        self.wakes = wakes
+        """Ring the bell when it is committed."""
+        self.cancel = cancel
+        """… and say that a running task may have to be canceled."""
+        self.peek = peek
+        """Where nothing is to be written, the answer without a transaction; None if there may be something."""
+        self.unwanted = unwanted
+        """What to do with the result if the caller was canceled meanwhile. Not even begun, it is dropped instead."""
+        self.is_last = False
+        self.future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.value: T | None = None
+        self.error: Exception | None = None
+
+    @property
+    def is_dropped(self) -> bool:
+        """Nobody waits for it, and it is of a kind that then must not happen."""
+        return self.unwanted is not None and self.future.cancelled()
+
+    def answer(self) -> None:
+        """Tell the caller. In the thread of its event loop."""
+        if self.future.cancelled():
+            if self.unwanted is not None and self.error is None and self.value is not None:
+                self.unwanted(self.value)
+        elif self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.value)  # type: ignore[arg-type] # where T has no None, run() has set it
+
+
+class Lane:
+    """The lane for reading."""
+
+    cache_kb = 4_000
+
+    def __init__(self, name: str, address: Address, patience_s: float) -> None:
+        self._address = address
+        self._patience_s = patience_s
+        self._con: Connection | None = None
+        self._inbox: SimpleQueue[Op[Any] | None] = SimpleQueue()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begin to take operations."""
+        self._thread.start()
+
+    def submit(self, op: Op[T]) -> "asyncio.Future[T]":
+        """Hand it over; the future is its answer."""
+        if self._stopping:
+            raise NotRunning(f"the store {self._address.path} is closed: call open() first")
+        self._inbox.put(op)
+        return op.future
+
+    async def stop(self) -> None:
+        """Answer what was submitted, close the connection, end the thread. Bounded; repeatable."""
+        if self._stopping:
+            return
+        farewell: Op[None] = Op(lambda _: None)
+        farewell.is_last = True
+        self._stopping = True
+        self._inbox.put(farewell)
+        try:
+            async with asyncio.timeout(STOP_S):
+                await farewell.future
+        except TimeoutError:
+            return  # it hangs in the operating system; a daemon that is left behind
+        self._thread.join(STOP_S)
+
+    def _work(self) -> None:
+        while True:
+            ops = self._gathered()
+            last = ops.pop() if ops and ops[-1].is_last else None
+            if ops:
+                self._perform(ops)
+                self._answer(ops)
+            self._rested()
+            if last is not None:
+                self._disconnect()
+                self._answer([*self._left_behind(), last])
+                return
+
+    def _gathered(self) -> list[Op[Any]]:
+        """Wait for an operation, and take what came with it."""
+        inbox = self._inbox
+        try:
+            first = inbox.get(timeout=self._rest_s())
+        except Empty:
+            return []
+        ops = [] if first is None else [first]
+        while len(ops) < GROUP and not inbox.empty() and not (ops and ops[-1].is_last):
+            op = inbox.get_nowait()
+            if op is not None:
+                ops.append(op)
+        return ops
+
+    def _left_behind(self) -> list[Op[Any]]:
+        """What another thread has submitted just behind the last one."""
+        ops: list[Op[Any]] = []
+        while not self._inbox.empty():
+            op = self._inbox.get_nowait()
+            if op is not None:
+                op.error = NotRunning(f"the store {self._address.path} is closed: call open() first")
+                ops.append(op)
+        return ops
+
+    def _rest_s(self) -> float | None:
+        """How long to wait for an operation; None: until there is one."""
+        return None
+
+    def _rested(self) -> None:
+        """Between two groups."""
+
+    def _perform(self, ops: list[Op[Any]]) -> None:
+        for op in ops:
+            try:
+                con = self._connected()
+                con.check_place()
+                con.execute("begin")
+                op.value = op.run(con)
+                con.execute("commit")
+            except Exception as error:  # noqa: BLE001 - whatever it is, whoever asked is told
+                self._failed(error, [op])
+
+    def _failed(self, error: Exception, ops: list[Op[Any]]) -> None:
+        """Give these operations this error, and the connection up if it cannot be trusted any more."""
+        if self._con is not None:
+            self._con.undo()
+        if isinstance(error, Displaced) or (isinstance(error, sqlite3.Error) and code_of(error) in BROKEN):
+            self._disconnect()
+        told = explained(error, self._address.path)
+        if told is not error:
+            told.__cause__ = error
+        for op in ops:
+            op.error = told
+
+    def _connected(self) -> Connection:
+        if self._con is None:
+            con = connect(self._address, patience_s=self._patience_s, cache_kb=self.cache_kb)
+            try:
+                check(con)
+            except BaseException:
+                con.close()
+                raise
+            self._con = con
+        return self._con
+
+    def _disconnect(self) -> None:
+        con, self._con = self._con, None
+        if con is not None:
+            with contextlib.suppress(sqlite3.Error):
+                con.close()
+
+    def _answer(self, ops: list[Op[Any]]) -> None:
+        """One call into each event loop; there is nearly always just one."""
+        loops = {op.future.get_loop() for op in ops}
+        for event_loop in loops:
+            mine = ops if len(loops) == 1 else [op for op in ops if op.future.get_loop() is event_loop]
+            try:
+                event_loop.call_soon_threadsafe(self._answered, mine)
+            except RuntimeError:
+                self._told(mine)  # that event loop is closed: nobody is left to be answered
+
+    def _answered(self, ops: list[Op[Any]]) -> None:
+        for op in ops:
+            op.answer()
+        self._told(ops)
+
+    def _told(self, ops: list[Op[Any]]) -> None:
+        """These have been answered, as far as anybody waited."""

@@ -1,0 +1,91 @@
+"""The two moves of a task that is not simply done: it ends and goes to history, or it is due again.
+
+Settling, canceling and the rescue all decide in Python what becomes of each task and hand the rows over here, as one
+JSON array per statement. They run inside the caller's transaction.
+
+json_each has columns called `key` and `id`: every column of ours is qualified.
+"""
+
+# ruff: noqa: S608 - only the column lists of this package are put into SQL
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from everpoll.stores.contract import TRAIL_LIMIT, EndState, encode
+from everpoll.stores.sqlite.connection import Connection
+
+COPIED = (
+    "due_at, created_at, owner, started_at, timeout_us, sequence, rank, version, cancel_requested, "
+    "kind, queue, name, key, args, progress"
+)
+T_COPIED = ", ".join(f"t.{column.strip()}" for column in COPIED.split(","))
+
+
+def longer_trail(entry: str, table: str = "t") -> str:
+    """The SQL for a trail with one more entry; the oldest goes where there are too many."""
+    return f"""case when {entry} is null then {table}.trail else json_insert(
+        case when json_array_length({table}.trail) >= {TRAIL_LIMIT} then json_remove({table}.trail, '$[0]')
+             else coalesce({table}.trail, '[]') end, '$[#]', json({entry})) end"""
+
+
+class End(NamedTuple):
+    """A task that ends."""
+
+    id: int
+    sequence: int
+    state: EndState
+    result: str | None = None
+    entry: str | None = None
+    refund: int = 0
+    memory: str | None = None
+    rescued: int = 0
+
+
+class Requeue(NamedTuple):
+    """A task that is due again."""
+
+    id: int
+    sequence: int
+    delay_us: int | None
+    """None keeps its place in the line."""
+    entry: str | None = None
+    refund: int = 0
+    memory: str | None = None
+    rescued: int = 0
+
+
+END = f"""insert into everpoll_history
+    (id, ended_at, state, result, trail, attempt, memory, rescues, was_leased, {COPIED})
+    select t.id, :now, j.value ->> 2, j.value ->> 3, {longer_trail("(j.value ->> 4)")}, t.attempt - (j.value ->> 5),
+           coalesce(j.value ->> 6, t.memory), t.rescues + (j.value ->> 7), t.is_leased, {T_COPIED}
+    from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0 and t.sequence = j.value ->> 1"""
+DROP = "delete from everpoll_tasks where id in (select value from json_each(?))"
+REQUEUE = f"""update everpoll_tasks as t
+    set is_leased = 0, deadline_ms = null,
+        due_at = coalesce(:now + (j.value ->> 2), t.due_at), is_due = coalesce(j.value ->> 2, 0) <= 0,
+        trail = {longer_trail("(j.value ->> 3)")}, attempt = t.attempt - (j.value ->> 4),
+        memory = coalesce(j.value ->> 5, t.memory), rescues = t.rescues + (j.value ->> 6)
+    from json_each(:rows) j where t.id = j.value ->> 0 and t.sequence = j.value ->> 1"""
+
+
+def end(con: Connection, now: int, ends: Sequence[End]) -> None:
+    """Move these to history. That they are there, and whose they are, was read in this transaction."""
+    if ends:
+        con.execute(END, {"now": now, "rows": encode(ends)})
+        con.execute(DROP, (encode([one.id for one in ends]),))
+
+
+def requeue(con: Connection, now: int, rows: Sequence[Requeue]) -> None:
+    """Put these back in the queue. That they are there, and whose they are, was read in this transaction."""
+    if rows:
+        con.execute(REQUEUE, {"now": now, "rows": encode(rows)})
+
+
+def trail_entry(note: str | None, now: int, by: str) -> str | None:
+    """A note as it stands in the trail; what it says about `at` and `by` itself is kept."""
+    if note is None:
+        return None
+    fields: dict[str, Any] = msgspec.json.decode(note)
+    return encode({"at": now / 1e6, "by": by, **fields})

@@ -1,0 +1,61 @@
+"""The heartbeat's own connection: blocking calls, from the heartbeat's thread.
+
+Promises: a beat is one transaction, and depends on neither the event loop nor the writer's queue. It fails, with
+`StoreUnavailable`, when the file is locked for longer than the patience, or is not where it was.
+"""
+
+import threading
+from collections.abc import Sequence
+
+from everpoll.stores.contract import Beat
+from everpoll.stores.sqlite.address import Address
+from everpoll.stores.sqlite.clock import Instants
+from everpoll.stores.sqlite.connection import Connection, connect
+from everpoll.stores.sqlite.faults import explained
+from everpoll.stores.sqlite.rescue import beat
+
+
+class SqlitePulse:
+    """One heartbeat's way to the file; connects at the first beat, and anew after a beat that failed."""
+
+    def __init__(self, address: Address, patience_s: float, instants: Instants) -> None:
+        self._address = address
+        self._patience_s = patience_s
+        self._instants = instants
+        self._con: Connection | None = None
+        self._lock = threading.Lock()
+
+    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+        """See the contract."""
+        del overdue_s  # only a hint that spares a scan; here the index of leased rows does
+        with self._lock:
+            try:
+                return self._beat(incarnation, lease_s, running)
+            except Exception as error:
+                self._close()
+                told = explained(error, self._address.path)
+                if told is error:
+                    raise
+                raise told from error
+
+    def _beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+        if self._con is None:
+            self._con = connect(self._address, patience_s=self._patience_s, cache_kb=2_000)
+            self._con.execute("pragma busy_timeout = 0")  # begin() waits by itself
+        con = self._con
+        con.begin(self._patience_s)
+        answer = beat(con, self._instants.wall_us(), self._instants.steady_ms(), incarnation, lease_s, running)
+        con.execute("commit")
+        con.check_place()
+        return answer
+
+    def close(self) -> None:
+        """See the contract. Repeatable."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        con, self._con = self._con, None
+        if con is not None:
+            con.undo()
+            con.close()

@@ -1,0 +1,57 @@
+"""Retention: history goes by age, in bounded steps, so that the write lock is never held long.
+
+Each step reads a slice of history in the lane for reading, and only what is old enough in it is written about; there
+is no index by age, which every ending task would have to pay for.
+"""
+
+from typing import NamedTuple
+
+from everpoll.stores.sqlite.connection import Connection
+
+SLICE = 5_000
+"""Rows read, and at most deleted, per step: about 5 ms."""
+
+OLD = """select max(id), json_group_array(id) filter (where ended_at < :oldest)
+    from (select id, ended_at from everpoll_history where id > :after order by id limit :slice)"""
+DROP = "delete from everpoll_history where id in (select value from json_each(:ids)) and ended_at < :oldest"
+DROP_LOSSES = """delete from everpoll_losses where task_id in (select value from json_each(:ids))
+    and not exists (select 1 from everpoll_history h where h.id = task_id)
+    and not exists (select 1 from everpoll_tasks t where t.id = task_id)"""
+# A worker's label is shown with the tasks that it held; those in history are older than its end, and gone.
+IDLE_WORKERS = """select json_group_array(incarnation) from
+    (select incarnation from everpoll_workers where stopped_at < :oldest limit :slice)
+    where incarnation not in (select owner from everpoll_tasks where owner is not null)"""
+DROP_WORKERS = "delete from everpoll_workers where incarnation in (select value from json_each(?))"
+
+
+class OldSlice(NamedTuple):
+    """What one step found."""
+
+    last: int | None
+    """Where the next slice begins; None: there was nothing left."""
+    ids: str
+    """Those old enough, a JSON array."""
+
+
+def old_slice(con: Connection, oldest: int, after: int) -> OldSlice:
+    """Read one slice."""
+    last, ids = con.execute(OLD, {"oldest": oldest, "after": after, "slice": SLICE}).fetchone()
+    return OldSlice(last, ids)
+
+
+def drop(con: Connection, oldest: int, ids: str) -> int:
+    """Delete what was found, unless it was put back in the queue meanwhile."""
+    gone = con.execute(DROP, {"oldest": oldest, "ids": ids}).rowcount
+    con.execute(DROP_LOSSES, {"ids": ids})
+    return gone
+
+
+def idle_workers(con: Connection, oldest: int) -> str:
+    """Workers that ended that long ago and that no live task mentions, a JSON array."""
+    found: str = con.execute(IDLE_WORKERS, {"oldest": oldest, "slice": SLICE}).fetchone()[0]
+    return found
+
+
+def drop_workers(con: Connection, incarnations: str) -> None:
+    """Forget them."""
+    con.execute(DROP_WORKERS, (incarnations,))

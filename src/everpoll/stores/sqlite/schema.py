@@ -1,0 +1,120 @@
+"""The schema: numbered migrations, applied in order, each exactly once, also by several processes at the same time.
+
+Promises: what was applied is known by name in `everpoll_migrations`, never by `user_version` or `application_id`:
+the file may be the user's own database, and these are the user's. All missing migrations are one transaction.
+Never: works on a database that a newer release has changed.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from importlib.resources import files
+
+from everpoll.errors import BadInput, SchemaOutdated
+from everpoll.stores.sqlite.address import Address
+from everpoll.stores.sqlite.connection import Connection, connect
+from everpoll.stores.sqlite.faults import BUSY, code_of, explained
+
+WAL_PAUSE_S = 0.01
+REGISTER = """create table if not exists everpoll_migrations (
+    name text primary key, applied_at integer not null) strict"""
+
+
+def migrations() -> dict[str, str]:
+    """Every migration of this release, by name, in order."""
+    folder = files(__package__) / "migrations"
+    scripts = sorted((one for one in folder.iterdir() if one.name.endswith(".sql")), key=lambda one: one.name)
+    return {one.name.removesuffix(".sql"): one.read_text(encoding="utf-8") for one in scripts}
+
+
+def prepare(address: Address, patience_s: float, *, migrate: bool) -> list[str]:
+    """Make the file usable; the names of the migrations applied. Blocks, so call it in a thread."""
+    if not migrate and not address.path.exists():
+        raise SchemaOutdated(f"{address.path} does not exist: run `everpoll migrate`")
+    try:
+        con = connect(address, patience_s=patience_s, create=migrate)
+        try:
+            return _prepared(con, patience_s, migrate=migrate)
+        finally:
+            con.close()
+    except (sqlite3.Error, OSError, ValueError) as error:
+        if isinstance(error, sqlite3.Error):
+            raise explained(error, address.path, opening=True) from error
+        raise BadInput(f"{address.path} cannot be used: {error}") from error
+
+
+def check(con: Connection) -> None:
+    """Raise `SchemaOutdated` unless the schema is exactly the one of this release."""
+    missing = _missing(con)
+    if missing:
+        raise SchemaOutdated(f"{con.path} has an older schema: {', '.join(missing)} is missing; run `everpoll migrate`")
+
+
+def _prepared(con: Connection, patience_s: float, *, migrate: bool) -> list[str]:
+    _use_wal(con, patience_s)
+    if not migrate:
+        check(con)
+        return []
+    if not _missing(con):
+        return []
+    con.begin(patience_s)
+    try:
+        missing = _missing(con)  # again: others may have done it while this one waited
+        _apply(con, missing)
+        con.execute("commit")
+    except BaseException:
+        con.undo()
+        raise
+    return missing
+
+
+def _apply(con: Connection, missing: list[str]) -> None:
+    con.execute(REGISTER)
+    scripts = migrations()
+    for name in missing:
+        for statement in _statements(scripts[name]):
+            con.execute(statement)  # not executescript(), which commits first
+        con.execute("insert into everpoll_migrations values (?, ?)", (name, time.time_ns() // 1_000))
+
+
+def _missing(con: Connection) -> list[str]:
+    known = migrations()
+    applied = _applied(con)
+    newer = sorted(applied - known.keys())
+    if newer:
+        raise SchemaOutdated(
+            f"{con.path} was migrated by a newer everpoll ({', '.join(newer)}), and this one is too old for it: "
+            "upgrade everpoll"
+        )
+    return [name for name in known if name not in applied]
+
+
+def _applied(con: Connection) -> set[str]:
+    if con.execute("select 1 from sqlite_master where name = 'everpoll_migrations'").fetchone() is None:
+        return set()
+    return {name for (name,) in con.execute("select name from everpoll_migrations")}
+
+
+def _use_wal(con: Connection, patience_s: float) -> None:
+    """Readers beside a writer need it. The switch does not wait for locks by itself, so it is asked for again."""
+    give_up_at = time.monotonic() + patience_s
+    while True:
+        try:
+            (mode,) = con.execute("pragma journal_mode = wal").fetchone()
+        except sqlite3.OperationalError as error:
+            if code_of(error) not in BUSY or time.monotonic() >= give_up_at:
+                raise
+        else:
+            if mode == "wal":
+                return
+            raise BadInput(f"{con.path}: SQLite cannot share a file there (journal mode {mode}): use a local disk")
+        time.sleep(WAL_PAUSE_S)
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

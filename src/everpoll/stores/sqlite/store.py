@@ -1,0 +1,254 @@
+"""SqliteStore: the contract on one file, for the processes of one machine.
+
+    callers ──▶ writer: one thread, group commit ──┐
+    callers ──▶ reader: one thread, snapshots ─────┼──▶ the file
+    heartbeat ─▶ pulse: a connection of its own ───┘
+
+Promises: what `stores/contract.py` does. With `synchronous=full`, the default, an acknowledged task survives a power
+cut; with `?synchronous=normal` it survives the process, but a power cut may undo the last moments.
+The tables are called `everpoll_…` and may live in the user's own database file, which then is in WAL mode.
+Never: blocks the event loop on the file.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from everpoll.errors import NotRunning
+from everpoll.policy import Clock
+from everpoll.stores.contract import (
+    Again,
+    Enqueued,
+    Lease,
+    Leased,
+    NewTask,
+    OnWake,
+    QueueInfo,
+    Settlement,
+    TaskFilter,
+    TaskInfo,
+    TaskPage,
+    TaskState,
+    WorkerCard,
+    WorkerInfo,
+)
+from everpoll.stores.sqlite import enqueueing, leasing, reading, rescue, retention, settling, steering
+from everpoll.stores.sqlite.address import read_address
+from everpoll.stores.sqlite.bell import Listener, bell_of
+from everpoll.stores.sqlite.clock import Instants, microseconds
+from everpoll.stores.sqlite.connection import PATIENCE_S, Connection
+from everpoll.stores.sqlite.lane import Lane, Op
+from everpoll.stores.sqlite.pulse import SqlitePulse
+from everpoll.stores.sqlite.schema import prepare
+from everpoll.stores.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+logger = logging.getLogger("everpoll.stores")
+
+LARGEST_ID = 2**63 - 1
+
+
+class SqliteStore:
+    """Tasks in a file."""
+
+    has_push = True
+
+    def __init__(self, url: str, *, clock: Clock | None = None, patience_s: float = PATIENCE_S) -> None:
+        self._address = read_address(url)
+        self._instants = Instants(clock)
+        self._patience_s = patience_s
+        self._bell = bell_of(self._address.path)
+        self._listeners: list[Listener] = []
+        self._writer: Writer | None = None
+        self._reader: Lane | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self, *, migrate: bool = True) -> None:
+        """See the contract."""
+        async with self._opening:
+            await asyncio.to_thread(prepare, self._address, self._patience_s, migrate=migrate)
+            if self._writer is None:
+                name = self._address.path.name
+                self._writer = Writer(f"everpoll-writer {name}", self._address, self._patience_s, self._bell)
+                self._reader = Lane(f"everpoll-reader {name}", self._address, self._patience_s)
+                self._writer.start()
+                self._reader.start()
+                self._writer.listen(bool(self._listeners))
+
+    async def close(self) -> None:
+        """See the contract."""
+        async with self._opening:
+            writer, self._writer = self._writer, None
+            reader, self._reader = self._reader, None
+            for listener in self._listeners:
+                self._bell.remove(listener)
+            self._listeners.clear()
+            if writer is not None and reader is not None:
+                # One after the other: only a connection that is the last to close tidies the -wal file away.
+                await reader.stop()
+                await writer.stop()
+
+    async def migrate(self) -> list[str]:
+        """See the contract."""
+        return await asyncio.to_thread(prepare, self._address, self._patience_s, migrate=True)
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """See the contract."""
+        rows = [enqueueing.row_of(task) for task in tasks]
+        if not rows:
+            return []
+        return await self._write(Op(lambda con: enqueueing.enqueue(con, self._now(), rows), wakes=True))
+
+    async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
+        """See the contract."""
+        await self._write(Op(lambda con: rescue.sign_on(con, self._now(), self._steady(), card, lease_s)))
+
+    async def sign_off(self, incarnation: int) -> None:
+        """See the contract."""
+        await self._write(Op(lambda con: rescue.sign_off(con, self._now(), incarnation)))
+
+    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+        """See the contract. A caller that is canceled meanwhile leases nothing: what it got is handed back."""
+        look = leasing.Look(incarnation, dict(rooms), most)
+        return await self._write(
+            Op(
+                lambda con: leasing.lease(con, self._now(), self._steady(), look),
+                peek=lambda con: leasing.peek(con, self._now(), look),
+                unwanted=lambda leased: self._hand_back(incarnation, leased.leases),
+            )
+        )
+
+    def _hand_back(self, incarnation: int, leases: Sequence[Lease]) -> None:
+        if leases and self._writer is not None:
+            given = [Again(one.id, one.sequence, refund=True) for one in leases]
+            handing = self._writer.submit(self._settlement(incarnation, given))
+            handing.add_done_callback(_note_failure)
+
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        return await self._write(self._settlement(incarnation, settlements)) if settlements else set()
+
+    def _settlement(self, incarnation: int, settlements: Sequence[Settlement]) -> Op[set[int]]:
+        batch = settling.Batch(incarnation, settlements)
+        return Op(lambda con: settling.settle(con, self._now(), batch), wakes=bool(batch.again))
+
+    async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
+        """See the contract."""
+        return await self._write(
+            Op(lambda con: steering.progress(con, incarnation, lease.id, lease.sequence, progress))
+        )
+
+    async def cancel(self, task_id: int, note: str) -> TaskState | None:
+        """See the contract."""
+        if not _is_possible(task_id):
+            return None
+        return await self._write(
+            Op(lambda con: steering.cancel(con, self._now(), task_id, note), wakes=True, cancel=True)
+        )
+
+    async def retry(self, task_id: int, note: str) -> bool:
+        """See the contract."""
+        if not _is_possible(task_id):
+            return False
+        return await self._write(Op(lambda con: steering.retry(con, self._now(), task_id, note), wakes=True))
+
+    async def note_loss(self, task_id: int, note: str) -> None:
+        """See the contract."""
+        await self._write(Op(lambda con: steering.note_loss(con, self._now(), task_id, note)))
+
+    async def losses(self, task_id: int) -> list[dict[str, Any]]:
+        """See the contract."""
+        return await self._read(lambda con: reading.losses(con, task_id)) if _is_possible(task_id) else []
+
+    async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+        """See the contract."""
+        possible = [task_id for task_id in task_ids if _is_possible(task_id)]
+        return await self._read(lambda con: reading.info(con, possible)) if possible else {}
+
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+        """See the contract."""
+        possible = [task_id for task_id in task_ids if _is_possible(task_id)]
+        return await self._read(lambda con: reading.ended(con, possible)) if possible else {}
+
+    async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
+        """See the contract."""
+        return await self._read(lambda con: reading.tasks(con, wanted, limit, after))
+
+    async def workers(self) -> list[WorkerInfo]:
+        """See the contract."""
+        return await self._read(lambda con: reading.workers(con, self._now(), self._steady()))
+
+    async def queues(self) -> list[QueueInfo]:
+        """See the contract."""
+        return await self._read(lambda con: reading.queues(con, self._now()))
+
+    async def prune(self, older_than_s: float) -> int:
+        """See the contract; here it counts rows. Others may write between its steps."""
+        oldest = self._now() - microseconds(older_than_s)
+        gone, after = 0, 0
+        while (found := await self._old_slice(oldest, after)).last is not None:
+            if found.ids != "[]":
+                gone += await self._dropped(oldest, found.ids)
+            after = found.last
+        idle = await self._read(
+            lambda con: retention.idle_workers(con, min(oldest, self._now() - reading.WORKERS_SHOWN_US))
+        )
+        if idle != "[]":
+            await self._write(Op(lambda con: retention.drop_workers(con, idle)))
+        return gone
+
+    async def _old_slice(self, oldest: int, after: int) -> retention.OldSlice:
+        return await self._read(lambda con: retention.old_slice(con, oldest, after))
+
+    async def _dropped(self, oldest: int, ids: str) -> int:
+        return await self._write(Op(lambda con: retention.drop(con, oldest, ids)))
+
+    async def listen(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        listener = Listener(asyncio.get_running_loop(), on_wake)
+        self._listeners.append(listener)
+        self._bell.add(listener)
+        if self._writer is not None:
+            self._writer.listen(True)
+
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        for listener in [one for one in self._listeners if one.on_wake == on_wake]:
+            self._listeners.remove(listener)
+            self._bell.remove(listener)
+        if self._writer is not None:
+            self._writer.listen(bool(self._listeners))
+
+    def pulse(self) -> SqlitePulse:
+        """See the contract."""
+        return SqlitePulse(self._address, self._patience_s, self._instants)
+
+    def _write(self, op: Op[T]) -> "asyncio.Future[T]":
+        if self._writer is None:
+            raise NotRunning(f"the store {self._address.path} is closed: call open() first")
+        return self._writer.submit(op)
+
+    def _read(self, run: Callable[[Connection], T]) -> "asyncio.Future[T]":
+        if self._reader is None:
+            raise NotRunning(f"the store {self._address.path} is closed: call open() first")
+        return self._reader.submit(Op(run))
+
+    def _now(self) -> int:
+        return self._instants.wall_us()
+
+    def _steady(self) -> int:
+        return self._instants.steady_ms()
+
+
+def _note_failure(handing: "asyncio.Future[set[int]]") -> None:
+    if not handing.cancelled() and (error := handing.exception()) is not None:
+        logger.warning(
+            "what was leased for a canceled caller could not be handed back, and waits for rescue: %s", error
+        )
+
+
+def _is_possible(task_id: int) -> bool:
+    """Whether SQLite could have given such an id."""
+    return 0 < task_id <= LARGEST_ID

@@ -1,0 +1,49 @@
+"""From an address to a store: `sqlite:///everpoll.db`, `postgresql://…`, `memory://`."""
+
+import os
+from urllib.parse import urlsplit
+
+from everpoll.errors import BadInput
+from everpoll.policy import Clock
+from everpoll.stores.contract import Store
+
+DEFAULT_URL = "sqlite:///everpoll.db"
+
+
+def default_url() -> str:
+    """`$EVERPOLL_URL`, else one SQLite file in the working directory."""
+    return os.environ.get("EVERPOLL_URL") or DEFAULT_URL
+
+
+def store_for(url: str, clock: Clock | None = None) -> Store:
+    """The store at that address; it is opened later. Drivers are imported only where they are needed."""
+    scheme = url.split(":", 1)[0].lower() if "://" in url else ""
+    if scheme == "memory":
+        from everpoll.stores.memory import MemoryStore  # noqa: PLC0415 - see above
+
+        return MemoryStore(clock)
+    if scheme == "sqlite":
+        from everpoll.stores.sqlite import SqliteStore  # noqa: PLC0415 - see above
+
+        return SqliteStore(url)
+    if scheme in {"postgresql", "postgres"}:
+        try:
+            from everpoll.stores.postgres import PostgresStore  # noqa: PLC0415 - see above
+        except ModuleNotFoundError as error:
+            if error.name != "asyncpg":
+                raise
+            raise BadInput("postgresql:// needs the driver: pip install 'everpoll[postgres]'") from None
+        return PostgresStore(url)
+    raise BadInput(
+        f"{masked(url)!r} is no address of a store; write sqlite:///everpoll.db, postgresql://user@host/database "
+        "or memory://"
+    )
+
+
+def masked(url: str) -> str:
+    """The address without its password, for people and logs."""
+    try:
+        password = urlsplit(url).password
+    except ValueError:
+        return "(an address that cannot be read)"
+    return url.replace(f":{password}@", ":***@") if password else url

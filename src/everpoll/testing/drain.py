@@ -1,0 +1,71 @@
+"""drain: run what is due, in a test, and come back when nothing is left to run.
+
+Promises: when it returns, no task of the app's queues is due or running; what is delayed stays where it is, and so do
+retries that wait for their backoff. The worker that it starts has stopped by then. Never starts loops, never closes
+the app or its store: what was enqueued before and is asked about afterwards needs no `async with app`.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from everpoll.policy import Backoff, Duration, human, seconds
+from everpoll.stores.contract import QueueInfo, Store
+
+# Most tests enqueue a handful of quick jobs: the first looks come quickly.
+CADENCE = Backoff("1ms", factor=1.5, cap="50ms", jitter=0)
+
+
+class Workplace(Protocol):
+    """What is needed of an app; `Everpoll` is one."""
+
+    @property
+    def queues(self) -> list[str]:
+        """The queues that its worker serves."""
+        ...
+
+    async def store(self) -> Store:
+        """Where its tasks are."""
+        ...
+
+    def working(self) -> AbstractAsyncContextManager[None]:
+        """A worker for the length of a block."""
+        ...
+
+
+async def drain(app: Workplace, timeout: Duration = "30s") -> None:  # noqa: ASYNC109 - the word of the API
+    """Run a worker of the app until no task is due or running; `TimeoutError` tells what was left, where.
+
+        await audit.enqueue("https://example.com")
+        await drain(app)
+        assert (await task.info()).state == "done"
+
+    Tasks that are delayed stay: with a `VirtualClock`, advance it and drain again. Tasks that due ones enqueue are run
+    too. If the app runs already, its own worker does the work, and goes on afterwards.
+    """
+    limit_s = seconds(timeout, name="timeout")
+    store = await app.store()
+    left = _left(await store.queues(), app.queues)
+    if not left:
+        return
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit, app.working():
+            looks = 0
+            while left := _left(await store.queues(), app.queues):
+                looks += 1
+                await asyncio.sleep(CADENCE.delay(looks))
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise TimeoutError(f"not drained within {human(limit_s)}: {_listed(left)}") from None
+
+
+def _left(queues: Iterable[QueueInfo], served: list[str]) -> list[QueueInfo]:
+    return [one for one in queues if one.queue in served and (one.ready or one.running)]
+
+
+def _listed(left: list[QueueInfo]) -> str:
+    told = (f"queue {one.queue!r} has {one.ready} due and {one.running} running" for one in left)
+    return "; ".join(told) or "the last tasks ended just now"

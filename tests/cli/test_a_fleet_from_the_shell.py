@@ -1,0 +1,197 @@
+"""Workers and jobs from the shell: run, list, show, cancel, retry, workers, why, migrate, on a SQLite file."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EVERPOLL = [sys.executable, "-c", "from everpoll.cli import main; main()"]
+SHOP = """
+import asyncio
+from everpoll import Backoff, Everpoll, Retry
+
+app = Everpoll("sqlite:///shop.db")
+
+@app.job()
+async def add(a: int, b: int) -> int:
+    return a + b
+
+@app.job(retry=Retry(2, Backoff("10ms")))
+async def broken(order: int) -> None:
+    raise ValueError(f"order {order} is [red]broken[/red]")
+
+@app.job(queue="slow")
+async def forever() -> None:
+    await asyncio.Event().wait()
+"""
+ENQUEUE = """
+import asyncio, sys
+from shop import add, app, broken, forever
+
+async def main():
+    for job, *args in eval(sys.argv[1]):
+        task = await globals()[job].enqueue(*args, **({"delay": "1h"} if job == "add" and args == [0, 0] else {}))
+        print(task.id)
+    await app.close()
+
+asyncio.run(main())
+"""
+
+
+class Shop:
+    """A folder with an app in it, and the shell."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "shop.py").write_text(SHOP)
+        (folder / "enqueue.py").write_text(ENQUEUE)
+        self._env = {**os.environ, "EVERPOLL_URL": "sqlite:///shop.db", "COLUMNS": "160", "WORKER_ID": "till-1"}
+
+    def everpoll(self, *arguments: str, code: int = 0) -> str:
+        ended = subprocess.run(
+            [*EVERPOLL, *arguments], cwd=self.folder, env=self._env, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        return ended.stdout if code == 0 else ended.stderr
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.everpoll(*arguments, "--json"))
+
+    def enqueue(self, *calls: tuple[object, ...]) -> list[str]:
+        command = [sys.executable, "enqueue.py", repr([list(call) for call in calls])]
+        ended = subprocess.run(command, cwd=self.folder, env=self._env, capture_output=True, text=True, check=True)
+        return ended.stdout.split()
+
+    def start(self) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [*EVERPOLL, "run", "shop:app", "--grace", "0s"],
+            cwd=self.folder,
+            env={**self._env, "EVERPOLL_LOG": "json"},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    return Shop(tmp_path)
+
+
+@pytest.fixture
+def worker(shop: Shop) -> Iterator["subprocess.Popen[str]"]:
+    process = shop.start()
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def log_until(process: "subprocess.Popen[str]", wanted: str) -> list[dict[str, Any]]:
+    """Read the worker's log, one JSON object a line, until a message says what is waited for."""
+    assert process.stderr is not None
+    entries: list[dict[str, Any]] = []
+    for line in process.stderr:
+        entries.append(json.loads(line))
+        if wanted in entries[-1]["message"]:
+            return entries
+    raise AssertionError(f"the worker ended without saying {wanted!r}: {entries}")
+
+
+def state_once_ended(shop: Shop, task_id: str) -> str:
+    command = (
+        "import asyncio, shop, sys\n"
+        "async def main():\n"
+        "    try: await shop.app.task(int(sys.argv[1])).result(timeout=30)\n"
+        "    except Exception: pass\n"
+        "    print((await shop.app.task(int(sys.argv[1])).info()).state)\n"
+        "    await shop.app.close()\n"
+        "asyncio.run(main())"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", command, task_id], cwd=shop.folder, capture_output=True, text=True, check=True
+    )
+    return ended.stdout.strip()
+
+
+def test_a_worker_runs_what_was_enqueued_and_says_what_became_of_it(
+    shop: Shop, worker: "subprocess.Popen[str]"
+) -> None:
+    good, bad = shop.enqueue(("add", 1, 2), ("broken", 7))
+    assert (state_once_ended(shop, good), state_once_ended(shop, bad)) == ("done", "failed")
+    shown = shop.json("jobs", "show", good)
+    assert (shown["result"], shown["worker"], shown["attempt"]) == (3, "till-1", 1)
+    errors = shop.json("jobs", "show", bad)["errors"]
+    assert [(error["attempt"], error["type"]) for error in errors] == [(1, "ValueError"), (2, "ValueError")]
+    assert all("Traceback" in error["traceback"] for error in errors)
+    # What a remote says is text, never markup.
+    assert "order 7 is [red]broken[/red]" in shop.everpoll("jobs", "list", "--state", "failed")
+    assert "failed after 2 attempts: ValueError: order 7" in shop.json("why", bad)["verdict"]
+    assert "retry" in shop.everpoll("why", bad)
+    workers = shop.json("workers")
+    assert [(one["label"], one["is_alive"]) for one in workers] == [("till-1", True)]
+    assert worker.poll() is None
+
+
+def test_sigterm_hands_back_what_runs_at_no_attempts_cost(shop: Shop, worker: "subprocess.Popen[str]") -> None:
+    (task,) = shop.enqueue(("forever",))
+    log_until(worker, "claimed 1 task:")
+    assert shop.json("jobs", "show", task)["state"] == "running"
+    assert "is alive" in shop.json("why", task)["verdict"]
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(timeout=30) == 0
+    shown = shop.json("jobs", "show", task)
+    assert (shown["state"], shown["attempt"]) == ("queued", 0)
+    assert shown["trail"][-1]["what"] == "give-back"
+    assert shop.json("why", task)["verdict"] == "No worker is alive."
+
+
+def test_cancel_and_retry(shop: Shop, worker: "subprocess.Popen[str]") -> None:
+    running, later = shop.enqueue(("forever",), ("add", 0, 0))
+    log_until(worker, "claimed 1 task:")
+    assert "is canceled" in shop.everpoll("jobs", "cancel", later)
+    assert "asked" in shop.everpoll("jobs", "cancel", running)
+    assert state_once_ended(shop, running) == "canceled"
+    assert "ended already" in shop.everpoll("jobs", "cancel", running, code=2)
+    assert "queued again" in shop.everpoll("jobs", "retry", later)
+    assert state_once_ended(shop, later) == "done"
+
+
+def test_what_waits_is_explained_without_a_worker(shop: Shop) -> None:
+    due, later = shop.enqueue(("add", 1, 1), ("add", 0, 0))
+    assert shop.json("why", due)["verdict"] == "No worker is alive."
+    assert shop.json("why", later)["verdict"].startswith("It is not due yet")
+    page = shop.json("jobs", "list", "--limit", "1")
+    assert [task["id"] for task in page["tasks"]] == [int(later)]
+    rest = shop.json("jobs", "list", "--after", str(page["after"]))
+    assert [task["id"] for task in rest["tasks"]] == [int(due)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["run", "shop:nothing"], "apps in shop: app"),
+        (["run", "nowhere:app"], "no module 'nowhere'"),
+        (["jobs", "show", "99"], "no task 99"),
+        (["jobs", "list", "--state", "lost"], "write one of queued, running"),
+        (["migrate", "--url", "mysql://root:secret@localhost/x"], "no address of a store"),
+    ],
+)
+def test_mistakes_are_explained_in_one_line(shop: Shop, arguments: list[str], complaint: str) -> None:
+    shop.everpoll("migrate")
+    said = shop.everpoll(*arguments, code=2)
+    assert complaint in said
+    assert "Traceback" not in said
+    assert "secret" not in said
+
+
+def test_looking_never_changes_a_database(shop: Shop) -> None:
+    assert "everpoll migrate" in shop.everpoll("workers", code=2)
+    assert "applied" in shop.everpoll("migrate")
+    assert shop.everpoll("migrate") == "sqlite:///shop.db is up to date\n"
+    assert "No workers" in shop.everpoll("workers")
+    assert "No jobs" in shop.everpoll("jobs", "list")

@@ -1,0 +1,48 @@
+"""For every test: coroutines run as tests, and a real Postgres is there for whoever asks for one.
+
+Asynchronous tests need no plug-in: each runs on a `Runner` of its own, which its fixtures share.
+"""
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from servers.databases import PostgresServers
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """The event loop of one test: fixtures use it before and after the test does."""
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine function as a test."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    wanted = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    shared = pyfuncitem.funcargs.get("runner")
+    if isinstance(shared, asyncio.Runner):
+        shared.run(pyfuncitem.obj(**wanted))
+    else:
+        asyncio.run(pyfuncitem.obj(**wanted))
+    return True
+
+
+@pytest.fixture(scope="session")
+def postgres_servers() -> Iterator[PostgresServers]:
+    """Real servers; they end with the session."""
+    with ExitStack() as until:
+        yield PostgresServers(until)
+
+
+@pytest.fixture
+def postgres_url(postgres_servers: PostgresServers) -> Iterator[str]:
+    """An empty database of this test's own, on the newest Postgres."""
+    with postgres_servers[None].fresh() as url:
+        yield url

@@ -1,0 +1,308 @@
+"""The stage on which workers play in virtual time: a store that records and fails as told, and a virtual heart.
+
+The real heartbeat has a thread and real time (tests/engine/test_heartbeat.py); here its place is taken by one that
+does the same in virtual time, so that hours of beating, hanging and dying take no time.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+from everpoll.engine.heartbeat import BEATS_PER_LEASE, FENCE_SHARE, RETRY_S
+from everpoll.engine.options import WorkerOptions
+from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.worker import Worker
+from everpoll.errors import StoreUnavailable
+from everpoll.stores.contract import (
+    Beat,
+    Ended,
+    Enqueued,
+    Lease,
+    Leased,
+    NewTask,
+    OnWake,
+    Pulse,
+    Settlement,
+    TaskInfo,
+    WorkerCard,
+)
+from everpoll.stores.memory import MemoryStore
+from everpoll.testing import VirtualClock
+
+GONE = StoreUnavailable("connection refused")
+
+
+class Look(NamedTuple):
+    """One call of `lease`."""
+
+    at: float
+    rooms: dict[str, int]
+    most: int
+    found: int
+
+
+class SpyStore(MemoryStore):
+    """Records what is asked of it and when; each operation fails with the errors lined up for it, then works."""
+
+    def __init__(self, clock: VirtualClock, *, has_push: bool = True) -> None:
+        super().__init__(clock)
+        self.clock = clock
+        self.has_push = has_push
+        self.looks: list[Look] = []
+        self.settles: list[list[Settlement]] = []
+        self.beats: list[float] = []
+        self.calls: list[str] = []
+        self.errors: defaultdict[str, list[Exception | None]] = defaultdict(list)
+        self.takes_s: defaultdict[str, float] = defaultdict(float)
+        self.is_down = False
+        self.is_mute = False
+        self._ears: dict[OnWake, OnWake] = {}
+
+    def fail(self, operation: str, times: int = 1, error: Exception = GONE) -> None:
+        """The next calls of this operation fail."""
+        self.errors[operation] += [error] * times
+
+    @property
+    def looked_at(self) -> list[float]:
+        return [look.at for look in self.looks]
+
+    def trip(self, operation: str) -> None:
+        self.calls.append(operation)
+        error = self.errors[operation].pop(0) if self.errors[operation] else None
+        if error is not None or self.is_down:
+            # A new one each time: an error that is raised again keeps every traceback that it ever had.
+            raise type(error)(*error.args) if error is not None else StoreUnavailable(*GONE.args)
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        self.trip("enqueue")
+        return await super().enqueue(tasks)
+
+    async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
+        await asyncio.sleep(self.takes_s["sign_on"])
+        self.trip("sign_on")
+        await super().sign_on(card, lease_s)
+
+    async def sign_off(self, incarnation: int) -> None:
+        self.trip("sign_off")
+        await super().sign_off(incarnation)
+
+    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+        at = self.clock.now()
+        try:
+            self.trip("lease")
+            leased = await super().lease(incarnation, rooms, most)
+        except Exception:
+            self.looks.append(Look(at, dict(rooms), most, 0))
+            raise
+        self.looks.append(Look(at, dict(rooms), most, len(leased.leases)))
+        if self.takes_s["lease"]:
+            await asyncio.sleep(self.takes_s["lease"])
+        return leased
+
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        if self.takes_s["settle"]:
+            await asyncio.sleep(self.takes_s["settle"])
+        self.trip("settle")
+        self.settles.append(list(settlements))
+        return await super().settle(incarnation, settlements)
+
+    async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+        self.trip("info")
+        return await super().info(task_ids)
+
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+        self.trip("ended")
+        return await super().ended(task_ids)
+
+    async def note_loss(self, task_id: int, note: str) -> None:
+        self.trip("note_loss")
+        await super().note_loss(task_id, note)
+
+    async def listen(self, on_wake: OnWake) -> None:
+        self.trip("listen")
+
+        def ear(cancel: bool) -> None:
+            if not self.is_mute:
+                on_wake(cancel)
+
+        if self.has_push:
+            self._ears[on_wake] = ear
+            await super().listen(ear)
+
+    async def unlisten(self, on_wake: OnWake) -> None:
+        self.trip("unlisten")
+        if on_wake in self._ears:
+            await super().unlisten(self._ears.pop(on_wake))
+
+    def wake(self, *, cancel: bool = False) -> None:
+        """As if it had been told that something may be due."""
+        for on_wake in list(self._ears):
+            on_wake(cancel)
+
+    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+        self.beats.append(self.clock.now())
+        self.trip("beat")
+        return super().beat(incarnation, lease_s, overdue_s, running)
+
+
+class VirtualHeartbeat:
+    """`Heartbeat` in virtual time. Those whose incarnation is in `frozen` are stopped as by SIGSTOP."""
+
+    frozen: set[int]
+
+    def __init__(
+        self,
+        pulse: Callable[[], Pulse],
+        incarnation: int,
+        lease_s: float,
+        running: Callable[[], tuple[Sequence[int], float | None]],
+        on_beat: Callable[[Beat], None],
+        on_silence: Callable[[float], None],
+    ) -> None:
+        self._pulse = pulse()
+        self._incarnation = incarnation
+        self._lease_s = lease_s
+        self._running = running
+        self._on_beat = on_beat
+        self._on_silence = on_silence
+        self._nudged = asyncio.Event()
+        self._beating: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._beating = asyncio.get_running_loop().create_task(self._beat(), name="virtual-heartbeat")
+
+    def hurry(self) -> None:
+        self._nudged.set()
+
+    async def stop(self) -> None:
+        assert self._beating is not None
+        self._beating.cancel()
+        await asyncio.gather(self._beating, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        now = asyncio.get_running_loop().time
+        heard_at = now()
+        wait_s = self._lease_s / BEATS_PER_LEASE
+        while True:
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._nudged.wait()
+            except TimeoutError:
+                pass
+            self._nudged.clear()
+            if self._incarnation in self.frozen:
+                continue
+            ids, overdue_s = self._running()
+            try:
+                beat = self._pulse.beat(self._incarnation, self._lease_s, overdue_s, ids)
+            except StoreUnavailable:
+                wait_s = min(RETRY_S, self._lease_s / 10)
+                if now() - heard_at >= self._lease_s * FENCE_SHARE:
+                    self._on_silence(now() - heard_at)
+            else:
+                heard_at, wait_s = now(), self._lease_s / BEATS_PER_LEASE
+                self._on_beat(beat)
+                if not beat.is_alive:
+                    return
+
+
+class Handler:
+    """A work's function: records its runs, takes its time, and settles as told."""
+
+    def __init__(self, clock: VirtualClock, takes_s: float = 0.0) -> None:
+        self._clock = clock
+        self.takes_s = takes_s
+        self.runs: list[Run] = []
+        self.at: list[float] = []
+        self.canceled: list[int] = []
+        self.under_way = 0
+        self.most_at_once = 0
+        self.began = asyncio.Event()
+
+    @property
+    def ids(self) -> list[int]:
+        return [run.lease.id for run in self.runs]
+
+    async def __call__(self, run: Run) -> Settlement:
+        self.runs.append(run)
+        self.at.append(self._clock.now())
+        self.began.set()
+        self.under_way += 1
+        self.most_at_once = max(self.most_at_once, self.under_way)
+        try:
+            if self.takes_s:
+                await asyncio.sleep(self.takes_s)
+        except asyncio.CancelledError:
+            self.canceled.append(run.lease.id)
+            raise
+        finally:
+            self.under_way -= 1
+        return Ended(run.lease.id, run.lease.sequence)
+
+
+class EngineStage:
+    """One clock, one store, what can be run, and workers."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = SpyStore(self.clock)
+        self.works = Works()
+        self.frozen: set[int] = set()
+
+    def without_push(self) -> SpyStore:
+        self.store = SpyStore(self.clock, has_push=False)
+        return self.store
+
+    def play(self, scene: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.clock.run(scene())
+
+    def handler(self, name: str = "job", takes_s: float = 0.0, queue: str = "default", **fields: Any) -> Handler:
+        handler = Handler(self.clock, takes_s)
+        self.works.add(Work(name, queue, handler, **fields))
+        return handler
+
+    def worker(self, **options: Any) -> Worker:
+        return Worker(self.store, self.works, WorkerOptions(**{"label": "worker", **options}))
+
+    @asynccontextmanager
+    async def working(self, grace: float = 0, **options: Any) -> AsyncIterator[Worker]:
+        worker = self.worker(**options)
+        await worker.start()
+        try:
+            yield worker
+        finally:
+            await worker.stop(grace)
+
+    async def put(self, how_many: int = 1, **fields: Any) -> list[int]:
+        """Enqueue, without telling anybody."""
+        task = NewTask(**{"name": "job", **fields})
+        self.store.is_mute = True
+        ids = [one.id for one in await MemoryStore.enqueue(self.store, [task] * how_many)]
+        await asyncio.sleep(0)  # wake-ups are on their way already
+        self.store.is_mute = False
+        return ids
+
+    async def put_one(self, **fields: Any) -> int:
+        [task_id] = await self.put(**fields)
+        return task_id
+
+    async def show(self, task_id: int) -> TaskInfo:
+        return (await MemoryStore.info(self.store, [task_id]))[task_id]
+
+    async def bury(self, incarnation: int) -> None:
+        """Somebody gave this worker up for dead, and took back what it held."""
+        await MemoryStore.sign_off(self.store, incarnation)
+        finder = WorkerCard(incarnation=7, label="finder", host="", pid=0, queues=(), slots=0, version="")
+        await MemoryStore.sign_on(self.store, finder, 60.0)
+        MemoryStore.beat(self.store, 7, 60.0, None, ())
+        await MemoryStore.sign_off(self.store, 7)
+
+
+def whats(info: TaskInfo) -> list[str]:
+    return [str(entry["what"]) for entry in info.trail]
+
+
+def done(lease: Lease) -> Ended:
+    return Ended(lease.id, lease.sequence)

@@ -1,0 +1,267 @@
+"""The heartbeat beats from its own thread whatever the event loop does, and tells when it could not for too long (D2).
+
+In real time, decided by events: a wait that runs into its limit fails the test, a beat that comes ends it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from engine.engine_stage import done
+from everpoll.engine import heartbeat
+from everpoll.engine.heartbeat import Heartbeat
+from everpoll.engine.options import WorkerOptions
+from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.worker import Worker
+from everpoll.errors import StoreUnavailable
+from everpoll.stores.contract import Beat, NewTask, Settlement, WorkerCard
+from everpoll.stores.memory import MemoryStore
+
+LIMIT_S = 20.0
+QUICK_S = 0.15
+SLOW_S = 3_600.0
+
+
+class FakePulse:
+    """Counts beats, and answers as told; every pulse that was opened is in `opened`."""
+
+    def __init__(self, answer: Callable[[int], Beat] | None = None) -> None:
+        self._answer = answer or (lambda _: Beat(is_alive=True))
+        self._changed = threading.Condition()
+        self.beats = 0
+        self.opened = 0
+        self.closed = 0
+        self.threads: set[str] = set()
+        self.asked: list[tuple[int, float, float | None, list[int]]] = []
+
+    def __call__(self) -> "FakePulse":
+        self.opened += 1
+        return self
+
+    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+        with self._changed:
+            self.beats += 1
+            self.threads.add(threading.current_thread().name)
+            self.asked.append((incarnation, lease_s, overdue_s, list(running)))
+            self._changed.notify_all()
+        return self._answer(self.beats)
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def wait_for(self, beats: int) -> None:
+        """Block this thread until so many beats have come."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: self.beats >= beats, LIMIT_S), f"{self.beats} of {beats} beats"
+
+
+class Heart:
+    """A heartbeat and what it tells."""
+
+    def __init__(self, pulse: FakePulse, lease_s: float, running: Sequence[int] = ()) -> None:
+        self.told: asyncio.Queue[Beat] = asyncio.Queue()
+        self.silences: asyncio.Queue[float] = asyncio.Queue()
+        self.heartbeat = Heartbeat(
+            pulse, 7, lease_s, lambda: (running, 1.5), self.told.put_nowait, self.silences.put_nowait
+        )
+        self.heartbeat.start()
+
+    async def beat(self) -> Beat:
+        async with asyncio.timeout(LIMIT_S):
+            return await self.told.get()
+
+    async def silence(self) -> float:
+        async with asyncio.timeout(LIMIT_S):
+            return await self.silences.get()
+
+
+def gone(_beat: int) -> Beat:
+    raise StoreUnavailable("connection refused")
+
+
+def no_heart_beats() -> None:
+    """Wait for the threads of hearts to end."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("everpoll-heartbeat"):
+            thread.join(LIMIT_S)
+            assert not thread.is_alive(), thread.name
+
+
+async def test_d2_beats_go_on_while_a_handler_blocks_the_event_loop() -> None:
+    pulse = FakePulse()
+    heart = Heart(pulse, QUICK_S)
+    pulse.wait_for(4)  # in this very thread: nothing else runs on the event loop meanwhile
+    assert heart.told.empty()
+    assert (await heart.beat()).is_alive
+    await heart.heartbeat.stop()
+    assert heart.silences.empty()
+    assert pulse.threads == {"everpoll-heartbeat"}
+
+
+async def test_a_beat_says_who_beats_for_how_long_and_asks_about_what_runs() -> None:
+    pulse = FakePulse(lambda _: Beat(is_alive=True, canceled=(3,), rescued=2))
+    heart = Heart(pulse, QUICK_S, running=[3, 4])
+    beat = await heart.beat()
+    assert (beat.canceled, beat.rescued) == ((3,), 2)
+    assert pulse.asked[0] == (7, QUICK_S, 1.5, [3, 4])
+    await heart.heartbeat.stop()
+
+
+async def test_hurry_beats_at_once() -> None:
+    pulse = FakePulse()
+    heart = Heart(pulse, SLOW_S)
+    heart.heartbeat.hurry()
+    await heart.beat()
+    heart.heartbeat.hurry()
+    await heart.beat()
+    await heart.heartbeat.stop()
+    assert pulse.beats == 2
+
+
+async def test_after_stop_no_beat_comes_the_connection_is_closed_and_no_thread_is_left() -> None:
+    pulse = FakePulse()
+    heart = Heart(pulse, QUICK_S)
+    await heart.beat()
+    await heart.heartbeat.stop()
+    beats = pulse.beats
+    assert (pulse.opened, pulse.closed) == (1, 1)
+    await heart.heartbeat.stop()
+    no_heart_beats()
+    assert pulse.beats == beats
+
+
+async def test_a_beat_that_fails_is_tried_again_on_another_connection(caplog: pytest.LogCaptureFixture) -> None:
+    pulse = FakePulse(lambda beat: gone(beat) if beat <= 2 else Beat(is_alive=True))
+    heart = Heart(pulse, QUICK_S)
+    await heart.beat()
+    await heart.heartbeat.stop()
+    assert pulse.opened == pulse.closed == 3
+    assert sum("heartbeat failed: StoreUnavailable: connection refused" in one.message for one in caplog.records) == 2
+
+
+async def test_a_worker_that_could_not_beat_for_two_thirds_of_its_lease_is_told_and_again_while_it_lasts() -> None:
+    lease_s = 0.3
+    heart = Heart(FakePulse(gone), lease_s)
+    first, second = await heart.silence(), await heart.silence()
+    assert first >= lease_s * 2 / 3
+    assert second > first
+    await heart.heartbeat.stop()
+    assert heart.told.empty()
+
+
+async def test_a_beat_that_succeeds_in_time_keeps_silence_away() -> None:
+    # Two of three beats fail: the lease is never in danger, because a failed beat is tried again at once.
+    pulse = FakePulse(lambda beat: Beat(is_alive=True) if beat % 3 == 0 else gone(beat))
+    heart = Heart(pulse, SLOW_S)
+    for _ in range(5):
+        heart.heartbeat.hurry()
+        before = pulse.beats
+        await asyncio.get_running_loop().run_in_executor(None, pulse.wait_for, before + 1)
+    assert heart.silences.empty()
+    await heart.heartbeat.stop()
+
+
+async def test_a_beat_that_hangs_in_the_network_cannot_hide_its_silence_and_does_not_hold_up_stop(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(heartbeat, "STOP_S", 0.05)
+    let_go = threading.Event()
+
+    def hangs(_beat: int) -> Beat:
+        assert let_go.wait(LIMIT_S)
+        return Beat(is_alive=True)
+
+    heart = Heart(FakePulse(hangs), QUICK_S)
+    assert await heart.silence() >= QUICK_S * 2 / 3
+    await heart.heartbeat.stop()
+    assert any("thread is left behind" in one.message for one in caplog.records)
+    let_go.set()
+    no_heart_beats()
+
+
+async def test_a_worker_given_up_for_dead_is_told_once_and_its_heart_stops_by_itself() -> None:
+    pulse = FakePulse(lambda _: Beat(is_alive=False))
+    heart = Heart(pulse, QUICK_S)
+    assert not (await heart.beat()).is_alive
+    await asyncio.get_running_loop().run_in_executor(None, no_heart_beats)
+    assert (pulse.beats, pulse.closed) == (1, 1)
+    await heart.heartbeat.stop()
+    assert heart.silences.empty()
+
+
+def test_a_heart_whose_event_loop_was_closed_stops_by_itself() -> None:
+    pulse = FakePulse()
+
+    async def forgets() -> None:
+        Heart(pulse, QUICK_S)
+
+    asyncio.run(forgets())
+    no_heart_beats()
+    assert pulse.closed == 1
+
+
+class BeatingStore(MemoryStore):
+    """Counts the beats of each worker."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beaten = threading.Semaphore(0)
+
+    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+        beat = super().beat(incarnation, lease_s, overdue_s, running)
+        self.beaten.release()
+        return beat
+
+
+async def test_a_task_whose_handler_blocks_the_event_loop_past_the_lease_is_not_rescued_and_runs_once() -> None:
+    store = BeatingStore()
+    finder = WorkerCard(incarnation=7, label="finder", host="", pid=0, queues=(), slots=0, version="")
+    await store.sign_on(finder, SLOW_S)
+    rescued: list[int] = []
+    ended = asyncio.Event()
+
+    async def blocks(run: Run) -> Settlement:
+        for _ in range(5):  # five beats are more than one lease
+            assert store.beaten.acquire(timeout=LIMIT_S)
+            rescued.append(MemoryStore.beat(store, 7, SLOW_S, None, ()).rescued)
+        ended.set()
+        return done(run.lease)
+
+    works = Works()
+    works.add(Work("job", "default", blocks))
+    worker = Worker(store, works, WorkerOptions(lease_s=0.2))
+    await worker.start()
+    [task] = await store.enqueue([NewTask(name="job")])
+    async with asyncio.timeout(LIMIT_S):
+        await ended.wait()
+    await worker.stop()
+    assert rescued == [0] * 5
+    info = (await store.info([task.id]))[task.id]
+    assert (info.state, info.attempt, info.rescues) == ("done", 1, 0)
+    no_heart_beats()
+
+
+async def test_starting_that_fails_or_is_canceled_leaves_no_heart_beating() -> None:
+    class Deaf(MemoryStore):
+        hangs = False
+
+        async def listen(self, on_wake: Callable[[bool], None]) -> None:
+            del on_wake
+            if self.hangs:
+                await asyncio.Event().wait()
+            raise StoreUnavailable("connection refused")
+
+    store = Deaf()
+    works = Works()
+    with pytest.raises(StoreUnavailable):
+        await Worker(store, works, WorkerOptions()).start()
+    store.hangs = True
+    starting = asyncio.ensure_future(Worker(store, works, WorkerOptions()).start())
+    await asyncio.sleep(0)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    no_heart_beats()
+    assert [worker.is_alive for worker in await store.workers()] == [False, False]

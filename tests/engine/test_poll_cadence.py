@@ -1,0 +1,181 @@
+"""When the poller looks: A1, A2 where nothing pushes, A8 where something does, and the next due time everywhere."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+
+from engine.engine_stage import EngineStage
+
+A2 = [5, 5, 7.5, 11.25, 16.875, 25.3125, 30, 30]
+
+
+class Chance:
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def random(self) -> float:
+        return self.value
+
+
+def waits(instants: list[float]) -> list[float]:
+    return [later - earlier for earlier, later in pairwise(instants)]
+
+
+def test_a2_the_rests_of_empty_looks_are_5_5_7_5_11_25_16_875_25_3125_30_30(stage: EngineStage) -> None:
+    store = stage.without_push()
+    stage.handler()
+
+    async def scene() -> None:
+        async with stage.working():
+            await stage.clock.advance(sum(A2))
+            assert waits(store.looked_at) == pytest.approx(A2)
+
+    stage.play(scene)
+
+
+def test_a2_a_found_row_resets_to_the_base(stage: EngineStage) -> None:
+    store = stage.without_push()
+    job = stage.handler()
+
+    async def scene() -> None:
+        async with stage.working():
+            await stage.clock.advance(30)  # looked at 0, 5, 10, 17.5 and 28.75; the next one is due at 45.625
+            await stage.put()
+            await stage.clock.advance(40)
+        assert job.at == [45.625]
+        assert store.looked_at[4:] == pytest.approx([28.75, 45.625, 45.625, 50.625, 55.625, 63.125])
+
+    stage.play(scene)
+
+
+def test_a1_a_row_is_picked_up_within_the_base_interval_by_polling_alone(stage: EngineStage) -> None:
+    stage.without_push()
+    job = stage.handler()
+
+    async def scene() -> None:
+        async with stage.working():
+            await stage.clock.advance(0.5)
+            await stage.put()
+            await stage.clock.advance(10)
+        assert job.at == [5.0]
+
+    stage.play(scene)
+
+
+def test_a1_there_is_no_sleep_between_full_claims(stage: EngineStage) -> None:
+    job = stage.handler()
+
+    async def scene() -> None:
+        await stage.put(2_345)
+        async with stage.working(slots=1_000):
+            await stage.clock.advance(1)
+        assert len(job.at) == 2_345
+        found = [look.found for look in stage.store.looks]
+        assert found == [500, 500, 500, 500, 345, 0]
+        # Nothing but the moments in which settlements gather and a slot becomes free lies between the looks.
+        assert stage.store.looks[4].at < 0.05
+
+    stage.play(scene)
+
+
+@pytest.mark.parametrize(("chance", "expected"), [(0.5, [30, 60, 60]), (0.0, [27, 54, 54]), (0.999, [32.994, 60, 60])])
+def test_a8_under_push_the_safety_net_looks_every_30_s_and_never_rests_longer_than_60(
+    stage: EngineStage, chance: float, expected: list[float]
+) -> None:
+    stage.handler()
+
+    async def scene() -> None:
+        async with stage.working() as worker:
+            worker._poller._rng = Chance(chance)  # type: ignore[assignment]
+            await stage.clock.advance(sum(expected))
+        assert waits(stage.store.looked_at) == pytest.approx(expected)
+
+    stage.play(scene)
+
+
+def test_a7_a_wake_up_is_followed_at_once(stage: EngineStage) -> None:
+    job = stage.handler()
+
+    async def scene() -> None:
+        async with stage.working():
+            await stage.clock.advance(12)
+            await stage.put()
+            stage.store.wake()
+            await stage.clock.settle()
+            assert job.at == [12]
+
+    stage.play(scene)
+
+
+def test_a8_after_a_reconnect_the_poller_looks_at_once_and_a_wake_up_during_a_look_is_not_lost(
+    stage: EngineStage,
+) -> None:
+    job = stage.handler()
+    stage.store.takes_s["lease"] = 1.0
+
+    async def scene() -> None:
+        async with stage.working():
+            await stage.clock.advance(0.5)  # the first look has seen the store, and its answer is on its way
+            await stage.put()
+            stage.store.wake()
+            await stage.clock.advance(2)
+            assert job.at == [2]
+
+    stage.play(scene)
+
+
+def test_a_rest_ends_at_the_next_due_time(stage: EngineStage) -> None:
+    job = stage.handler()
+
+    async def scene() -> None:
+        await stage.put(delay_s=7)
+        await stage.put(delay_s=19)
+        async with stage.working():
+            await stage.clock.advance(25)
+        assert job.at == pytest.approx([7, 19], abs=0.002)
+        # Never a tick: one look at the start, two for each due time, none in between.
+        assert len(stage.store.looks) == 5
+
+    stage.play(scene)
+
+
+def test_due_times_of_queues_that_are_not_served_wake_nobody(stage: EngineStage) -> None:
+    stage.handler()
+
+    async def scene() -> None:
+        await stage.put(delay_s=7, queue="elsewhere")
+        async with stage.working():
+            await stage.clock.advance(20)
+        assert len(stage.store.looks) == 1
+
+    stage.play(scene)
+
+
+def test_a_handler_that_blocks_between_looks_does_not_make_the_poller_race(stage: EngineStage) -> None:
+    """With nothing to find, a worker at rest asks nothing: an hour under push costs about 60 looks."""
+    stage.handler()
+
+    async def scene() -> None:
+        async with stage.working():
+            await stage.clock.advance(3600)
+        assert 60 <= len(stage.store.looks) <= 70
+
+    stage.play(scene)
+
+
+def test_a_push_that_stops_working_is_replaced_by_polling(stage: EngineStage) -> None:
+    """`has_push` is read at every rest: a self-test that fails later falls back, visibly, to A2's sequence."""
+    stage.handler()
+
+    async def scene() -> None:
+        async with stage.working() as worker:
+            await asyncio.sleep(0)
+            assert worker.health().push
+            stage.store.has_push = False
+            stage.store.wake()
+            await stage.clock.advance(17.5)
+            assert not worker.health().push
+            assert waits(stage.store.looked_at)[-3:] == [5, 5, 7.5]
+
+    stage.play(scene)

@@ -1,0 +1,184 @@
+"""Worker processes as a fleet starts them, and what may be done to them.
+
+Promises: waits on what the workers say and do, never for a time; whatever does not come within GIVE_UP_S fails with
+the logs of all workers. Nothing that was started outlives the block.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from faults.crew import EFFECTS, LEASE, SLOTS, crew
+from faults.effects import Effect, EffectsFile
+from faults.ledger import Ledger
+
+TESTS = Path(__file__).parents[1]
+GIVE_UP_S = 25.0
+"""Shorter than the rest of an idle poller that trusts its push, 27 s: who should be told and is not comes too late."""
+LOOK_S = 0.02
+LOG_SHOWN = 30
+
+
+class WorkerProcess:
+    """`everpoll run`, in a process of its own, its log in a file."""
+
+    def __init__(self, label: str, folder: Path, env: dict[str, str], grace: str) -> None:
+        self.label = label
+        self._log = folder / f"{label}.log"
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "everpoll", "run", "faults.crew:app", "--grace", grace],
+                cwd=TESTS,
+                env=env | {"WORKER_ID": label, "EVERPOLL_LOG": "json"},
+                stdout=log,
+                stderr=log,
+            )
+
+    def log(self) -> list[dict[str, Any]]:
+        """What it said so far, one object a line; the last line may still be under way."""
+        lines = self._log.read_text().split("\n")[:-1]
+        return [json.loads(line) if line.startswith("{") else {"level": "raw", "message": line} for line in lines]
+
+    def said(self, words: str) -> int:
+        """How often."""
+        return sum(words in entry["message"] for entry in self.log())
+
+    @property
+    def is_running(self) -> bool:
+        """The process; frozen or not."""
+        return self.process.poll() is None
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        self.process.kill()
+        self.process.wait()
+
+    def freeze(self) -> None:
+        """SIGSTOP; returns when it has stopped."""
+        self.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+
+    def thaw(self) -> None:
+        """SIGCONT."""
+        self.process.send_signal(signal.SIGCONT)
+
+
+class Fleet:
+    """Workers of one database, and what their handlers did."""
+
+    def __init__(self, ledger: Ledger, folder: Path, *, lease: str, slots: int = 4, grace: str = "10s") -> None:
+        self.ledger = ledger
+        self.slots = slots
+        self.workers: dict[str, WorkerProcess] = {}
+        self.ids: list[int] = []
+        self._folder = folder
+        self._grace = grace
+        self._effects = EffectsFile(folder / "effects")
+        self._env = {
+            **os.environ,
+            "EVERPOLL_URL": ledger.url,
+            EFFECTS: str(self._effects.path),
+            LEASE: lease,
+            SLOTS: str(slots),
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for worker in self.workers.values():
+            if worker.is_running:
+                worker.kill()
+
+    def start(self, count: int = 1) -> list[WorkerProcess]:
+        """Start some more, and wait until they have signed on."""
+        started = [self._started() for _ in range(count)]
+        self.until(lambda: all(one.said("signed on as") for one in started), "all have signed on")
+        return started
+
+    def start_one_soon(self) -> WorkerProcess:
+        """Start one more without waiting for it."""
+        return self._started()
+
+    def _started(self) -> WorkerProcess:
+        worker = WorkerProcess(f"w{len(self.workers) + 1}", self._folder, self._env, self._grace)
+        self.workers[worker.label] = worker
+        return worker
+
+    def enqueue(self, job: str, calls: Iterable[tuple[object, ...]]) -> list[int]:
+        """The ids, which the proof will ask for."""
+
+        async def enqueued() -> list[int]:
+            app = crew(self.ledger.url)
+            try:
+                return [task.id for task in await app.jobs[job].enqueue_many(calls)]
+            finally:
+                await app.close()
+
+        ids = asyncio.run(enqueued())
+        self.ids += ids
+        return ids
+
+    def enqueue_holds_for_all(self, gate: Path, workers: int) -> list[int]:
+        """As few as make every one of so many workers hold at least one, however they share: wait until they run."""
+        holds = self.enqueue("hold", [(str(gate),)] * ((workers - 1) * self.slots + 1))
+        self.until(lambda: self.running(holds).keys() == set(holds), "all holds run")
+        return holds
+
+    def effects(self) -> list[Effect]:
+        """All runs so far."""
+        return self._effects.runs()
+
+    def running(self, ids: Iterable[int]) -> dict[int, Effect]:
+        """Of these tasks the runs under way in processes that live."""
+        wanted = set(ids)
+        return {
+            run.task: run
+            for run in self.effects()
+            if run.task in wanted and run.is_running and self.workers[run.worker].is_running
+        }
+
+    def busiest(self, ids: Iterable[int]) -> WorkerProcess:
+        """The worker that runs most of these."""
+        labels = [run.worker for run in self.running(ids).values()]
+        return self.workers[max(labels, key=labels.count)]
+
+    def until(self, condition: Callable[[], bool], wanted: str) -> float:
+        """Wait for it; how long that took."""
+        began = time.monotonic()
+        while not condition():
+            if time.monotonic() > began + GIVE_UP_S:
+                raise AssertionError(f"not within {GIVE_UP_S:g} s: {wanted}\n{self.told()}")
+            time.sleep(LOOK_S)
+        return time.monotonic() - began
+
+    def until_begun(self, count: int) -> None:
+        """So many runs."""
+        self.until(lambda: len(self.effects()) >= count, f"{count} runs have begun")
+
+    def until_all_have_ended(self) -> None:
+        """Every task of this fleet."""
+
+        def ran() -> bool:
+            ended = {run.task for run in self.effects() if run.has_ended}
+            return ended >= set(self.ids) and not self.ledger.live()
+
+        self.until(ran, f"all {len(self.ids)} tasks have ended")
+
+    def told(self) -> str:
+        """The last that each worker said, for a test that fails."""
+        parts = []
+        for worker in self.workers.values():
+            lines = [f"{entry.get('at', 0):.3f} {entry['level']} {entry['message']}" for entry in worker.log()]
+            parts.append("\n".join([f"--- {worker.label} ({worker.process.poll()})", *lines[-LOG_SHOWN:]]))
+        return "\n".join(parts)

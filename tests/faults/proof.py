@@ -1,0 +1,55 @@
+"""What must hold after any fault: every job ended once, under the right fence, and nobody died of it."""
+
+import signal
+from collections import defaultdict
+from collections.abc import Collection
+from itertools import pairwise
+
+from faults.effects import Effect
+from faults.fleet import Fleet, WorkerProcess
+
+
+def prove(fleet: Fleet, *, killed: Collection[WorkerProcess] = (), frozen: Collection[WorkerProcess] = ()) -> None:
+    """Invariants 1 to 5 and 10, from what the handlers did and what history says; then all workers end in peace."""
+    runs: dict[int, list[Effect]] = defaultdict(list)
+    for run in fleet.effects():
+        runs[run.task].append(run)
+    history = fleet.ledger.history()
+    assert [row.id for row in history] == sorted(fleet.ids), "each task is in history, once"
+    assert fleet.ledger.live() == 0
+    lawless = {worker.label for worker in (*killed, *frozen)}
+    for row in history:
+        mine = runs[row.id]
+        last = mine[-1]
+        outcome = (row.state, row.attempt, last.attempt)
+        assert outcome == ("done", 1, 1), f"nothing that came back cost an attempt: {row}"
+        owner, lease = (row.incarnation, row.sequence), (last.incarnation, last.sequence)
+        assert (owner, row.result) == (lease, last.fence), f"settled by who had it last, with its result: {row} {mine}"
+        assert last.has_ended, f"settled without having ended: {row} {last}"
+        sequences = [run.sequence for run in mine]
+        assert sequences == sorted(set(sequences)), f"the sequence grows with every lease: {mine}"
+        assert_one_at_a_time(mine, lawless)
+    assert_all_are_well(fleet, {worker.label for worker in killed})
+
+
+def assert_one_at_a_time(runs: list[Effect], lawless: set[str]) -> None:
+    """A task runs at one place at a time; of what was killed or frozen nobody can know."""
+    for earlier, later in pairwise(runs):
+        if earlier.worker not in lawless:
+            assert earlier.over_at is not None, f"two at once: {earlier} {later}"
+            assert earlier.over_at <= later.began_at, f"two at once: {earlier} {later}"
+
+
+def assert_all_are_well(fleet: Fleet, killed: set[str]) -> None:
+    """Who was not killed lives, had no bug to report, and ends with 0 when told to."""
+    alive = [worker for label, worker in fleet.workers.items() if label not in killed]
+    gone = [(one.label, one.process.poll()) for one in alive if one.process.poll() not in {None, 0}]
+    assert not gone, f"a worker died\n{fleet.told()}"
+    for worker in fleet.workers.values():
+        bugs = [one for one in worker.log() if one["level"] in {"critical", "raw"} or "traceback" in one]
+        assert not bugs, f"{worker.label} had something to report: {bugs}"
+    for worker in alive:
+        if worker.is_running:
+            worker.process.send_signal(signal.SIGTERM)
+    fleet.until(lambda: not any(worker.is_running for worker in alive), "all have ended")
+    assert [worker.process.returncode for worker in alive] == [0] * len(alive), fleet.told()

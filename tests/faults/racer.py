@@ -1,0 +1,37 @@
+"""One of two pollers that want the same row, round after round: `python -m faults.racer URL ROUNDS BATCH SOCKET`.
+
+Before each batch both wait for each other, so that they always set out together. The last line is what this one won.
+"""
+
+import asyncio
+import json
+import secrets
+import socket
+import sys
+
+from everpoll.stores.contract import WorkerCard
+from everpoll.stores.urls import store_for
+
+
+async def race(url: str, rounds: int, batch: int, other: socket.socket) -> list[int]:
+    """The ids that this poller claimed. Each round has a queue of its own, with one row in it."""
+    store = store_for(url)
+    await store.open()
+    me = secrets.randbits(63)
+    await store.sign_on(
+        WorkerCard(incarnation=me, label="racer", host="here", pid=1, queues=(), slots=1, version="0"), 3600
+    )
+    won: list[int] = []
+    for first in range(0, rounds, batch):
+        other.send(b".")
+        assert other.recv(1), "the other one is gone"
+        rooms = {f"round {number}": 1 for number in range(first, first + batch)}
+        won += [lease.id for lease in (await store.lease(me, rooms, batch)).leases]
+    await store.close()
+    return won
+
+
+if __name__ == "__main__":
+    url, rounds, batch, descriptor = sys.argv[1:]
+    with socket.socket(fileno=int(descriptor)) as other:
+        print(json.dumps(asyncio.run(race(url, int(rounds), int(batch), other))))  # noqa: T201 - the answer

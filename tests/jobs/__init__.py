@@ -1,0 +1,1 @@
+"""Jobs, on every store: what `app.job`, `enqueue`, `result` and `info` promise."""

@@ -1,0 +1,229 @@
+"""The stores under test, each with a way to let time pass.
+
+Promises: after `pass_time(s)` the store behaves as if `s` seconds had gone by, at once. Memory has a clock that can be
+stepped. The clock of a database cannot, so every instant that it has stored is moved into the past instead: to the
+store, which only ever compares instants with its clock, both are the same.
+"""
+
+import math
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+
+import asyncpg
+
+import everpoll
+from everpoll.stores.contract import NewTask, Store
+from everpoll.stores.memory import MemoryStore
+from everpoll.stores.urls import store_for
+from servers.postgres import binary_folders
+
+CUT = """select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = current_database() and pid <> pg_backend_pid()"""
+# Truncating would take 50 to 90 ms: a dozen partitions, each with its indexes.
+FORGET = """delete from everpoll.tasks; delete from everpoll.history; delete from everpoll.workers;
+    delete from everpoll.losses"""
+INSTANTS = """select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
+    where c.relnamespace = 'everpoll'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
+      and c.relname <> 'migrations' and a.atttypid = 'timestamptz'::regtype and not a.attisdropped"""
+WALL_START = 1_900_000_000.0
+
+
+def backend_names() -> list[str]:
+    """Every store that there is, Postgres once per version found here; `postgres` alone tells that none was found."""
+    names = ["memory"]
+    if (Path(everpoll.__file__).parent / "stores" / "sqlite" / "store.py").exists():
+        names.append("sqlite")
+    if (Path(everpoll.__file__).parent / "stores" / "postgres" / "store.py").exists():
+        names += [f"postgres-{major}" for major in sorted(binary_folders(), reverse=True)] or ["postgres"]
+    return names
+
+
+class Backend(Protocol):
+    """One empty place for tasks."""
+
+    name: str
+    url: str | None
+    """Where other processes find the same tasks; None: nowhere."""
+
+    def store(self) -> Store:
+        """A store object, not opened yet. Each call makes another one on the same tasks."""
+
+    def calm(self, store: Store) -> Store:
+        """The same store, without whatever it does sooner or later depending on measured time."""
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass."""
+
+    async def cut_connections(self) -> None:
+        """Break every connection to it, as a restarted server or a pooler would; where there is none, do nothing."""
+
+    async def pretend_newer(self) -> None:
+        """Make it look as if a later release had migrated it."""
+
+    async def insert_first_release_row(self, name: str) -> int:
+        """A due task with arguments [1], in the columns that the first release knew; its id."""
+
+    async def forget_everything(self) -> None:
+        """Drop every task and worker, as if the place were new. No store may be open."""
+
+
+class SteppedClock:
+    """Moves when told to, and by a microsecond whenever it is read: two decisions never share an instant."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+
+    def now(self) -> float:
+        self._now += 1e-6
+        return self._now
+
+    def wall(self) -> float:
+        return WALL_START + self._now
+
+    def step(self, seconds: float) -> None:
+        self._now += seconds
+
+
+class MemoryBackend:
+    """There is one store object only: another would have other tasks."""
+
+    name = "memory"
+    url: str | None = None
+
+    def __init__(self) -> None:
+        self._clock = SteppedClock()
+        self._store = MemoryStore(self._clock)
+
+    def store(self) -> Store:
+        return self._store
+
+    def calm(self, store: Store) -> Store:
+        return store
+
+    async def pass_time(self, seconds: float) -> None:
+        self._clock.step(seconds)
+
+    async def cut_connections(self) -> None:
+        pass
+
+    async def pretend_newer(self) -> None:
+        raise AssertionError("memory has no schema")
+
+    async def insert_first_release_row(self, name: str) -> int:
+        [answer] = await self._store.enqueue([NewTask(name=name, args="[1]")])
+        return answer.id
+
+    async def forget_everything(self) -> None:
+        self._store = MemoryStore(self._clock)
+
+
+class SqliteBackend:
+    """One file. Its columns say by their names what they hold: `_at` and `at` microseconds, `_ms` milliseconds."""
+
+    name = "sqlite"
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.url: str | None = f"sqlite:///{path}"
+
+    def store(self) -> Store:
+        return store_for(str(self.url))
+
+    def calm(self, store: Store) -> Store:
+        return store
+
+    async def pass_time(self, seconds: float) -> None:
+        with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection:
+            connection.execute("begin immediate")
+            for table, column in self._instants(connection):
+                units = round(seconds * (1_000 if column.endswith("_ms") else 1_000_000))
+                connection.execute(f"update {table} set {column} = {column} - {units}")  # noqa: S608 - from the catalog
+            connection.execute("commit")
+
+    async def cut_connections(self) -> None:
+        pass
+
+    async def pretend_newer(self) -> None:
+        with closing(sqlite3.connect(self._path)) as connection, connection:
+            connection.execute("insert into everpoll_migrations values ('9999_future', 0)")
+
+    async def insert_first_release_row(self, name: str) -> int:
+        with closing(sqlite3.connect(self._path)) as connection, connection:
+            row = connection.execute(
+                """insert into everpoll_tasks (due_at, created_at, rank, version, is_due, kind, queue, name, args)
+                   values (1, 1, 0, 1, 1, 'job', 'default', ?, '[1]') returning id""",
+                [name],
+            ).fetchone()
+        return int(row[0])
+
+    async def forget_everything(self) -> None:
+        with closing(sqlite3.connect(self._path, timeout=30)) as connection, connection:
+            for table in self._tables(connection):
+                connection.execute(f"delete from {table}")  # noqa: S608 - from the catalog
+
+    def _instants(self, connection: sqlite3.Connection) -> list[tuple[str, str]]:
+        return [
+            (table, str(column))
+            for table in self._tables(connection)
+            for (_, column, *_) in connection.execute(f"pragma table_info({table})")
+            if column == "at" or column.endswith(("_at", "_ms"))
+        ]
+
+    def _tables(self, connection: sqlite3.Connection) -> list[str]:
+        names = connection.execute("select name from sqlite_master where type = 'table' and name like 'everpoll%'")
+        return [str(name) for (name,) in names if name != "everpoll_migrations"]
+
+
+class PostgresBackend:
+    """One database, which the tests of a session use one after the other."""
+
+    def __init__(self, name: str, url: str) -> None:
+        self.name = name
+        self.url: str | None = f"{url}?sslmode=disable"  # a connection costs half as much
+        self._connection: Any = None
+
+    async def begin(self, *, migrated: bool) -> None:
+        """Nobody is connected, and nothing is there, except for the schema where it is wanted."""
+        self._connection = await asyncpg.connect(self.url)
+        await self._connection.execute(CUT)
+        is_migrated = await self._connection.fetchval("select to_regclass('everpoll.tasks') is not null")
+        if is_migrated:
+            await self._connection.execute(FORGET if migrated else "drop schema everpoll cascade")
+        elif migrated:
+            store = self.store()
+            await store.open()
+            await store.close()
+
+    async def end(self) -> None:
+        await self._connection.close()
+
+    def store(self) -> Store:
+        return store_for(str(self.url))
+
+    def calm(self, store: Store) -> Store:
+        """Looks behind marks follow measured time, and that of a busy machine is anything: let every look be full."""
+        marks: Any = vars(store)["_marks"]
+        marks._clock = lambda: math.inf
+        return store
+
+    async def pass_time(self, seconds: float) -> None:
+        tables: dict[str, list[str]] = {}
+        for table, column in await self._connection.fetch(INSTANTS):
+            tables.setdefault(table, []).append(f"{column} = {column} - interval '{seconds} seconds'")
+        orders = (f"update everpoll.{table} set {', '.join(sets)}" for table, sets in tables.items())  # noqa: S608 - from the catalog
+        await self._connection.execute(";".join(orders))
+
+    async def cut_connections(self) -> None:
+        await self._connection.execute(CUT)
+
+    async def pretend_newer(self) -> None:
+        await self._connection.execute("insert into everpoll.migrations (name) values ('9999_future')")
+
+    async def insert_first_release_row(self, name: str) -> int:
+        sql = "insert into everpoll.tasks (name, args) values ($1, '[1]') returning id"
+        return int(await self._connection.fetchval(sql, name))
+
+    async def forget_everything(self) -> None:
+        await self._connection.execute(FORGET)

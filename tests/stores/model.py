@@ -1,0 +1,147 @@
+"""What a store should do, in the simplest terms: a dictionary of tasks, and what each move makes of them.
+
+The model knows nothing of indexes, statements or connections, and its clock moves only when told to. It is not the
+memory store: it does not order, page or wake, and every rule of it is one line of the contract.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from everpoll.stores.contract import DEADLINE_GRACE_S, RESCUE_LIMIT, Again, Ended, Settlement, TaskInfo
+
+ANY = "?"
+"""A decision whose name the contract leaves open."""
+
+
+@dataclass
+class ModelTask:
+    id: int
+    queue: str
+    priority: int
+    key: str | None
+    due: float
+    timeout_s: float | None
+    memory: str | None = None
+    state: str = "queued"
+    attempt: int = 0
+    rescues: int = 0
+    sequence: int = 0
+    holder: int | None = None
+    deadline: float = math.inf
+    cancel: bool = False
+    whats: list[str] = field(default_factory=list)
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in ("queued", "running")
+
+    def differs(self, shown: TaskInfo) -> list[str]:
+        """How the task that the store shows is not the one it should be."""
+        expected = {
+            "state": self.state,
+            "attempt": self.attempt,
+            "rescues": self.rescues,
+            "key": self.key,
+            "queue": self.queue,
+            "priority": self.priority,
+        }
+        if self.is_live:
+            expected |= {"cancel_requested": self.cancel, "incarnation": self.holder}
+        found = [f"{name}: {getattr(shown, name)!r}, not {value!r}" for name, value in expected.items()
+                 if getattr(shown, name) != value]  # fmt: skip
+        whats = [str(entry["what"]) for entry in shown.trail]
+        if len(whats) != len(self.whats) or any(b not in (a, ANY) for a, b in zip(whats, self.whats, strict=True)):
+            found.append(f"trail: {whats}, not {self.whats}")
+        return found
+
+
+@dataclass
+class ModelWorker:
+    expires: float
+    is_stopped: bool = False
+
+
+class Model:
+    """Tasks, workers, and the time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.tasks: dict[int, ModelTask] = {}
+        self.workers: dict[int, ModelWorker] = {}
+
+    def live_with(self, key: str | None) -> ModelTask | None:
+        return next((one for one in self.tasks.values() if key is not None and one.is_live and one.key == key), None)
+
+    def due_in(self, queues: Sequence[str]) -> Iterator[ModelTask]:
+        queued = (one for one in self.tasks.values() if one.state == "queued" and one.queue in queues)
+        return (one for one in queued if one.due <= self.now)
+
+    def next_due_s(self, queues: Sequence[str]) -> float | None:
+        queued = (one for one in self.tasks.values() if one.state == "queued" and one.queue in queues)
+        return min((one.due - self.now for one in queued if one.due > self.now), default=None)
+
+    def lease(self, task: ModelTask, worker: int) -> None:
+        task.state, task.holder = "running", worker
+        task.sequence += 1
+        task.attempt += 1
+        task.deadline = math.inf if task.timeout_s is None else self.now + task.timeout_s
+
+    def settle(self, worker: int, settlement: Settlement, what: str | None) -> bool:
+        task = self.tasks[settlement.id]
+        if task.state != "running" or (task.holder, task.sequence) != (worker, settlement.sequence):
+            return False
+        if what is not None:
+            task.whats.append(what)
+        match settlement:
+            case Ended():
+                self._end(task, settlement.state)
+            case Again():
+                task.attempt -= settlement.refund
+                task.memory = settlement.memory or task.memory
+                task.due = task.due if settlement.delay_s is None else self.now + settlement.delay_s
+                self._requeue(task)
+        return True
+
+    def beat(self, worker: int, lease_s: float) -> int:
+        """Extend, bury and rescue; how many were rescued."""
+        self.workers[worker].expires = self.now + lease_s
+        for one in self.workers.values():
+            one.is_stopped = one.is_stopped or one.expires < self.now
+        lost = [one for one in self.tasks.values() if one.holder is not None and self._is_lost(one, one.holder)]
+        for task in lost:
+            task.rescues += 1
+            task.attempt -= 1
+            is_poison = task.rescues >= RESCUE_LIMIT
+            task.whats.append(ANY if task.cancel else "failed" if is_poison else "rescue")
+            if is_poison and not task.cancel:
+                self._end(task, "failed")
+            else:
+                self._requeue(task)
+        return len(lost)
+
+    def _is_lost(self, task: ModelTask, holder: int) -> bool:
+        return self.workers[holder].is_stopped or task.deadline + DEADLINE_GRACE_S < self.now
+
+    def cancel(self, task: ModelTask) -> str:
+        if task.is_live:
+            task.whats.append("cancel")
+            task.cancel = True
+            if task.state == "queued":
+                self._end(task, "canceled")
+        return task.state
+
+    def retry(self, task: ModelTask) -> bool:
+        if task.is_live or self.live_with(task.key):
+            return False
+        task.whats.append("retry")
+        task.state, task.attempt, task.rescues, task.cancel, task.due = "queued", 0, 0, False, self.now
+        return True
+
+    def _requeue(self, task: ModelTask) -> None:
+        task.state, task.holder, task.deadline = "queued", None, math.inf
+        if task.cancel:
+            self._end(task, "canceled")
+
+    def _end(self, task: ModelTask, state: str) -> None:
+        task.state, task.holder, task.deadline = state, None, math.inf

@@ -1,0 +1,1 @@
+"""What only Postgres can do wrong: plans, dead rows, poolers, outages."""

@@ -1,0 +1,56 @@
+"""Databases for tests of the Postgres store alone, on every version of Postgres found here."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from everpoll.stores.postgres import PostgresStore
+from servers.databases import PostgresServers
+from servers.postgres import FAST, Cluster, binary_folders, cluster
+from stores.backends import PostgresBackend
+from stores.stage import Stage
+
+MAJORS = sorted(binary_folders(), reverse=True)
+
+
+@pytest.fixture(params=MAJORS, ids=lambda major: f"postgres-{major}")
+def major(request: pytest.FixtureRequest) -> int:
+    """Each version of Postgres found here."""
+    return int(request.param)
+
+
+@pytest.fixture
+def backend(major: int, postgres_servers: PostgresServers, runner: asyncio.Runner) -> Iterator[PostgresBackend]:
+    """An empty database, its schema up to date."""
+    place = PostgresBackend(f"postgres-{major}", postgres_servers[major].lasting("tasks"))
+    runner.run(place.begin(migrated=True))
+    yield place
+    runner.run(place.end())
+
+
+@pytest.fixture
+def url(backend: PostgresBackend) -> str:
+    """Where it is."""
+    return str(backend.url).split("?", maxsplit=1)[0]
+
+
+@pytest.fixture
+def bare_url(major: int, postgres_servers: PostgresServers) -> Iterator[str]:
+    """A database that everpoll has never seen."""
+    with postgres_servers[major].fresh() as url:
+        yield url
+
+
+@pytest.fixture
+def store(stage: Stage) -> PostgresStore:
+    """The store on the stage, by its own type."""
+    assert isinstance(stage.store, PostgresStore)
+    return stage.store
+
+
+@pytest.fixture
+def own_server(major: int) -> Iterator[Cluster]:
+    """A server that may be stopped, even by a crash: nobody else uses it, and what it has committed stays."""
+    with cluster(major, {**FAST, "synchronous_commit": "on"}) as server:
+        yield server

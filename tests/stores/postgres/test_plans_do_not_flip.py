@@ -1,0 +1,164 @@
+"""Leasing and settling walk their indexes whatever the statistics say: stale, empty or fresh, at every batch size.
+
+Plain EXPLAIN does not see into functions; auto_explain does, and writes to the server's log.
+"""
+
+import re
+
+import pytest
+
+from everpoll.stores.contract import LEASE_LIMIT, TaskFilter
+from everpoll.stores.postgres import PostgresStore
+from everpoll.stores.postgres.lane import Connection
+from servers.databases import PostgresServers
+from stores.stage import HOUR_S, LEASE_S, Stage, again, done
+
+FLOOD = 3_000
+EXPLAIN = """load 'auto_explain'; set auto_explain.log_min_duration = 0; set auto_explain.log_nested_statements = on"""
+# Scans of the live tasks that read what nobody asked for, or give the order of the index away.
+BAD = re.compile(r"(?:Seq Scan|Bitmap Heap Scan|Parallel \w+ Scan) on tasks\b[^\n]*")
+
+STATISTICS = [
+    "fresh",
+    "none, plans cached while it was empty",
+    "of the empty table",
+    "of a table with everything leased",
+    "of a table where all wait",
+]
+
+
+class Plans:
+    """What the server planned since it was last asked."""
+
+    def __init__(self, servers: PostgresServers, major: int) -> None:
+        self._server = servers[major].server
+        self._read = len(self._server.log())
+
+    def new(self) -> str:
+        log = self._server.log()
+        self._read, start = len(log), self._read
+        return log[start:]
+
+
+async def explained(store: PostgresStore) -> None:
+    for lane in (store._leases, store._settlements):
+        await lane.call(lambda connection: connection.execute(EXPLAIN))
+
+
+async def turn(stage: Stage, worker: int, most: int) -> None:
+    leases = await stage.take(worker, most)
+    batch = [
+        done(one) if number % 3 else again(one, HOUR_S) if number % 2 else done(one, 1)
+        for number, one in enumerate(leases)
+    ]
+    assert await stage.store.settle(worker, batch) == set()
+
+
+async def prepare(stage: Stage, store: PostgresStore, worker: int, statistics: str) -> None:
+    await store._desk.row("alter table everpoll.tasks set (autovacuum_enabled = off)")
+    if statistics == "of a table with everything leased":
+        await stage.put(400)
+        await stage.take(worker, 400)
+    elif statistics == "of a table where all wait":
+        await stage.put(2_000, delay_s=HOUR_S)
+    for _ in range(8):  # a plan is cached after the fifth
+        await turn(stage, worker, 10)
+    if statistics.startswith("of"):
+        await store._desk.row("analyze everpoll.tasks")
+    await stage.put(FLOOD)
+    if statistics == "fresh":
+        await store._desk.row("analyze everpoll.tasks")
+
+
+@pytest.mark.parametrize("statistics", STATISTICS)
+async def test_every_batch_size(
+    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int, statistics: str
+) -> None:
+    worker = await stage.worker()
+    await prepare(stage, store, worker, statistics)
+    await explained(store)
+    plans = Plans(postgres_servers, major)
+    for most in (1, 10, 100, LEASE_LIMIT):
+        await turn(stage, worker, most)
+        plan = plans.new()
+        assert BAD.findall(plan) == []
+        assert "Index Scan using tasks_ready on tasks" in plan
+        assert "Tid Scan on tasks" in plan
+        assert "Index Scan using tasks_pkey on tasks" in plan
+
+
+async def test_waiting_tasks_are_promoted_by_their_index(
+    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int
+) -> None:
+    """Beside many that still wait."""
+    worker = await stage.worker()
+    await stage.put(3_000, delay_s=HOUR_S)
+    ids = await stage.put(200, delay_s=30)
+    await stage.pass_time(31)
+    await explained(store)
+    plans = Plans(postgres_servers, major)
+    assert [one.id for one in await stage.take(worker, 300)] == ids
+    plan = plans.new()
+    assert BAD.findall(plan) == []
+    assert "Index Scan using tasks_waiting on tasks" in plan or "Index Only Scan using tasks_waiting on tasks" in plan
+
+
+async def test_a_beat_that_finds_everybody_alive_reads_no_tasks(
+    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int
+) -> None:
+    """Only where a worker is dead or something overdue, the leased tasks are looked for."""
+    worker = await stage.worker()
+    await stage.put(500)
+    await stage.take(worker, 10)
+    await store._desk.call(lambda connection: connection.execute(EXPLAIN))
+    plans = Plans(postgres_servers, major)
+    sql = "select * from everpoll.beat($1, $2, null, $3, 5, 3)"
+    assert (await store._desk.row(sql, worker, LEASE_S, []))["is_alive"]
+    assert not re.search(r"Scan .* on tasks", plans.new())
+    await stage.pass_time(LEASE_S + 1)
+    witness = await stage.worker()
+    plans.new()
+    assert (await store._desk.row(sql, witness, LEASE_S, []))["rescued"] == 10
+    plan = plans.new()
+    assert BAD.findall(plan) == []
+    assert "tasks_ready" in plan
+
+
+async def test_a_lease_is_a_hot_update(stage: Stage, store: PostgresStore) -> None:
+    """It writes no index: so many rows, so many updates in place."""
+    worker = await stage.worker()
+    await stage.put(300)
+    await store._desk.row("vacuum everpoll.tasks")
+
+    async def in_transaction(connection: Connection) -> tuple[int, int]:
+        async with connection.transaction():
+            await connection.fetchrow(
+                """select * from everpoll.lease($1, 300, '{default}', '{300}', '{default}', '{-2147483648}',
+                    '{-infinity}', '{2147483648}', '-infinity')""",
+                worker,
+            )
+            row = await connection.fetchrow(
+                """select pg_stat_get_xact_tuples_hot_updated(oid), pg_stat_get_xact_tuples_updated(oid)
+                   from pg_class where oid = 'everpoll.tasks'::regclass"""
+            )
+            return int(row[0]), int(row[1])
+
+    assert await store._desk.call(in_transaction) == (300, 300)
+
+
+async def test_ill_ended_tasks_are_found_by_their_own_index(
+    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int
+) -> None:
+    """The few failed ones among many that went well."""
+    worker = await stage.worker()
+    await stage.put(2_000)
+    for _ in range(4):
+        leases = await stage.take(worker, 500)
+        await store.settle(worker, [done(one, state="done" if one.id % 500 else "failed") for one in leases])
+    await store._desk.row("analyze everpoll.history")
+    await store._desk.call(lambda connection: connection.execute(EXPLAIN))
+    plans = Plans(postgres_servers, major)
+    page = await store.tasks(TaskFilter(state="failed"), 2)
+    assert len(page.tasks) == 2
+    plan = plans.new()
+    assert re.search(r"Index Scan Backward using history_\d+_id_idx1 ", plan), plan

@@ -1,0 +1,98 @@
+"""What runs all the time goes through an index, whatever else is in the table."""
+
+# ruff: noqa: S608 - the conditions of the store's own modules are put into SQL
+
+from typing import Any
+
+import pytest
+
+from everpoll.stores.contract import NewTask
+from everpoll.stores.sqlite import SqliteStore, enqueueing, leasing, moves, reading, rescue, settling, writer
+from everpoll.stores.sqlite.lane import Op
+
+FUTURE = 100_000
+READY, WAITING = "everpoll_tasks_ready", "everpoll_tasks_waiting"
+LEASED, CANCELS, KEY = "everpoll_tasks_leased", "everpoll_tasks_cancels", "everpoll_tasks_key"
+BY_ID = "USING INTEGER PRIMARY KEY"
+STATEMENTS: list[tuple[str, str]] = [
+    (leasing.BEST, READY),
+    (leasing.LINE, READY),
+    (leasing.IS_READY, READY),
+    (leasing.NEXT_DUE, WAITING),
+    (leasing.PROMOTE, WAITING),
+    (leasing.PICK, BY_ID),
+    (leasing.HOLD, BY_ID),
+    (settling.DONE, BY_ID),
+    (settling.DONE_WITH_RESULT, BY_ID),
+    (settling.HELD, BY_ID),
+    (moves.END, BY_ID),
+    (moves.DROP, BY_ID),
+    (moves.REQUEUE, BY_ID),
+    (rescue.LOST, LEASED),
+    (rescue.CANCELS, CANCELS),
+    (writer.CANCELS, CANCELS),
+    (enqueueing.LIVE, KEY),
+    (reading.WORKERS, LEASED),
+    (reading.BY_ID, BY_ID),
+    (reading.ENDED_BY_ID, BY_ID),
+]
+
+
+async def test_every_frequent_statement_beside_many_future_rows(store: SqliteStore) -> None:
+    await store.enqueue([NewTask(name="job", delay_s=3600, priority=9)] * FUTURE)
+    await store.enqueue([NewTask(name="job")] * 10)
+    for statement, index in STATEMENTS:
+        plan = await _plan(store, statement)
+        tables = [step for step in plan if "everpoll_tasks" in step or " t" in step or "everpoll_history" in step]
+        assert any(index in step for step in plan), (statement, plan)
+        assert not [step for step in tables if step.startswith("SCAN") and "INDEX" not in step], (statement, plan)
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+async def test_a_lease_reads_as_little_beside_many_future_rows(store: SqliteStore, analyzed: bool) -> None:
+    """Counted in SQLite's own steps, so that no clock decides. Also with statistics, if somebody runs ANALYZE."""
+    await store.enqueue([NewTask(name="job")] * 10)
+    await _steps(store, leasing.BEST, ("default", 10))
+    alone = await _steps(store, leasing.BEST, ("default", 10))
+    await store.enqueue([NewTask(name="job", delay_s=3600, priority=9)] * FUTURE)
+    if analyzed:
+        await store._write(Op(lambda con: con.execute("analyze").fetchall()))
+    await _steps(store, leasing.BEST, ("default", 10))  # reads the schema again, where that has changed
+    beside = await _steps(store, leasing.BEST, ("default", 10))
+    assert beside <= alone + 2
+
+
+@pytest.mark.parametrize(
+    ("where", "index"), [(reading.READY, READY), (reading.WAITING, WAITING), (reading.LEASED, LEASED)]
+)
+async def test_counts_and_queue_names_come_from_the_indexes(store: SqliteStore, where: str, index: str) -> None:
+    for statement in (
+        f"select 1 from everpoll_tasks where {where} and queue = ?",
+        f"select queue from everpoll_tasks where {where} and queue > ? order by queue limit 1",
+        f"select queue from everpoll_tasks where {where} order by queue limit 1",
+    ):
+        assert f"INDEX {index}" in " ".join(await _plan(store, statement))
+
+
+async def _plan(store: SqliteStore, statement: str) -> list[str]:
+    names = ("now", "rows", "owner", "sequence", "ids", "steady", "grace", "slack", "oldest")
+    bound: Any = dict.fromkeys(names, "[]") if ":" in statement else ("[]",) * statement.count("?")
+    return await store._read(lambda con: [row[3] for row in con.execute(f"explain query plan {statement}", bound)])
+
+
+async def _steps(store: SqliteStore, statement: str, bound: tuple[Any, ...]) -> int:
+    """Virtual machine instructions, to the nearest ten."""
+    counted = 0
+
+    def count() -> int:
+        nonlocal counted
+        counted += 1
+        return 0
+
+    def run(con: Any) -> None:
+        con.set_progress_handler(count, 10)
+        con.execute(statement, bound).fetchall()
+        con.set_progress_handler(None, 0)
+
+    await store._read(run)
+    return counted

@@ -1,0 +1,122 @@
+"""The schema is brought up to date once, whoever comes first; a database that does not fit is refused with advice."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from everpoll.errors import EverpollError, SchemaOutdated
+from everpoll.stores.contract import NewTask, Store, TaskFilter
+from stores.backends import Backend
+from stores.stage import Stage, done
+
+
+async def use(store: Store) -> None:
+    """A little of everything."""
+    stage = Stage.around(store)
+    worker = await stage.worker()
+    [answer] = await store.enqueue([NewTask(name="job")])
+    lease = await stage.take_one(worker)
+    assert lease.id == answer.id
+    assert await store.settle(worker, [done(lease)]) == set()
+
+
+async def test_opening_makes_everything(bare_backend: Backend) -> None:
+    store = bare_backend.store()
+    await store.open()
+    await use(store)
+    assert await store.migrate() == []
+    await store.close()
+
+
+async def test_migrating_tells_what_was_applied(bare_backend: Backend) -> None:
+    """Without opening first, as the command does; a second time there is nothing to do."""
+    store = bare_backend.store()
+    applied = await store.migrate()
+    assert applied
+    assert applied == sorted(set(applied))
+    assert await store.migrate() == []
+    await store.open(migrate=False)
+    await use(store)
+    await store.close()
+
+
+async def test_without_migrating_an_empty_database_is_refused(bare_backend: Backend) -> None:
+    """And left as it is."""
+    store = bare_backend.store()
+    for _ in range(2):
+        with pytest.raises(SchemaOutdated, match="everpoll migrate"):
+            await store.open(migrate=False)
+    await store.close()
+    assert await store.migrate()
+    await store.close()
+
+
+async def test_without_migrating_a_current_database_is_fine(stage: Stage) -> None:
+    store = stage.backend.store()
+    await store.open(migrate=False)
+    await use(store)
+    await store.close()
+
+
+async def test_a_newer_schema_is_refused(bare_backend: Backend) -> None:
+    """An old release would not know what it breaks."""
+    store = bare_backend.store()
+    await store.open()
+    await store.close()
+    await bare_backend.pretend_newer()
+    for migrate in (True, False):
+        old = bare_backend.store()
+        with pytest.raises(EverpollError, match="upgrade everpoll"):
+            await old.open(migrate=migrate)
+        await old.close()
+
+
+async def test_opening_and_closing_may_be_repeated(stage: Stage) -> None:
+    task_id = await stage.put_one()
+    await stage.store.open()
+    await stage.store.close()
+    await stage.store.close()
+    await stage.store.open()
+    await stage.store.open()
+    assert set(await stage.store.info([task_id])) == {task_id}
+    store = stage.backend.store()
+    await store.close()
+
+
+async def test_many_open_at_once(bare_backend: Backend) -> None:
+    stores = [bare_backend.store() for _ in range(6)]
+    await asyncio.gather(*(store.open() for store in stores))
+    for store in stores:
+        await use(store)
+    assert len((await stores[0].tasks(TaskFilter())).tasks) == 6
+    await asyncio.gather(*(store.close() for store in stores))
+
+
+def test_many_processes_migrate_at_once(bare_backend: Backend) -> None:
+    """One of them does it, the others wait for it."""
+    assert bare_backend.url is not None
+    migrator = (
+        "import asyncio, sys; from everpoll.stores.urls import store_for\n"
+        "sys.stdout.write('ready\\n'); sys.stdout.flush(); sys.stdin.readline()\n"
+        "sys.stdout.write(str(len(asyncio.run(store_for(sys.argv[1]).migrate()))))"
+    )
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", migrator, bare_backend.url],
+            cwd=Path(__file__).parent,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    said = [process.communicate("go\n", timeout=60)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0] * 4
+    assert sorted(said)[:3] == ["0"] * 3
+    assert int(max(said)) > 0

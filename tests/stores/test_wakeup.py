@@ -1,0 +1,152 @@
+"""An enqueue anywhere wakes whoever listens, in its own thread; so does a cancel, and says that it is one."""
+
+import asyncio
+import threading
+
+from everpoll.stores.contract import NewTask
+from stores.stage import HOUR_S, Stage, done, json
+
+PATIENCE_S = 20.0
+"""Only a test that fails waits as long."""
+
+
+class Listener:
+    """Remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[bool] = []
+        self.threads: set[int] = set()
+        self._changed = asyncio.Event()
+
+    def __call__(self, cancel: bool) -> None:
+        self.told.append(cancel)
+        self.threads.add(threading.get_ident())
+        self._changed.set()
+
+    async def heard(self, *, cancel: bool = False) -> None:
+        """Wait until it is told (of a cancel), and forget everything heard so far."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not (cancel in self.told if cancel else self.told):
+                await self._changed.wait()
+                self._changed.clear()
+        self.told.clear()
+
+
+async def test_push_works_here(stage: Stage) -> None:
+    await stage.store.listen(Listener())
+    assert stage.store.has_push
+
+
+async def test_an_enqueue_wakes_its_own_process(stage: Stage) -> None:
+    listener = Listener()
+    await stage.store.listen(listener)
+    await stage.put()
+    await listener.heard()
+    assert listener.threads == {threading.get_ident()}
+
+
+async def test_an_enqueue_elsewhere_wakes(stage: Stage) -> None:
+    """Again and again, not only the first time."""
+    listener, other = Listener(), await stage.another_store()
+    await stage.store.listen(listener)
+    for _ in range(5):
+        listener.told.clear()
+        await other.enqueue([NewTask(name="job")])
+        await listener.heard()
+    assert listener.threads == {threading.get_ident()}
+
+
+async def test_what_woke_us_can_be_leased(stage: Stage) -> None:
+    """The wake-up comes after the commit, never before."""
+    worker, listener, other = await stage.worker(), Listener(), await stage.another_store()
+    await stage.store.listen(listener)
+    for _ in range(10):
+        listener.told.clear()
+        [answer] = await other.enqueue([NewTask(name="job")])
+        await listener.heard()
+        lease = await stage.take_one(worker)
+        assert lease.id == answer.id
+        await stage.store.settle(worker, [done(lease)])
+
+
+async def test_a_cancel_wakes_and_says_so(stage: Stage) -> None:
+    worker, listener, other = await stage.worker(), Listener(), await stage.another_store()
+    lease = await stage.running(worker)
+    await stage.store.listen(listener)
+    await other.cancel(lease.id, json({"what": "cancel"}))
+    await listener.heard(cancel=True)
+    assert (await stage.beat(worker, [lease.id])).canceled == (lease.id,)
+
+
+async def test_a_retry_wakes(stage: Stage) -> None:
+    """The task is due at once."""
+    task_id = await stage.ended(await stage.worker())
+    listener, other = Listener(), await stage.another_store()
+    await stage.store.listen(listener)
+    assert await other.retry(task_id, json({"what": "retry"}))
+    await listener.heard()
+
+
+async def test_a_task_that_falls_due_sooner_wakes(stage: Stage) -> None:
+    """A worker that sleeps until the next due time must hear of an earlier one."""
+    listener, other = Listener(), await stage.another_store()
+    await stage.put(delay_s=2 * HOUR_S)
+    await stage.store.listen(listener)
+    listener.told.clear()
+    await other.enqueue([NewTask(name="job", delay_s=HOUR_S)])
+    await listener.heard()
+
+
+async def test_everyone_who_listens_is_woken(stage: Stage) -> None:
+    other = await stage.another_store()
+    here, here_too, there = Listener(), Listener(), Listener()
+    await stage.store.listen(here)
+    await stage.store.listen(here_too)
+    await other.listen(there)
+    await stage.put()
+    await asyncio.gather(here.heard(), here_too.heard(), there.heard())
+
+
+async def test_whoever_stopped_listening_is_left_alone(stage: Stage) -> None:
+    """Stopping twice does no harm, and the others still hear."""
+    gone, still = Listener(), Listener()
+    await stage.store.listen(gone)
+    await stage.store.listen(still)
+    await stage.store.unlisten(gone)
+    await stage.store.unlisten(gone)
+    gone.told.clear()
+    still.told.clear()
+    await stage.put()
+    await still.heard()
+    assert gone.told == []
+
+
+async def test_a_broken_connection_is_made_anew(stage: Stage) -> None:
+    """What was enqueued while nobody could hear is heard of afterwards."""
+    listener = Listener()
+    await stage.store.listen(listener)
+    await stage.backend.cut_connections()
+    other = await stage.another_store()
+    listener.told.clear()
+    await other.enqueue([NewTask(name="job")])
+    await listener.heard()
+
+
+async def test_a_burst_of_enqueues_is_heard(stage: Stage) -> None:
+    """However wake-ups are merged, the last task is not left waiting."""
+    worker, listener, other = await stage.worker(), Listener(), await stage.another_store()
+    await stage.store.listen(listener)
+    left = 200
+
+    async def drain() -> None:
+        nonlocal left
+        while left:
+            left -= len(await stage.take(worker))
+            if left:
+                await listener.heard()
+
+    async def flood() -> None:
+        for _ in range(50):
+            await asyncio.gather(*(other.enqueue([NewTask(name="job")]) for _ in range(4)))
+
+    await asyncio.gather(drain(), flood())
