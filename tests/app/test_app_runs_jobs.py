@@ -90,6 +90,8 @@ async def enqueue(app: Everpoll) -> list[int]:
 
 async def finish(app: Everpoll, ids: list[int]) -> None:
     async with app:
+        later = await app.jobs["square"].enqueue(5, delay="40ms")
+        assert await later.result(timeout=LIMIT_S) == 25  # waited for, not found at the first look
         for task_id in ids:
             await app.task(task_id).result(timeout=LIMIT_S)
 

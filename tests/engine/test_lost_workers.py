@@ -7,7 +7,7 @@ import pytest
 from engine.engine_stage import EngineStage, whats
 from everpoll.engine.work import StopReason
 from everpoll.policy import Backoff
-from everpoll.stores.contract import DEADLINE_GRACE_S
+from everpoll.stores.contract import DEADLINE_GRACE_S, Beat
 
 
 def test_a_worker_without_a_beat_for_two_thirds_of_its_lease_cancels_its_handlers_and_hands_back(
@@ -83,6 +83,27 @@ def test_a_worker_given_up_for_dead_drops_its_results_signs_on_anew_and_goes_on(
     with caplog.at_level(logging.WARNING):
         stage.play(scene)
     assert any("given up for dead" in one.message for one in caplog.records)
+
+
+def test_a_late_beat_of_an_earlier_life_does_not_touch_the_handlers_of_this_one(stage: EngineStage) -> None:
+    """The heart's thread tells through the event loop: what it told may arrive after the worker has signed on anew."""
+    job = stage.handler(takes_s=20)
+
+    async def scene() -> None:
+        async with stage.working(lease_s=30, grace=30) as worker:
+            await stage.clock.settle()
+            earlier = worker.incarnation
+            await stage.bury(earlier)
+            await stage.put(1)
+            stage.store.wake()
+            await stage.clock.advance(1)
+            assert worker.incarnation != earlier
+            worker._beaten(earlier, Beat(is_alive=False))
+            worker._beaten(earlier, Beat(is_alive=True, canceled=(1,)))
+            await stage.clock.settle()
+            assert (job.under_way, job.canceled) == (1, [])
+
+    stage.play(scene)
 
 
 def test_a_zombie_that_wakes_up_past_its_lease_changes_nothing(stage: EngineStage) -> None:

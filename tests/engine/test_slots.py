@@ -168,6 +168,22 @@ def test_a_handler_stopped_before_its_first_step_does_not_run_and_frees_its_slot
     stage.play(scene)
 
 
+def test_a_run_yields_one_settlement_even_if_it_was_abandoned_and_ends_later(stage: EngineStage) -> None:
+    job = stage.handler(takes_s=10)
+
+    async def scene() -> None:
+        settled: list[Settlement] = []
+        pool = Pool(stage.works, 5, lambda _incarnation, settlement: settled.append(settlement))
+        pool.start([Lease(1, 1, 1, "job", "default", "null")], incarnation=9)
+        await stage.clock.advance(1)
+        assert pool.abandon() == [1]
+        await stage.clock.advance(20)
+        assert (job.under_way, job.canceled) == (0, [])  # it has ended by itself meanwhile
+        assert [type(one) for one in settled] == [Again]
+
+    stage.play(scene)
+
+
 def test_more_settlements_than_the_poller_waits_for_do_not_leave_it_waiting_for_ever(stage: EngineStage) -> None:
     """The handlers have all ended, the store is slow to settle: no slot will become free, but the backlog shrinks."""
     job = stage.handler()

@@ -12,8 +12,8 @@ from everpoll.stores.urls import store_for
 from faults.fleet import GIVE_UP_S, TESTS
 from faults.ledger import Ledger
 
-ROUNDS, BATCH = 10_000, 5
-"""A statement looks into five queues with one row each: both pollers race for each row."""
+ROUNDS, BATCH = 10_000, 20
+"""A statement looks into twenty queues with one row each: both pollers race for each row."""
 
 
 async def enqueue_rounds(url: str) -> list[int]:

@@ -182,6 +182,19 @@ async def test_a_hung_handler_is_taken_from_a_live_worker(stage: Stage) -> None:
     assert await stage.store.settle(worker, [done(hung), done(fine), done(endless)]) == {hung.id}
 
 
+async def test_a_hung_handler_of_a_worker_that_has_not_beaten_since(stage: Stage) -> None:
+    """The lease itself makes the deadline known."""
+    worker, witness = await stage.worker(lease_s=HOUR_S), await stage.worker(lease_s=HOUR_S)
+    endless = await stage.running(worker)
+    await stage.beat(worker, [endless.id], HOUR_S)
+    late = await stage.running(worker, timeout_s=300)
+    hung = await stage.running(worker, timeout_s=30)
+    await stage.pass_time(30 + DEADLINE_GRACE_S + 1)
+    assert (await stage.beat(witness)).rescued == 1
+    shown = await stage.store.info([endless.id, late.id, hung.id])
+    assert [one.state for one in shown.values()] == ["running", "running", "queued"]
+
+
 async def test_the_same_worker_takes_its_hung_handlers_task_back(stage: Stage) -> None:
     """A lone worker has nobody else to do it."""
     worker = await stage.worker(lease_s=HOUR_S)

@@ -49,13 +49,14 @@ class Pool:
     def start(self, leases: Sequence[Lease], incarnation: int) -> None:
         """Run them."""
         now = self._event_loop.time()
-        create_task = self._event_loop.create_task
+        event_loop = self._event_loop
         for lease in leases:
             work = self._works.get(lease.name)
             deadline = None if work is None or work.timeout_s is None else now + work.timeout_s
             run = Run(lease, incarnation, None, deadline)
             self._by_queue[lease.queue] += 1
-            self._tasks[run] = create_task(self._run(run), name=lease.name)
+            # Not by create_task: an eager factory would run the task here, before it is in the pool.
+            self._tasks[run] = asyncio.Task(self._run(run), loop=event_loop, name=lease.name)
 
     def stop(self, reason: StopReason, task_ids: Sequence[int] | None = None) -> None:
         """Cancel these handlers, or all of them; the first reason given stands."""

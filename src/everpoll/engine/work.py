@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from msgspec import Struct
+
 from everpoll.stores.contract import Lease, Settlement
 
 
@@ -24,8 +26,7 @@ class StopReason(StrEnum):
     """This worker was given up for dead: others do own the task."""
 
 
-@dataclass(slots=True, eq=False)
-class Run:
+class Run(Struct, eq=False):
     """One lease being worked on."""
 
     lease: Lease
