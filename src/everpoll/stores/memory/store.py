@@ -22,6 +22,7 @@ from everpoll.stores.contract import (
     DEADLINE_GRACE_S,
     LEASE_LIMIT,
     RESCUE_LIMIT,
+    TRAIL_LIMIT,
     Again,
     Beat,
     Ended,
@@ -379,6 +380,7 @@ class MemoryStore:
                 "rescues": row.rescues,
             }
         )
+        del row.trail[:-TRAIL_LIMIT]
         if row.cancel_requested:
             self._end(row, "canceled")
         elif poison:
@@ -406,7 +408,8 @@ class MemoryStore:
 
     def _wake(self, *, cancel: bool = False) -> None:
         for event_loop, on_wake in self._listeners:
-            event_loop.call_soon_threadsafe(on_wake, cancel)
+            if not event_loop.is_closed():
+                event_loop.call_soon_threadsafe(on_wake, cancel)
 
 
 class MemoryPulse:

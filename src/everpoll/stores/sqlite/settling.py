@@ -35,7 +35,10 @@ _decode_held = msgspec.json.Decoder(list[tuple[int, int]]).decode
 
 
 class Batch:
-    """Settlements, sorted by how they are written. Of two for the same task the first counts, the second is lost."""
+    """Settlements, sorted by how they are written.
+
+    Of two for the same task only the one of the later lease can count; of the same lease the first does.
+    """
 
     def __init__(self, incarnation: int, settlements: Sequence[Settlement]) -> None:
         self.incarnation = incarnation
@@ -44,12 +47,14 @@ class Batch:
         self.ended: list[Ended] = []
         self.again: list[Again] = []
         self.lost: set[int] = set()
-        seen: set[int] = set()
+        newest: dict[int, Settlement] = {}
         for one in settlements:
-            if one.id in seen:
+            rival = newest.setdefault(one.id, one)
+            if rival is not one:
                 self.lost.add(one.id)
-                continue
-            seen.add(one.id)
+                if one.sequence > rival.sequence:
+                    newest[one.id] = one
+        for one in newest.values():
             if isinstance(one, Again):
                 self.again.append(one)
             elif one.note is not None or one.state != "done":
