@@ -6,6 +6,12 @@ from itertools import pairwise
 import pytest
 
 from engine.engine_stage import EngineStage
+from everpoll.engine.options import WorkerOptions
+from everpoll.engine.work import Work, Works
+from everpoll.engine.worker import Worker
+from everpoll.stores.contract import Ended, Leased
+from everpoll.stores.memory import MemoryStore
+from everpoll.testing import VirtualClock
 
 A2 = [5, 5, 7.5, 11.25, 16.875, 25.3125, 30, 30]
 
@@ -179,3 +185,29 @@ def test_a_push_that_stops_working_is_replaced_by_polling(stage: EngineStage) ->
             assert waits(stage.store.looked_at)[-3:] == [5, 5, 7.5]
 
     stage.play(scene)
+
+
+def test_a_due_row_that_somebody_else_holds_is_not_asked_for_a_thousand_times_a_second() -> None:
+    class Held(MemoryStore):
+        looks = 0
+
+        async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+            self.looks += 1
+            return Leased([], -1.0)
+
+    async def never(_: object) -> Ended:
+        raise AssertionError("nothing is leased")
+
+    clock = VirtualClock()
+    store = Held(clock)
+
+    async def scene() -> None:
+        works = Works()
+        works.add(Work("job", "default", never))
+        worker = Worker(store, works, WorkerOptions(keep_s=None))
+        await worker.start()
+        await clock.advance(1)
+        await worker.stop()
+
+    clock.run(scene())
+    assert 10 <= store.looks <= 25

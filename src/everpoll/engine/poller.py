@@ -28,6 +28,8 @@ RETRY = Backoff("1s", cap="10s", jitter=0, steady=0)
 GATHER_S = 0.002
 # The store's clock decides when a task is due; ours may run a little ahead of it.
 DUE_SLACK_S = 0.001
+# Due, and yet not to be had: somebody else holds the row for the moment.
+HELD_REST_S = 0.05
 
 
 class Poller:
@@ -154,7 +156,7 @@ class Poller:
         cadence = self._options.safety_poll if self._store.has_push else self._options.poll
         rest_s = cadence.delay(self._empty, self._rng, at_most_s=cadence.cap_s)
         if next_due_s is not None:
-            rest_s = min(rest_s, max(0.0, next_due_s) + DUE_SLACK_S)
+            rest_s = min(rest_s, next_due_s + DUE_SLACK_S if next_due_s > 0 else HELD_REST_S)
         logger.debug("nothing due: next look in %s", human(rest_s))
         await self._wait(rest_s)
 

@@ -220,11 +220,11 @@ class MemoryStore:
         return row
 
     def _next_due_s(self, queues: Iterable[str]) -> float | None:
-        wanted = set(queues)
+        wanted, now = set(queues), self._now()
         rows = (self._live.get(task_id) for _, task_id in self._waiting)
-        dues = (row.due_at for row in rows if row and row.state == "queued" and row.new.queue in wanted)
-        nearest = min(dues, default=None)
-        return None if nearest is None else nearest - self._now()
+        # What was canceled while it waited and put back since is in the line, and has an old entry here.
+        waits = (row.due_at - now for row in rows if row and row.state == "queued" and row.new.queue in wanted)
+        return min((wait_s for wait_s in waits if wait_s > 0), default=None)
 
     async def cancel(self, task_id: int, note: str) -> TaskState | None:
         """See the contract."""
