@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import asyncpg
 
-import everpoll
 from everpoll.stores.contract import NewTask, Store
 from everpoll.stores.memory import MemoryStore
 from everpoll.stores.urls import store_for
@@ -31,13 +30,9 @@ WALL_START = 1_900_000_000.0
 
 
 def backend_names() -> list[str]:
-    """Every store that there is, Postgres once per version found here; `postgres` alone tells that none was found."""
-    names = ["memory"]
-    if (Path(everpoll.__file__).parent / "stores" / "sqlite" / "store.py").exists():
-        names.append("sqlite")
-    if (Path(everpoll.__file__).parent / "stores" / "postgres" / "store.py").exists():
-        names += [f"postgres-{major}" for major in sorted(binary_folders(), reverse=True)] or ["postgres"]
-    return names
+    """Every store, Postgres once per version found here; `postgres` alone tells that none was found."""
+    versions = [f"postgres-{major}" for major in sorted(binary_folders(), reverse=True)]
+    return ["memory", "sqlite", *(versions or ["postgres"])]
 
 
 class Backend(Protocol):

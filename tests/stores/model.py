@@ -8,8 +8,12 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from everpoll.stores.contract import DEADLINE_GRACE_S, RESCUE_LIMIT, Again, Ended, Settlement, TaskInfo
 
+SLACK_S = 100.0
+"""More than the real time that one example takes, and less than any two instants of the model are apart."""
 ANY = "?"
 """A decision whose name the contract leaves open."""
 
@@ -22,6 +26,9 @@ class ModelTask:
     key: str | None
     due: float
     timeout_s: float | None
+    created: float = 0.0
+    wait_s: float | None = None
+    """From its creation to its due time, exactly as the store has it; None: not seen since it changed."""
     memory: str | None = None
     state: str = "queued"
     attempt: int = 0
@@ -45,15 +52,25 @@ class ModelTask:
             "key": self.key,
             "queue": self.queue,
             "priority": self.priority,
+            "memory": None if self.memory is None else msgspec.json.decode(self.memory),
         }
         if self.is_live:
             expected |= {"cancel_requested": self.cancel, "incarnation": self.holder}
-        found = [f"{name}: {getattr(shown, name)!r}, not {value!r}" for name, value in expected.items()
-                 if getattr(shown, name) != value]  # fmt: skip
+        found = [
+            f"{name}: {getattr(shown, name)!r}, not {value!r}"
+            for name, value in expected.items()
+            if getattr(shown, name) != value
+        ]
         whats = [str(entry["what"]) for entry in shown.trail]
         if len(whats) != len(self.whats) or any(b not in (a, ANY) for a, b in zip(whats, self.whats, strict=True)):
             found.append(f"trail: {whats}, not {self.whats}")
-        return found
+        return found + self._misplaced((shown.due_at - shown.created_at).total_seconds())
+
+    def _misplaced(self, wait_s: float) -> list[str]:
+        """A due time is what it should be, but for the real time that passed; and then it does not move any more."""
+        expected, slack_s = (self.due - self.created, SLACK_S) if self.wait_s is None else (self.wait_s, 0.0)
+        self.wait_s = wait_s
+        return [f"due {wait_s} s after its creation, not {expected}"] if abs(wait_s - expected) > slack_s else []
 
 
 @dataclass
@@ -99,7 +116,8 @@ class Model:
             case Again():
                 task.attempt -= settlement.refund
                 task.memory = settlement.memory or task.memory
-                task.due = task.due if settlement.delay_s is None else self.now + settlement.delay_s
+                if settlement.delay_s is not None and not task.cancel:
+                    task.due, task.wait_s = self.now + settlement.delay_s, None
                 self._requeue(task)
         return True
 
@@ -135,7 +153,8 @@ class Model:
         if task.is_live or self.live_with(task.key):
             return False
         task.whats.append("retry")
-        task.state, task.attempt, task.rescues, task.cancel, task.due = "queued", 0, 0, False, self.now
+        task.state, task.attempt, task.rescues, task.cancel = "queued", 0, 0, False
+        task.due, task.wait_s = self.now, None
         return True
 
     def _requeue(self, task: ModelTask) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from everpoll.errors import LeaseLost
 from everpoll.stores.contract import Again, Ended, Lease, NewTask, Settlement, TaskFilter
 from stores.backends import Backend
-from stores.model import Model, ModelTask, ModelWorker
+from stores.model import SLACK_S, Model, ModelTask, ModelWorker
 from stores.stage import Stage, card_of, json
 
 T = TypeVar("T")
@@ -36,7 +36,6 @@ DELAYS_S = st.sampled_from([0.0, 0.0, 500.0, 3_500.0])
 LEASES_S = st.sampled_from([2_250.0, 6_250.0])
 TIMEOUTS_S = st.sampled_from([None, None, 700.0])
 QUEUES = ("a", "b")
-SLACK_S = 100.0
 WAYS = ("done", "failed", "canceled", "retry now", "retry later", "snooze", "hand back")
 PICK = st.integers(0, 1_000_000)
 """Which of those there are, modulo their number: shrinks towards the oldest."""
@@ -97,11 +96,11 @@ class StoreMachine(RuleBasedStateMachine):
         priority=st.integers(-1, 1),
         delay_s=DELAYS_S,
         timeout_s=TIMEOUTS_S,
+        memory=st.sampled_from([None, "{}"]),
     )
-    def enqueue(
-        self, how_many: int, key: str | None, queue: str, priority: int, delay_s: float, timeout_s: float | None
-    ) -> None:
-        task = NewTask(name="job", key=key, queue=queue, priority=priority, delay_s=delay_s, timeout_s=timeout_s)
+    def enqueue(self, how_many: int, delay_s: float, **fields: Any) -> None:
+        task = NewTask(name="job", delay_s=delay_s, **fields)
+        key: str | None = fields["key"]
         for answer in self._run(self._stage.store.enqueue([task] * how_many)):
             known = self._model.live_with(key)
             assert answer.is_new == (known is None), "invariant 6: a key has at most one live task"
@@ -109,9 +108,8 @@ class StoreMachine(RuleBasedStateMachine):
                 assert answer.id == known.id
                 continue
             assert answer.id not in self._model.tasks, "an id is never used twice"
-            self._model.tasks[answer.id] = ModelTask(
-                answer.id, queue, priority, key, self._model.now + delay_s, timeout_s
-            )
+            due = self._model.now + delay_s
+            self._model.tasks[answer.id] = ModelTask(id=answer.id, due=due, created=self._model.now, **fields)
 
     @rule(lease_s=LEASES_S)
     def sign_on(self, lease_s: float) -> None:
@@ -233,23 +231,37 @@ class StoreMachine(RuleBasedStateMachine):
         self.sign_on(lease_s)
         self._beat(self._active[0], lease_s)
 
-    @precondition(lambda self: len(self._active) > 2)
+    @precondition(lambda self: len(self._active) > 1)
     @rule(who=PICK)
     def sign_off(self, who: int) -> None:
-        """Also with tasks in its hands, which it should not do."""
-        worker = self._active[who % len(self._active)]
+        """With tasks in its hands, where anybody has some: it should not, but it may have to."""
+        busy = [one for one in self._active if any(task.holder == one for task in self._model.tasks.values())]
+        worker = (busy or self._active)[who % len(busy or self._active)]
         self._run(self._stage.store.sign_off(worker))
         self._model.workers[worker].is_stopped = True
 
+    @precondition(lambda self: self._active)
+    @rule(seconds=st.sampled_from([1_000.0, 1_000.0, 3_000.0]), lease_s=LEASES_S)
+    def everybody_beats(self, seconds: float, lease_s: float) -> None:
+        """An ordinary while: nobody dies of it who was not late already."""
+        self.let_time_pass(seconds)
+        for worker in list(self._active):
+            self._beat(worker, lease_s)
+
     @precondition(lambda self: self._model.tasks)
-    @rule(which=PICK, is_cancel=st.booleans())
-    def cancel_or_retry(self, which: int, is_cancel: bool) -> None:
-        task = list(self._model.tasks.values())[which % len(self._model.tasks)]
-        if is_cancel:
-            self._cancel(task)
-        else:
-            was_retried = self._run(self._stage.store.retry(task.id, json({"what": "retry"})))
-            assert was_retried == self._model.retry(task)
+    @rule(which=PICK)
+    def cancel(self, which: int) -> None:
+        self._cancel(list(self._model.tasks.values())[which % len(self._model.tasks)])
+
+    @precondition(lambda self: self._model.tasks)
+    @rule(which=PICK)
+    def retry(self, which: int) -> None:
+        """Mostly of what has ended: the others are refused."""
+        ended = [one for one in self._model.tasks.values() if not one.is_live]
+        tasks = ended if ended and which % 8 else list(self._model.tasks.values())
+        task = tasks[which % len(tasks)]
+        was_retried = self._run(self._stage.store.retry(task.id, json({"what": "retry"})))
+        assert was_retried == self._model.retry(task)
 
     @precondition(lambda self: self._standing())
     @rule(which=PICK)
@@ -287,8 +299,10 @@ def test_invariants_one_to_six(backend: Backend, runner: asyncio.Runner) -> None
         derandomize=True,
         deadline=None,
         database=None,
-        max_examples={"memory": 100, "sqlite": 40}.get(backend.name, 25),
+        max_examples={"memory": 100, "sqlite": 30}.get(backend.name, 25),
         stateful_step_count=50,
+        phases=(Phase.generate, Phase.shrink),
+        report_multiple_bugs=False,
         suppress_health_check=list(HealthCheck),
     )
     try:

@@ -187,6 +187,16 @@ async def test_a_canceled_task_is_not_waited_for(stage: Stage) -> None:
     assert (await stage.store.lease(worker, {"default": 5}, 5)).next_due_s is None
 
 
+async def test_a_task_that_waited_was_canceled_and_is_back_does_not_wait(stage: Stage) -> None:
+    """It is due, and only has no room."""
+    worker = await stage.worker()
+    task_id = await stage.put_one(delay_s=60)
+    await stage.store.cancel(task_id, '{"what":"cancel"}')
+    assert await stage.store.retry(task_id, '{"what":"retry"}')
+    looked = await stage.store.lease(worker, {"default": 0}, 5)
+    assert (looked.leases, looked.next_due_s) == ([], None)
+
+
 async def test_many_waiting_tasks_fall_due_at_once(stage: Stage) -> None:
     """More than one look can take: none is forgotten on the way from waiting to ready."""
     worker = await stage.worker()

@@ -9,11 +9,14 @@ commits).
 
 import time
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 from everpoll.stores.contract import Settlement
 
 SECOND_LOOK_S = 60.0
 """A statement may still lie unread in a dead connection while a new one overtakes it: so a doubt is settled twice."""
+
+_id = attrgetter("id")
 
 
 class Hands:
@@ -54,6 +57,10 @@ class Hands:
     def let_go(self, incarnation: int, settlements: Iterable[Settlement], lost: set[int]) -> None:
         """These are settled, but for those lost."""
         if held := self._held.get(incarnation):
+            if not lost:
+                for task_id in map(_id, settlements):
+                    held.pop(task_id, None)
+                return
             for one in settlements:
                 # What was lost may have been leased again since: then that lease is the one in hand.
                 if one.id not in lost or held.get(one.id) == one.sequence:

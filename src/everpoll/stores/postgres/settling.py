@@ -47,29 +47,31 @@ def _without_repeats(settlements: Sequence[Settlement]) -> Iterable[Sequence[Set
 
 def columns(settlements: Sequence[Settlement]) -> list[Any]:
     """The arrays that the settle function takes."""
-    plain: list[int] = []
-    sequence: int | None = None
-    ended: list[Ended] = []
-    again: list[Again] = []
-    for one in settlements:
-        if isinstance(one, Again):
-            again.append(one)
-        elif one.result is None and one.note is None and one.state == "done":
-            if one.sequence == sequence:
-                plain.append(one.id)
-            elif sequence is None:
-                sequence = one.sequence
-                plain.append(one.id)
-            else:
-                ended.append(one)
-        else:
-            ended.append(one)
+    sequence = settlements[0].sequence
+    plain = [
+        one.id
+        for one in settlements
+        if one.sequence == sequence
+        and isinstance(one, Ended)
+        and one.result is None
+        and one.note is None
+        and one.state == "done"
+    ]
+    if len(plain) == len(settlements):
+        return [plain, sequence, *[None] * 11]
+    rest = settlements if not plain else _without(settlements, set(plain))
+    ended = [one for one in rest if isinstance(one, Ended)]
+    again = [one for one in rest if isinstance(one, Again)]
     return [
         plain or None,
         sequence,
         *([_ids(ended), _sequences(ended), *_values(ended, ("state", "result", "note"))] if ended else [None] * 5),
         *(_again(again) if again else [None] * 6),
     ]
+
+
+def _without(settlements: Sequence[Settlement], ids: set[int]) -> list[Settlement]:
+    return [one for one in settlements if one.id not in ids]
 
 
 def _again(again: list[Again]) -> list[Any]:

@@ -61,7 +61,8 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         dial = Dial(read_address(url))
         self._dial = dial
-        self._leases, self._settlements, self._entrance, self._desk = (Lane(dial) for _ in range(4))
+        self._leases, self._settlements, self._entrance = (Lane(dial, busy=True) for _ in range(3))
+        self._desk = Lane(dial)
         self._marks = Marks()
         self._hands = Hands()
         self._leasing = Leasing(self._leases, self._marks, self._hands)
@@ -144,8 +145,8 @@ class PostgresStore:
             return set()
         lost = await settling.settle(self._settlements, incarnation, settlements)
         self._hands.let_go(incarnation, settlements, lost)
-        if again := [one for one in settlements if isinstance(one, Again)]:
-            self._due_again(again)
+        if Again in set(map(type, settlements)):
+            self._due_again([one for one in settlements if isinstance(one, Again)])
         return lost
 
     def _due_again(self, again: list[Again]) -> None:
