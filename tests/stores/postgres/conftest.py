@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -49,8 +50,30 @@ def store(stage: Stage) -> PostgresStore:
     return stage.store
 
 
+class OwnServers:
+    """Servers that may be stopped, even by a crash: what they have committed stays."""
+
+    def __init__(self, until: ExitStack) -> None:
+        self._until = until
+        self._up: dict[int, Cluster] = {}
+
+    def __getitem__(self, major: int) -> Cluster:
+        if major not in self._up:
+            settings = {**FAST, "synchronous_commit": "on"}
+            self._up[major] = self._until.enter_context(cluster(major, settings))
+        return self._up[major]
+
+
+@pytest.fixture(scope="session")
+def own_servers() -> Iterator[OwnServers]:
+    """They end with the session."""
+    with ExitStack() as until:
+        yield OwnServers(until)
+
+
 @pytest.fixture
-def own_server(major: int) -> Iterator[Cluster]:
-    """A server that may be stopped, even by a crash: nobody else uses it, and what it has committed stays."""
-    with cluster(major, {**FAST, "synchronous_commit": "on"}) as server:
-        yield server
+def own_server(major: int, own_servers: OwnServers) -> Cluster:
+    """A server that nobody else uses at present; it is up, whatever the test before has done to it."""
+    server = own_servers[major]
+    server.start()
+    return server

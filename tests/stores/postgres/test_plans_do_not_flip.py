@@ -134,7 +134,7 @@ async def test_a_lease_is_a_hot_update(stage: Stage, store: PostgresStore) -> No
         async with connection.transaction():
             await connection.fetchrow(
                 """select * from everpoll.lease($1, 300, '{default}', '{300}', '{default}', '{-2147483648}',
-                    '{-infinity}', '{2147483648}', '-infinity')""",
+                    '{-infinity}', '{2147483648}', true)""",
                 worker,
             )
             row = await connection.fetchrow(

@@ -16,8 +16,6 @@ from everpoll.stores.postgres.marks import Marks, Ranges
 
 LEASE = "select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 RECOVER = "select everpoll.recover($1, $2, $3)"
-PROMOTE_LIMIT = 5_000
-"""As the function has it: where a call promoted this many, more may wait."""
 
 
 class Leasing:
@@ -82,7 +80,7 @@ class Leasing:
                 ranges.ranks_from,
                 ranges.dues_from,
                 ranges.ranks_to,
-                ranges.late_from,
+                ranges.is_full,
             )
         except BaseException as error:
             # A cancellation as well: the server may have leased what nobody will hear of.
@@ -94,18 +92,16 @@ class Leasing:
             raise LeaseLost(f"worker {incarnation:016x} was given up for dead: sign on anew")
         leases = _leases(row, queues)
         self._hands.take(incarnation, zip(row["ids"] or (), row["leases"] or (), strict=True))
-        self._remember(row, ranges, queues, len(leases), most)
+        self._remember(row, ranges, len(leases), most)
         next_due_s = row["next_due_s"]
         return Leased(leases, None if next_due_s is None else max(0.0, next_due_s))
 
-    def _remember(self, row: Any, ranges: Ranges, queues: list[str], found: int, most: int) -> None:
+    def _remember(self, row: Any, ranges: Ranges, found: int, most: int) -> None:
         self._marks.looked(ranges, row["took_s"], found, most)
         if found:
             self._marks.leased(zip(row["mark_queues"], row["mark_ranks"], row["mark_dues"], strict=True))
         if row["promoted"]:
             self._marks.forget()
-        if row["promoted"] < PROMOTE_LIMIT:
-            self._marks.promoted_until(queues, row["looked_at"])
 
     async def recover(self, incarnation: int) -> None:
         """Hand back what the worker holds without knowing."""

@@ -6,7 +6,7 @@ sixth. So a look may start behind the last due time that was leased. The gaps be
 priority is found at once.
 
 Marks are a hint for speed, never the truth. Behind one may lie: a row committed late, one handed back, rescued or
-promoted, one whose lease was rolled back. Therefore
+promoted, one whose lease was rolled back. Nor does a marked look see that a waiting task has fallen due. Therefore
 
 - they are used only while they pay: in a run of full batches, or where full looks have become slow;
 - a full look comes whenever ten times as long has passed as the last one took: a tenth of the time at most, and
@@ -42,7 +42,6 @@ class Ranges:
     ranks_from: list[int]
     dues_from: list[datetime]
     ranks_to: list[int]
-    late_from: datetime
 
 
 class Marks:
@@ -51,7 +50,6 @@ class Marks:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[str, dict[int, datetime]] = {}
-        self._late: dict[str, datetime] = {}
         self._full_at = 0.0
         self._run = 0
         self._slow = 0
@@ -65,7 +63,7 @@ class Marks:
     def full(self, queues: Sequence[str]) -> Ranges:
         """Everywhere."""
         count = len(queues)
-        return Ranges(True, list(queues), [RANK_MIN] * count, [LOWEST] * count, [RANK_END] * count, LOWEST)
+        return Ranges(True, list(queues), [RANK_MIN] * count, [LOWEST] * count, [RANK_END] * count)
 
     def full_due_s(self) -> float:
         """After a marked look that found too little: seconds until a full one may follow; 0: at once."""
@@ -87,11 +85,6 @@ class Marks:
                 if len(seen) > MARKS_PER_QUEUE:
                     del seen[min(seen, key=seen.__getitem__)]
 
-    def promoted_until(self, queues: Iterable[str], looked_at: datetime) -> None:
-        """Nothing of these queues that was due by then waits any more."""
-        for queue in queues:
-            self._late[queue] = looked_at
-
     def forget(self) -> None:
         """Something lies behind the marks: look everywhere next. May be called from any thread."""
         self._full_at = 0.0
@@ -100,8 +93,7 @@ class Marks:
         return self._run >= RUN_LOOKS or self._slow >= 2
 
     def _marked(self, queues: Sequence[str]) -> Ranges:
-        late_from = min((self._late.get(queue, LOWEST) for queue in queues), default=LOWEST)
-        ranges = Ranges(False, [], [], [], [], late_from)
+        ranges = Ranges(False, [], [], [], [])
         for queue in queues:
             seen = self._seen.get(queue, {})
             ranks = sorted(seen)
