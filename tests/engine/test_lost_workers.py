@@ -160,7 +160,8 @@ def test_what_another_worker_lost_is_picked_up_at_once_after_the_rescue(stage: E
         await stage.clock.settle()
         assert other._polling is not None
         other._polling.cancel()
-        for task in list(other._pool._tasks.values()):
+        for task in list(other._pool._carriers.values()):
+            assert task is not None
             task.cancel()
         stage.frozen.add(other.incarnation)
         job.at.clear()

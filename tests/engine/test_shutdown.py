@@ -328,8 +328,9 @@ def test_a_handler_canceled_by_somebody_else_is_handed_back(stage: EngineStage) 
         worker: Worker
         async with stage.working() as worker:
             await stage.clock.advance(1)
-            [task] = worker._pool._tasks.values()
+            [task] = worker._pool._carriers.values()
             job.takes_s = 1
+            assert task is not None
             task.cancel()
             await stage.clock.advance(5)
         info = await stage.show(task_id)

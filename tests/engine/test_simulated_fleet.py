@@ -150,7 +150,8 @@ class Fleet:
         worker = self.random.choice(self.workers)
         self.workers.remove(worker)
         heart = getattr(worker._heartbeat, "_beating", None)
-        gone = [worker._settler._task, worker._polling, heart, *worker._pool._tasks.values(), *worker._notes]
+        carriers = [*worker._pool._carriers.values(), worker._pool._spare]
+        gone = [worker._settler._task, worker._polling, heart, *carriers, *worker._notes]
         tasks = [task for task in gone if task is not None]
         for task in tasks:
             task.cancel()

@@ -1,13 +1,15 @@
 """A15 and B18: a bounded pool that never claims more than it can run, and several kinds of work in one queue."""
 
 import asyncio
+import contextvars
 
 import pytest
 
 from engine.engine_stage import EngineStage, whats
+from everpoll.engine import pool as pool_module
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.pool import Pool
-from everpoll.engine.work import StopReason, Work
+from everpoll.engine.work import Run, StopReason, Work
 from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, Lease, NewTask, Settlement
 
 
@@ -161,7 +163,7 @@ def test_a_handler_stopped_before_its_first_step_does_not_run_and_frees_its_slot
         pool.start([Lease(1, 1, 1, "job", "default", "null")], incarnation=9)
         pool.stop(reason)
         await asyncio.sleep(0)
-        assert (len(pool), pool.free, pool.running_in("default"), freed) == (0, 5, 0, ["default"])
+        assert (len(pool), pool.free, pool.running_by_queue(), freed) == (0, 5, {}, ["default"])
         assert [type(one) for one in settled] == [kind]
         assert job.runs == []
 
@@ -195,5 +197,132 @@ def test_more_settlements_than_the_poller_waits_for_do_not_leave_it_waiting_for_
             await stage.clock.advance(60)
         assert len(job.at) == 4_000
         assert max(len(batch) for batch in stage.store.settles) <= LEASE_LIMIT
+
+    stage.play(scene)
+
+
+VARIABLE: contextvars.ContextVar[object] = contextvars.ContextVar("VARIABLE", default="nothing")
+
+
+class Unequal:
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("an array has no truth value")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("value", ["mine", Unequal()], ids=["text", "a value that cannot be compared"])
+def test_no_run_sees_the_context_variables_of_another(stage: EngineStage, value: object) -> None:
+    seen: list[object] = []
+
+    async def run(run: Run) -> Settlement:
+        seen.append(VARIABLE.get())
+        VARIABLE.set(value)
+        if run.lease.id % 2:
+            await asyncio.sleep(1)
+            seen.append("nothing" if VARIABLE.get() is value else "somebody else's")
+        return Ended(run.lease.id, run.lease.sequence)
+
+    stage.works.add(Work("job", "default", run))
+
+    async def scene() -> None:
+        pool = Pool(stage.works, 50, lambda *_: None)
+        pool.start([Lease(number, 1, 1, "job", "default", "null") for number in range(20)], incarnation=9)
+        await stage.clock.advance(2)
+        assert (len(pool), seen) == (0, ["nothing"] * 30)
+
+    stage.play(scene)
+
+
+def test_runs_inherit_the_context_that_the_worker_was_started_in(stage: EngineStage) -> None:
+    seen: list[object] = []
+
+    async def run(run: Run) -> Settlement:
+        seen.append(VARIABLE.get())
+        return Ended(run.lease.id, run.lease.sequence)
+
+    stage.works.add(Work("job", "default", run))
+
+    async def scene() -> None:
+        token = VARIABLE.set("from outside")
+        pool = Pool(stage.works, 50, lambda *_: None)
+        VARIABLE.reset(token)
+        pool.start([Lease(number, 1, 1, "job", "default", "null") for number in range(3)], incarnation=9)
+        await stage.clock.advance(1)
+        assert seen == ["from outside"] * 3
+
+    stage.play(scene)
+
+
+def test_a_cancellation_that_a_run_leaves_behind_hits_no_other(stage: EngineStage) -> None:
+    settled: list[Settlement] = []
+
+    async def run(run: Run) -> Settlement:
+        task = asyncio.current_task()
+        assert task is not None
+        if run.lease.id == 0:
+            task.cancel()  # and ends before it is delivered
+        else:
+            await asyncio.sleep(0)
+        return Ended(run.lease.id, run.lease.sequence)
+
+    stage.works.add(Work("job", "default", run))
+
+    async def scene() -> None:
+        pool = Pool(stage.works, 50, lambda _incarnation, settlement: settled.append(settlement))
+        pool.start([Lease(number, 1, 1, "job", "default", "null") for number in range(4)], incarnation=9)
+        await stage.clock.advance(1)
+        assert [(one.id, type(one)) for one in settled] == [(number, Ended) for number in range(4)]
+
+    stage.play(scene)
+
+
+def test_runs_that_suspend_have_a_task_of_their_own_and_only_the_one_meant_is_canceled(stage: EngineStage) -> None:
+    tasks: dict[int, object] = {}
+    settled: dict[int, Settlement] = {}
+
+    async def run(run: Run) -> Settlement:
+        tasks[run.lease.id] = asyncio.current_task()
+        await asyncio.sleep(10)
+        assert asyncio.current_task() is tasks[run.lease.id]
+        return Ended(run.lease.id, run.lease.sequence)
+
+    stage.works.add(Work("job", "default", run))
+
+    async def scene() -> None:
+        pool = Pool(stage.works, 50, lambda _incarnation, one: settled.update({one.id: one}))
+        pool.start([Lease(number, 1, 1, "job", "default", "null") for number in range(8)], incarnation=9)
+        await stage.clock.advance(1)
+        assert len(set(tasks.values())) == 8
+        pool.stop(StopReason.CANCELED, [3])
+        await stage.clock.advance(1)
+        assert list(settled) == [3]
+        pool.start([Lease(8, 1, 1, "job", "default", "null")], incarnation=9)
+        await stage.clock.advance(30)
+        states = {number: getattr(one, "state", None) for number, one in settled.items()}
+        assert states == {number: "canceled" if number == 3 else "done" for number in range(9)}
+        assert len(set(tasks.values())) == 9, "a carrier that has suspended takes nothing else"
+
+    stage.play(scene)
+
+
+def test_a_carrier_whose_time_is_up_lets_the_rest_of_the_event_loop_have_its_turn(
+    stage: EngineStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool_module, "CARRY_S", -1.0)
+    order: list[str] = []
+
+    async def run(run: Run) -> Settlement:
+        order.append("run")
+        asyncio.get_running_loop().call_soon(order.append, "other")
+        return Ended(run.lease.id, run.lease.sequence)
+
+    stage.works.add(Work("job", "default", run))
+
+    async def scene() -> None:
+        pool = Pool(stage.works, 50, lambda *_: None)
+        pool.start([Lease(number, 1, 1, "job", "default", "null") for number in range(3)], incarnation=9)
+        await stage.clock.advance(1)
+        assert order == ["run", "run", "other", "run", "other", "other"]
 
     stage.play(scene)

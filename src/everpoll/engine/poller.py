@@ -89,7 +89,6 @@ class Poller:
             elif looked.leases:
                 self._empty = 0
                 self._pool.start(looked.leases, self.incarnation)
-                await asyncio.sleep(0)
             else:
                 await self._rest(looked.next_due_s)
 
@@ -135,7 +134,8 @@ class Poller:
         most = min(free, LEASE_LIMIT)
         if self._options.queues is None:
             return dict.fromkeys(self._works.queues, most), most
-        rooms = {queue: limit - self._pool.running_in(queue) for queue, limit in self._options.queues.items()}
+        running = self._pool.running_by_queue()
+        rooms = {queue: limit - running[queue] for queue, limit in self._options.queues.items()}
         self._full = {queue for queue, room in rooms.items() if room <= 0}
         return {queue: min(most, room) for queue, room in rooms.items() if room > 0}, most
 

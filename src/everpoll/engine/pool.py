@@ -1,12 +1,21 @@
 """The running handlers of one worker: bounded slots, and what becomes of a handler that is stopped.
 
+    leased ──▶ waiting ──carrier──▶ begun ──▶ settled, slot free
+
+A carrier is an asyncio task that takes runs one after another for as long as none of them suspends: a task for each
+costs more than all the rest of the engine. The first run that does suspend keeps its carrier to itself, to its end; a
+spare, scheduled before, takes over what waits.
+
 Promises: never more handlers than slots (A15); each run yields exactly one settlement, whatever its handler does.
-A handler is canceled for a reason, and the reason decides: canceled ends the task, the others hand it back.
+A handler is canceled for a reason, and the reason decides: canceled ends the task, the others hand it back. No run
+sees the context variables of another, or is hit by a cancellation that was meant for another.
 """
 
 import asyncio
+import contextlib
+import contextvars
 import logging
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from everpoll.engine.work import Run, StopReason, Works
@@ -14,6 +23,8 @@ from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
 
 logger = logging.getLogger("everpoll.engine")
 
+# How long one carrier keeps the event loop to itself before others have their turn.
+CARRY_S = 0.001
 GIVE_BACK = {
     StopReason.SHUTDOWN: "its worker shuts down",
     StopReason.FENCED: "its worker could not reach the database",
@@ -29,83 +40,122 @@ class Pool:
         self.slots = slots
         self._settle = settle
         # By run, not by task id: a task that was lost and leased again may run twice here for a moment.
-        self._tasks: dict[Run, asyncio.Task[None]] = {}
-        self._by_queue: Counter[str] = Counter()
+        self._carriers: dict[Run, asyncio.Task[None] | None] = {}
+        self._waiting: deque[Run] = deque()
+        self._spare: asyncio.Task[None] | None = None
+        self._carrier: asyncio.Task[None] | None = None
+        self._context = contextvars.copy_context()
+        self._all_ended = asyncio.Event()
         self.on_freed: Callable[[str], None] = lambda _queue: None
         self._event_loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
-        return len(self._tasks)
+        return len(self._carriers)
 
     @property
     def free(self) -> int:
         """Slots that nobody uses."""
-        return self.slots - len(self._tasks)
+        return self.slots - len(self._carriers)
 
-    def running_in(self, queue: str) -> int:
-        """Handlers of one queue."""
-        return self._by_queue[queue]
+    def running_by_queue(self) -> Counter[str]:
+        """Handlers of each queue: counted when asked, which few workers do, not with every run."""
+        return Counter([run.lease.queue for run in self._carriers])
 
     def start(self, leases: Sequence[Lease], incarnation: int) -> None:
         """Run them."""
         now = self._event_loop.time()
-        event_loop = self._event_loop
-        for lease in leases:
-            work = self._works.get(lease.name)
-            deadline = None if work is None or work.timeout_s is None else now + work.timeout_s
-            run = Run(lease, incarnation, None, deadline)
-            self._by_queue[lease.queue] += 1
-            # Not by create_task: an eager factory would run the task here, before it is in the pool.
-            self._tasks[run] = asyncio.Task(self._run(run), loop=event_loop, name=lease.name)
+        runs = [Run(lease, incarnation, self._works.get(lease.name)) for lease in leases]
+        for run in runs:
+            if run.work is not None and run.work.timeout_s is not None:
+                run.deadline = now + run.work.timeout_s
+        self._carriers.update(dict.fromkeys(runs))
+        self._waiting.extend(runs)
+        self._have_spare()
 
     def stop(self, reason: StopReason, task_ids: Sequence[int] | None = None) -> None:
         """Cancel these handlers, or all of them; the first reason given stands."""
-        for run, task in list(self._tasks.items()):
+        for run, carrier in list(self._carriers.items()):
             if run.stop_reason is None and (task_ids is None or run.lease.id in task_ids):
                 run.stop_reason = reason
-                # Canceled before its first step, a coroutine never runs: its slot would never become free.
-                if run.is_begun:
-                    task.cancel()
+                # One that still waits sees the reason when its turn comes.
+                if carrier is not None:
+                    carrier.cancel()
 
     def running(self) -> tuple[list[int], float | None]:
         """The ids, and the seconds until the nearest deadline. Called from the heartbeat's thread: one copy first."""
-        runs = list(self._tasks)
+        runs = list(self._carriers)
         deadlines = [run.deadline for run in runs if run.deadline is not None]
         return [run.lease.id for run in runs], min(deadlines) - self._event_loop.time() if deadlines else None
 
     def give_back(self, leases: Sequence[Lease], incarnation: int) -> None:
         """Hand back what was leased but is not to be run any more."""
         for lease in leases:
-            self._settle(incarnation, _stopped(Run(lease, incarnation, StopReason.SHUTDOWN)))
+            self._settle(incarnation, _stopped(Run(lease, incarnation, None, StopReason.SHUTDOWN)))
 
     async def ended(self, timeout_s: float) -> bool:
         """Wait for all handlers; False if some still run after that time."""
-        if self._tasks and timeout_s > 0:
-            await asyncio.wait(list(self._tasks.values()), timeout=timeout_s)
-        return not self._tasks
+        if self._carriers and timeout_s > 0:
+            self._all_ended.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._all_ended.wait()
+        return not self._carriers
 
     def abandon(self) -> list[int]:
         """Give back what still runs although it was canceled; its results will be lost."""
-        left = list(self._tasks)
+        left = list(self._carriers)
         for run in left:
             self._settle(run.incarnation, _stopped(run))
-        self._tasks.clear()
+        self._carriers.clear()
+        self._waiting.clear()
         return [run.lease.id for run in left]
+
+    def _have_spare(self) -> None:
+        """Somebody to take over, once whoever runs now suspends or ends."""
+        if self._spare is None or self._spare.done():
+            # Not by create_task: an eager factory would run it here and now.
+            self._spare = asyncio.Task(self._carry(), loop=self._event_loop, context=self._context.copy())
+
+    async def _carry(self) -> None:
+        # Its first step: whoever carried until now has suspended or ended.
+        carrier, self._spare = self._spare, None
+        assert carrier is not None, "it is the spare until its first step"
+        self._carrier = carrier
+        until = self._event_loop.time() + CARRY_S
+        try:
+            while self._waiting:
+                run = self._waiting.popleft()
+                if self._spare is None:
+                    self._have_spare()
+                self._carriers[run] = carrier
+                await self._run(run)
+                if self._carrier is not carrier or self._event_loop.time() > until or self._is_worn(carrier):
+                    break
+        finally:
+            if self._waiting:
+                self._have_spare()
+
+    def _is_worn(self, carrier: "asyncio.Task[None]") -> bool:
+        """Whether a run has left a trace in its carrier that the next one would meet."""
+        if carrier.cancelling():
+            return True
+        try:
+            return contextvars.copy_context() != self._context
+        except Exception:  # noqa: BLE001 - a value that cannot be compared is not the one that was there before
+            return True
 
     async def _run(self, run: Run) -> None:
         lease = run.lease
         settlement: Settlement | None = None
-        run.is_begun = True
         try:
-            work = self._works.get(lease.name)
             if lease.cancel_requested:
                 run.stop_reason = StopReason.CANCELED
             if run.stop_reason is not None:
                 settlement = _stopped(run)
-            elif work is None:
+            elif run.work is None:
                 settlement = _unknown(lease, self._works.names)
             else:
-                settlement = await work.run(run)
+                settlement = await run.work.run(run)
         except asyncio.CancelledError:
             settlement = _stopped(run)
             if run.stop_reason is None:
@@ -115,8 +165,10 @@ class Pool:
             note = encode({"what": "failed", "error": f"{type(error).__name__}: {error}", "attempt": lease.attempt})
             settlement = Ended(lease.id, lease.sequence, "failed", None, note)
         finally:
-            if self._tasks.pop(run, None) is not None:
-                self._by_queue[lease.queue] -= 1
+            if run in self._carriers:
+                del self._carriers[run]
+                if not self._carriers:
+                    self._all_ended.set()
                 self._settle(run.incarnation, _stopped(run) if settlement is None else settlement)
                 self.on_freed(lease.queue)
 

@@ -31,10 +31,11 @@ class Run(Struct, eq=False):
 
     lease: Lease
     incarnation: int
+    work: "Work | None"
+    """How it is run, as it was registered when the lease came; None: nobody here knows the name."""
     stop_reason: StopReason | None = None
     deadline: float | None = None
     """By the event loop's clock; for the heartbeat to tell the rescue."""
-    is_begun: bool = False
 
     @property
     def fence(self) -> str:

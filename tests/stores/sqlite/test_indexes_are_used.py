@@ -13,6 +13,7 @@ from everpoll.stores.sqlite.lane import Op
 FUTURE = 100_000
 READY, WAITING = "everpoll_tasks_ready", "everpoll_tasks_waiting"
 LEASED, CANCELS, KEY = "everpoll_tasks_leased", "everpoll_tasks_cancels", "everpoll_tasks_key"
+BEST = {"queue": "default", "limit": 10}
 BY_ID = "USING INTEGER PRIMARY KEY"
 STATEMENTS: list[tuple[str, str]] = [
     (leasing.BEST, READY),
@@ -21,7 +22,11 @@ STATEMENTS: list[tuple[str, str]] = [
     (leasing.NEXT_DUE, WAITING),
     (leasing.PROMOTE, WAITING),
     (leasing.PICK, BY_ID),
-    (leasing.HOLD, BY_ID),
+    (leasing.HOLD_THESE, BY_ID),
+    (leasing.LOOK, READY),
+    (leasing.LOOK, WAITING),
+    (leasing.HOLD_BEST, READY),
+    (leasing.HOLD_BEST, BY_ID),
     (settling.DONE, BY_ID),
     (settling.DONE_WITH_RESULT, BY_ID),
     (settling.HELD, BY_ID),
@@ -52,13 +57,13 @@ async def test_every_frequent_statement_beside_many_future_rows(store: SqliteSto
 async def test_a_lease_reads_as_little_beside_many_future_rows(store: SqliteStore, analyzed: bool) -> None:
     """Counted in SQLite's own steps, so that no clock decides. Also with statistics, if somebody runs ANALYZE."""
     await store.enqueue([NewTask(name="job")] * 10)
-    await _steps(store, leasing.BEST, ("default", 10))
-    alone = await _steps(store, leasing.BEST, ("default", 10))
+    await _steps(store, leasing.BEST, BEST)
+    alone = await _steps(store, leasing.BEST, BEST)
     await store.enqueue([NewTask(name="job", delay_s=3600, priority=9)] * FUTURE)
     if analyzed:
         await store._write(Op(lambda con: con.execute("analyze").fetchall()))
-    await _steps(store, leasing.BEST, ("default", 10))  # reads the schema again, where that has changed
-    beside = await _steps(store, leasing.BEST, ("default", 10))
+    await _steps(store, leasing.BEST, BEST)  # reads the schema again, where that has changed
+    beside = await _steps(store, leasing.BEST, BEST)
     assert beside <= alone + 2
 
 
@@ -75,12 +80,12 @@ async def test_counts_and_queue_names_come_from_the_indexes(store: SqliteStore, 
 
 
 async def _plan(store: SqliteStore, statement: str) -> list[str]:
-    names = ("now", "rows", "owner", "sequence", "ids", "steady", "grace", "slack", "oldest")
+    names = ("now", "rows", "owner", "sequence", "ids", "steady", "grace", "slack", "oldest", "queue", "limit")
     bound: Any = dict.fromkeys(names, "[]") if ":" in statement else ("[]",) * statement.count("?")
     return await store._read(lambda con: [row[3] for row in con.execute(f"explain query plan {statement}", bound)])
 
 
-async def _steps(store: SqliteStore, statement: str, bound: tuple[Any, ...]) -> int:
+async def _steps(store: SqliteStore, statement: str, bound: dict[str, Any]) -> int:
     """Virtual machine instructions, to the nearest ten."""
     counted = 0
 

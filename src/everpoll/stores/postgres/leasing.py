@@ -117,13 +117,16 @@ def _leases(row: Any, queues: list[str]) -> list[Lease]:
     if not ids:
         return []
     in_queues = row["in_queues"] or repeat(queues[0])
-    leases = list(map(Lease, ids, row["leases"], row["attempts"], row["names"], in_queues, row["args"]))
+    sequences = row["leases"]
+    # The attempt is the sequence, unless some lease was not counted: such a row is an odd one.
+    leases = list(map(Lease, ids, sequences, sequences, row["names"], in_queues, row["args"]))
     if row["odd_ids"]:
-        odd = zip(row["memories"], row["keys"], row["rescues"], row["versions"], row["canceled"], strict=True)
+        columns = ("attempts", "memories", "keys", "rescues", "versions", "canceled")
+        odd = zip(*(row[column] for column in columns), strict=True)
         rest = dict(zip(row["odd_ids"], odd, strict=True))
-        return [_whole(lease, rest[lease.id]) if lease.id in rest else lease for lease in leases]
+        return [_whole(lease, *rest[lease.id]) if lease.id in rest else lease for lease in leases]
     return leases
 
 
-def _whole(lease: Lease, rest: tuple[str | None, str | None, int, int, bool]) -> Lease:
-    return Lease(lease.id, lease.sequence, lease.attempt, lease.name, lease.queue, lease.args, *rest)
+def _whole(lease: Lease, attempt: int, *rest: Any) -> Lease:
+    return Lease(lease.id, lease.sequence, attempt, lease.name, lease.queue, lease.args, *rest)

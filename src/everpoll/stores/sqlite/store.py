@@ -62,6 +62,7 @@ class SqliteStore:
         self._bell = bell_of(self._address.path)
         self._listeners: list[Listener] = []
         self._writer: Writer | None = None
+        self._found = False
         self._reader: Lane | None = None
         self._opening = asyncio.Lock()
 
@@ -112,13 +113,16 @@ class SqliteStore:
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract. A caller that is canceled meanwhile leases nothing: what it got is handed back."""
         look = leasing.Look(incarnation, dict(rooms), most)
-        return await self._write(
+        leased = await self._write(
             Op(
                 lambda con: leasing.lease(con, self._now(), self._steady(), look),
-                peek=lambda con: leasing.peek(con, self._now(), look),
+                # Where the look before brought something, this one will, too: why ask first?
+                peek=None if self._found else lambda con: leasing.peek(con, self._now(), look),
                 unwanted=lambda leased: self._hand_back(incarnation, leased.leases),
             )
         )
+        self._found = bool(leased.leases)
+        return leased
 
     def _hand_back(self, incarnation: int, leases: Sequence[Lease]) -> None:
         if leases and self._writer is not None:

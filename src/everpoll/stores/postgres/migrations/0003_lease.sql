@@ -17,15 +17,16 @@
 -- The planner's settings are the function's own: they outlive no call, so a pooler cannot leak them, and no
 -- statistics, however stale, can turn the walk of tasks_ready into a scan and a sort (measured: up to 2,300 us a row).
 -- Everything comes back in one row of arrays: one set for all, another for the odd ones that have a key, a memory or a
--- past.
+-- past. Of the others the attempt is the sequence.
 create function everpoll.lease(me bigint, room int, wanted text[], rooms int[],
     range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[], is_full boolean,
-    out is_lost boolean, out ids bigint[], out leases int[], out attempts int[], out names text[], out args text[],
-    out in_queues text[], out odd_ids bigint[], out memories text[], out keys text[], out rescues smallint[],
+    out is_lost boolean, out ids bigint[], out leases int[], out names text[], out args text[],
+    out in_queues text[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[], out rescues smallint[],
     out versions smallint[], out canceled boolean[], out mark_queues text[], out mark_ranks int[],
     out mark_dues timestamptz[], out promoted int, out next_due_s float8, out took_s float8)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare next_at timestamptz; shortest_s float8;
 begin
@@ -77,23 +78,25 @@ begin
           from got g group by g.queue, g.rank),
     -- A Tid Scan finds rows in the order of the pages. Only what all need is sorted: wide rows cost.
     most as (
-        select array_agg(g.id) as ids, array_agg(g.lease) as leases, array_agg(g.attempt) as attempts,
+        select array_agg(g.id) as ids, array_agg(g.lease) as leases,
                array_agg(g.name) as names, array_agg(g.args) as args,
                array_agg(g.queue) filter (where cardinality(wanted) > 1) as queues
-          from (select g.id, g.lease, g.attempt, g.name, g.args, g.queue from got g order by g.rank, g.due_at, g.id) g),
+          from (select g.id, g.lease, g.name, g.args, g.queue from got g order by g.rank, g.due_at, g.id) g),
     odd as (
-        select array_agg(g.id) as ids, array_agg(g.memory) as memories, array_agg(g.key) as keys,
+        select array_agg(g.id) as ids, array_agg(g.attempt) as attempts, array_agg(g.memory) as memories,
+               array_agg(g.key) as keys,
                array_agg(g.rescues) as rescues, array_agg(g.version) as versions,
                array_agg(g.cancel_requested) as canceled
           from got g
-         where g.memory is not null or g.key is not null or g.rescues > 0 or g.version <> 1 or g.cancel_requested),
+         where g.attempt <> g.lease or g.memory is not null or g.key is not null or g.rescues > 0 or g.version <> 1
+            or g.cancel_requested),
     reach as (
         select array_agg(m.queue) as queues, array_agg(m.rank) as ranks, array_agg(m.due_at) as dues,
                min(m.timeout_s) as timeout_s from marks m)
-    select m.ids, m.leases, m.attempts, m.names, m.args, m.queues,
-           o.ids, o.memories, o.keys, o.rescues, o.versions, o.canceled, r.queues, r.ranks, r.dues, r.timeout_s
-      into ids, leases, attempts, names, args, in_queues,
-           odd_ids, memories, keys, rescues, versions, canceled, mark_queues, mark_ranks, mark_dues, shortest_s
+    select m.ids, m.leases, m.names, m.args, m.queues,
+           o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, r.queues, r.ranks, r.dues, r.timeout_s
+      into ids, leases, names, args, in_queues,
+           odd_ids, attempts, memories, keys, rescues, versions, canceled, mark_queues, mark_ranks, mark_dues, shortest_s
       from most m cross join odd o cross join reach r;
 
     -- The rescue finds hung handlers by this, without an index on tasks. Rarely written: later leases end later.
