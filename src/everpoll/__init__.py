@@ -9,17 +9,19 @@ from everpoll.errors import (
     EverpollWarning,
     JobCanceled,
     JobFailed,
+    JobTimeout,
     LeaseLost,
     LoopNotFound,
     NotRunning,
     SchemaOutdated,
     StoreUnavailable,
+    TableUnfit,
     TaskNotFound,
     UnknownJob,
 )
-from everpoll.jobs import Cancel, Job, Retry, Task
+from everpoll.jobs import Job, Retry, Task
 from everpoll.loops import Failed, Loop, LoopPolicy, LoopState, Ok, Outcome, Phase, Stop
-from everpoll.policy import Adaptive, Backoff, Breaker, Budget, PauseReason, Snooze
+from everpoll.policy import Adaptive, Backoff, Breaker, Budget, Cancel, PauseReason, Snooze
 from everpoll.stores.contract import TaskInfo
 from everpoll.version import __version__
 
@@ -40,6 +42,7 @@ __all__ = [
     "Job",
     "JobCanceled",
     "JobFailed",
+    "JobTimeout",
     "LeaseLost",
     "Loop",
     "LoopNotFound",
@@ -55,6 +58,7 @@ __all__ = [
     "Snooze",
     "Stop",
     "StoreUnavailable",
+    "TableUnfit",
     "Task",
     "TaskInfo",
     "TaskNotFound",

@@ -22,6 +22,8 @@ from everpoll.loops import LoopOptions, Loops
 from everpoll.policy import Clock, Duration, Rng, human, seconds
 from everpoll.stores.contract import Store
 from everpoll.stores.urls import default_url, store_for
+from everpoll.tables import AdoptedTable, Table
+from everpoll.tables.urls import source_for
 
 logger = logging.getLogger("everpoll")
 
@@ -35,6 +37,8 @@ class Health(Struct, frozen=True, kw_only=True):
 
     healthy: bool
     worker: PollerHealth | None
+    tables: dict[str, PollerHealth] = {}
+    """The pollers of adopted tables, by name."""
     loops: int
 
 
@@ -72,6 +76,7 @@ class Everpoll:
             keep_s=None if history is None else seconds(history, name="history"),
         )
         self.jobs = Jobs(self._works, self.store)
+        self.tables: dict[str, AdoptedTable] = {}
         self.loops = Loops(rng=rng, wall=time.time if clock is None else clock.wall)
 
     @overload
@@ -106,6 +111,23 @@ class Everpoll:
 
         return register
 
+    def table(
+        self, table: Table, *, slots: int | None = None, url: str | None = None, token: str | None = None
+    ) -> AdoptedTable:
+        """Make a table of your own a queue: rows are claimed, run by its `@….handler`, and settled in place.
+
+        It is looked for at the app's own address, or at `url`: another database, or a Supabase project over HTTPS,
+        whose service key is `token` (default: `$SUPABASE_SERVICE_KEY`).
+        """
+        if not isinstance(table, Table):
+            raise BadInput(f'{table!r} is no table: write app.table(Table("execution_jobs", …))')
+        if table.name in self.tables:
+            raise BadInput(f"table {table.name!r} was adopted already: one table, one handler")
+        source = source_for(self.url if url is None else url, table, token)
+        adopted = AdoptedTable(table, source, self.worker_options.slots if slots is None else slots)
+        self.tables[table.name] = adopted
+        return adopted
+
     def task(self, task_id: int) -> Task:
         """A handle on a task that was enqueued earlier or elsewhere."""
         return self.jobs.task(task_id)
@@ -136,14 +158,17 @@ class Everpoll:
     def health(self) -> Health:
         """Healthy while the poller polls and has fewer than five errors in a row; without jobs there is no poller."""
         worker = None if self._worker is None else self._worker.health()
-        return Health(healthy=worker is None or worker.healthy, worker=worker, loops=len(self.loops))
+        tables = {name: health for name, one in self.tables.items() if (health := one.health()) is not None}
+        healthy = all(one.healthy for one in (worker, *tables.values()) if one is not None)
+        return Health(healthy=healthy, worker=worker, tables=tables, loops=len(self.loops))
 
     async def close(self, grace: Duration = "10s") -> None:
         """End everything and let go of the store: no new work, the grace period for what runs, then it is canceled."""
         grace_s = seconds(grace, name="grace")
         worker, self._worker, self._entered = self._worker, None, False
         try:
-            await _all(self.loops.close(grace_s), *([] if worker is None else [worker.stop(grace_s)]))
+            stopping = [self.loops.close(grace_s), *(one.stop(grace_s) for one in self.tables.values())]
+            await _all(*stopping, *([] if worker is None else [worker.stop(grace_s)]))
         finally:
             await self.jobs.close()
             await self._store.close()
@@ -208,6 +233,8 @@ class Everpoll:
 
     async def _start(self) -> None:
         await self._start_worker()
+        for table in self.tables.values():
+            await table.start()
         await self.loops.start()
 
     async def _start_worker(self) -> Worker | None:

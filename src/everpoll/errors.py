@@ -8,9 +8,11 @@ EverpollError
 ├── AlreadyRunning              the app was entered a second time
 ├── StoreUnavailable            the database cannot be reached, or broke off; it may work again later
 ├── SchemaOutdated              the database's schema is older than this release, and migrating is turned off
+├── TableUnfit                  a table of the user's own lacks columns that its mapping names; carries the DDL
 ├── LeaseLost                   this worker was given up for dead; what it held belongs to others
 ├── TaskNotFound (LookupError)  no task has that id
 ├── UnknownJob (LookupError)    no job of that name is registered here
+├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── JobFailed                   `result()` of a job that failed; carries the last error
 ├── JobCanceled                 `result()` of a job that was canceled
 └── NothingLeftToWait           virtual time: everything waits, and nothing can ever wake it
@@ -51,6 +53,14 @@ class SchemaOutdated(EverpollError):
     """The schema is older than this release needs, and migrating is turned off."""
 
 
+class TableUnfit(EverpollError):
+    """An adopted table cannot be used as it is; the message names everything that is missing, `ddl` would add it."""
+
+    def __init__(self, message: str, ddl: list[str] | None = None) -> None:
+        super().__init__(message)
+        self.ddl = ddl or []
+
+
 class LeaseLost(EverpollError):
     """This incarnation of the worker was given up for dead."""
 
@@ -61,6 +71,10 @@ class TaskNotFound(EverpollError, LookupError):
 
 class UnknownJob(EverpollError, LookupError):
     """No job of that name is registered here."""
+
+
+class JobTimeout(EverpollError, TimeoutError):
+    """One run took longer than its timeout; it counts as if it had raised."""
 
 
 class JobFailed(EverpollError):

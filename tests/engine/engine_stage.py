@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
+from everpoll.drivers.wake import OnWake
 from everpoll.engine.heartbeat import BEATS_PER_LEASE, FENCE_SHARE, RETRY_S
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.work import Run, Work, Works
@@ -22,7 +23,6 @@ from everpoll.stores.contract import (
     Lease,
     Leased,
     NewTask,
-    OnWake,
     Pulse,
     Settlement,
     TaskInfo,
@@ -157,6 +157,7 @@ class VirtualHeartbeat:
         pulse: Callable[[], Pulse],
         incarnation: int,
         lease_s: float,
+        beat_s: float | None,
         running: Callable[[], tuple[Sequence[int], float | None]],
         on_beat: Callable[[Beat], None],
         on_silence: Callable[[float], None],
@@ -164,6 +165,7 @@ class VirtualHeartbeat:
         self._pulse = pulse()
         self._incarnation = incarnation
         self._lease_s = lease_s
+        self._beat_s = lease_s / BEATS_PER_LEASE if beat_s is None else beat_s
         self._running = running
         self._on_beat = on_beat
         self._on_silence = on_silence
@@ -184,7 +186,7 @@ class VirtualHeartbeat:
     async def _beat(self) -> None:
         now = asyncio.get_running_loop().time
         heard_at = now()
-        wait_s = self._lease_s / BEATS_PER_LEASE
+        wait_s = self._beat_s
         while True:
             try:
                 async with asyncio.timeout(wait_s):
@@ -202,7 +204,7 @@ class VirtualHeartbeat:
                 if now() - heard_at >= self._lease_s * FENCE_SHARE:
                     self._on_silence(now() - heard_at)
             else:
-                heard_at, wait_s = now(), self._lease_s / BEATS_PER_LEASE
+                heard_at, wait_s = now(), self._beat_s
                 self._on_beat(beat)
                 if not beat.is_alive:
                     return

@@ -64,7 +64,7 @@ class Heart:
         self.told: asyncio.Queue[Beat] = asyncio.Queue()
         self.silences: asyncio.Queue[float] = asyncio.Queue()
         self.heartbeat = Heartbeat(
-            pulse, 7, lease_s, lambda: (running, 1.5), self.told.put_nowait, self.silences.put_nowait
+            pulse, 7, lease_s, None, lambda: (running, 1.5), self.told.put_nowait, self.silences.put_nowait
         )
         self.heartbeat.start()
 

@@ -36,6 +36,25 @@ def test_a_worker_without_a_beat_for_two_thirds_of_its_lease_cancels_its_handler
     assert any("canceling 1 handlers" in one.message for one in caplog.records)
 
 
+def test_invariant_5_a_worker_whose_heart_is_silent_leases_nothing_until_it_beats_again(stage: EngineStage) -> None:
+    """Only the heartbeat's way to the database is cut: what it leased would be leased for the rescue."""
+    job = stage.handler()
+
+    async def scene() -> None:
+        async with stage.working(lease_s=30):
+            await stage.clock.advance(5)
+            stage.store.fail("beat", times=100_000)
+            await stage.clock.advance(30)
+            [task_id] = await stage.put(1)
+            await stage.clock.advance(300)
+            assert (job.runs, (await stage.show(task_id)).state) == ([], "queued")
+            stage.store.errors["beat"].clear()
+            await stage.clock.advance(60)
+            assert len(job.runs) == 1
+
+    stage.play(scene)
+
+
 def test_invariant_10_an_outage_of_an_hour_loses_nothing_and_ends_no_worker(stage: EngineStage) -> None:
     job = stage.handler(takes_s=3)
 

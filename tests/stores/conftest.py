@@ -42,7 +42,7 @@ def stage(runner: asyncio.Runner, backend: Backend) -> Iterator[Stage]:
 def connect_quickly() -> Iterator[None]:
     """What warms a Postgres connection up for long use takes 30 ms on each of the thousands that tests make."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("everpoll.stores.postgres.lane.KEEP_MEMORY", "select 1", raising=False)
+        patch.setattr("everpoll.drivers.postgres.lane.KEEP_MEMORY", "select 1", raising=False)
         yield
 
 

@@ -13,9 +13,10 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from everpoll.cli.session import Url, found_app
+from everpoll.drivers.addresses import masked
 from everpoll.errors import BadInput
 from everpoll.stores.contract import Store
-from everpoll.stores.urls import default_url, masked, store_for
+from everpoll.stores.urls import default_url, store_for
 
 
 def run(

@@ -13,10 +13,11 @@ import typer
 from rich.console import Console
 
 from everpoll.app import Everpoll
+from everpoll.drivers.addresses import masked
 from everpoll.errors import BadInput, SchemaOutdated
 from everpoll.policy import human, seconds
 from everpoll.stores.contract import Store
-from everpoll.stores.urls import default_url, masked, store_for
+from everpoll.stores.urls import default_url, store_for
 
 T = TypeVar("T")
 

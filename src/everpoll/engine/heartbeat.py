@@ -31,6 +31,7 @@ class Heartbeat:
         pulse: Callable[[], Pulse],
         incarnation: int,
         lease_s: float,
+        beat_s: float | None,
         running: Callable[[], tuple[Sequence[int], float | None]],
         on_beat: Callable[[Beat], None],
         on_silence: Callable[[float], None],
@@ -38,6 +39,7 @@ class Heartbeat:
         self._pulse = pulse
         self._incarnation = incarnation
         self._lease_s = lease_s
+        self._beat_s = lease_s / BEATS_PER_LEASE if beat_s is None else beat_s
         self._running = running
         self._on_beat = on_beat
         self._on_silence = on_silence
@@ -82,7 +84,7 @@ class Heartbeat:
         left_s = self._lease_s * FENCE_SHARE - silence_s
         if left_s <= 0:
             self._on_silence(silence_s)
-            left_s = self._lease_s / BEATS_PER_LEASE
+            left_s = self._beat_s
         self._watcher = self._event_loop.call_later(left_s, self._watch)
 
     def _rests(self, wait_s: float) -> bool:
@@ -93,7 +95,7 @@ class Heartbeat:
 
     def _beat(self) -> None:
         pulse: Pulse | None = None
-        wait_s = self._lease_s / BEATS_PER_LEASE
+        wait_s = self._beat_s
         try:
             while self._rests(wait_s):
                 asked_at = time.monotonic()
@@ -105,10 +107,10 @@ class Heartbeat:
                     logger.warning("heartbeat failed: %s: %s; trying again", type(error).__name__, error)
                     _close(pulse)
                     pulse = None
-                    wait_s = min(RETRY_S, self._lease_s / 10)
+                    wait_s = min(RETRY_S, self._lease_s / 10, self._beat_s)
                 else:
                     # The lease counts from before the question: the answer may have been slow.
-                    self._heard_at, wait_s = asked_at, self._lease_s / BEATS_PER_LEASE
+                    self._heard_at, wait_s = asked_at, self._beat_s
                     self._over = self._over or not beat.is_alive
                     self._tell(self._on_beat, beat)
         finally:

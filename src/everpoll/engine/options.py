@@ -24,6 +24,8 @@ class WorkerOptions:
     """Slots per queue; None serves the queues of everything registered, without limits of their own."""
     lease_s: float = 30.0
     """How long a worker that falls silent keeps its tasks."""
+    beat_s: float | None = None
+    """How often it says that it lives; None: three times a lease."""
     poll: Backoff = field(default_factory=lambda: Backoff("5s", factor=1.5, cap="30s", jitter=0, steady=2))
     """The rests between looks that find nothing, where nothing pushes (A2)."""
     safety_poll: Backoff = field(default_factory=lambda: Backoff("30s", factor=2, cap="60s", jitter=0.1))

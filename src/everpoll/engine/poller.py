@@ -18,7 +18,7 @@ from everpoll.engine.pool import Pool
 from everpoll.engine.work import Works
 from everpoll.errors import EverpollError, LeaseLost
 from everpoll.policy import Backoff, human
-from everpoll.stores.contract import LEASE_LIMIT, Leased, Store
+from everpoll.stores.contract import LEASE_LIMIT, Leased, Source
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -36,7 +36,7 @@ class Poller:
     """Feeds one pool from one store."""
 
     def __init__(
-        self, store: Store, works: Works, pool: Pool, options: WorkerOptions, meter: Meter, backlog: Callable[[], int]
+        self, store: Source, works: Works, pool: Pool, options: WorkerOptions, meter: Meter, backlog: Callable[[], int]
     ) -> None:
         self._store = store
         self._works = works
@@ -48,6 +48,8 @@ class Poller:
         self._freed = asyncio.Event()
         self._full: set[str] = set()
         self._stopping = asyncio.Event()
+        self._may_lease = asyncio.Event()
+        self._may_lease.set()
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
         self._empty = 0
         self.waiting_s: float | None = None
@@ -63,15 +65,27 @@ class Poller:
         """Settlements were written: there may be room for more."""
         self._freed.set()
 
+    def pause(self) -> None:
+        """Lease nothing: whoever leases without a heart that beats leases for the rescue."""
+        self._may_lease.clear()
+
+    def resume(self) -> None:
+        """The heart beats again."""
+        self._may_lease.set()
+
     def stop(self) -> None:
         """Take no new work. A look under way ends first: what it leases is handed back, not left to the rescue."""
         self._stopping.set()
         self._woken.set()
         self._freed.set()
+        self._may_lease.set()
 
     async def run(self) -> None:
         """Poll until stopped or canceled."""
         while not self._stopping.is_set():
+            if not self._may_lease.is_set():
+                await self._may_lease.wait()
+                continue
             rooms, most = self._rooms()
             if most <= 0 or (self._full and not rooms) or self._backlog() > 2 * LEASE_LIMIT:
                 await self._slot()
@@ -177,5 +191,5 @@ def _counted(count: int) -> str:
 
 
 def _listed(looked: Leased) -> str:
-    shown = ", ".join(f"{lease.name}#{lease.id}" for lease in looked.leases[:5])
+    shown = ", ".join(lease.label for lease in looked.leases[:5])
     return shown if len(looked.leases) <= 5 else f"{shown}, …"

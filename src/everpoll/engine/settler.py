@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from everpoll.engine.meter import Meter
 from everpoll.errors import StoreUnavailable
 from everpoll.policy import Backoff
-from everpoll.stores.contract import Again, Ended, Settlement, Store, TaskInfo, encode
+from everpoll.stores.contract import Ended, Settlement, Source, encode
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -26,7 +26,7 @@ OUTAGE = Backoff("100ms", cap="5s", jitter=0.2)
 class Settler:
     """The queue of settlements of one worker."""
 
-    def __init__(self, store: Store, meter: Meter, on_lost: Callable[[Iterable[int]], None]) -> None:
+    def __init__(self, store: Source, meter: Meter, on_lost: Callable[[Iterable[int]], None]) -> None:
         self._store = store
         self._meter = meter
         self._on_lost = on_lost
@@ -117,8 +117,7 @@ class Settler:
 
     async def _really_lost(self, incarnation: int, batch: list[Settlement], lost: set[int]) -> set[int]:
         """The try that broke off may have been committed: what it settled is not lost."""
-        infos = await self._store.info(sorted(lost))
-        return {one.id for one in batch if one.id in lost and not _was_settled(incarnation, one, infos.get(one.id))}
+        return lost - await self._store.settled_before(incarnation, [one for one in batch if one.id in lost])
 
     async def _settle_one_by_one(self, incarnation: int, batch: list[Settlement], error: Exception) -> None:
         for settlement in batch:
@@ -130,14 +129,3 @@ class Settler:
                 await self._settled(incarnation, [Ended(settlement.id, settlement.sequence, "failed", None, note)])
             except Exception:
                 logger.exception("task %d cannot be settled at all; the rescue will find it", settlement.id)
-
-
-def _was_settled(incarnation: int, settlement: Settlement, info: TaskInfo | None) -> bool:
-    """Whether the task is where this settlement would have put it; only a rescue could have come in between."""
-    if info is None:
-        return False
-    rescued = bool(info.trail) and info.trail[-1].get("by") == "rescue"
-    if isinstance(settlement, Again):
-        return not rescued
-    is_ours = info.state == settlement.state and info.incarnation == incarnation
-    return is_ours and (settlement.note is None or not rescued)

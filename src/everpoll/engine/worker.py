@@ -26,7 +26,7 @@ from everpoll.engine.settler import OUTAGE, Settler
 from everpoll.engine.work import StopReason, Works
 from everpoll.errors import StoreUnavailable
 from everpoll.policy import Duration, human, seconds, spread
-from everpoll.stores.contract import Beat, Store, WorkerCard, encode
+from everpoll.stores.contract import Beat, Source, WorkerCard, encode
 from everpoll.version import __version__
 
 logger = logging.getLogger("everpoll.engine")
@@ -44,7 +44,7 @@ class Worker:
 
     def __init__(
         self,
-        store: Store,
+        store: Source,
         works: Works,
         options: WorkerOptions,
         on_settled: Callable[[list[int]], None] | None = None,
@@ -191,11 +191,13 @@ class Worker:
             self._store.pulse,
             card.incarnation,
             self.options.lease_s,
+            self.options.beat_s,
             self._pool.running,
             lambda beat: self._beaten(card.incarnation, beat),
             self._fence,
         )
         self._heartbeat.start()
+        self._poller.resume()
         logger.info("worker %s signed on as %016x", card.label, card.incarnation)
 
     async def _sign_on_anew(self) -> None:
@@ -217,6 +219,7 @@ class Worker:
             self._pool.stop(StopReason.LOST)
             self._poller.wake()
             return
+        self._poller.resume()
         if beat.canceled:
             self._pool.stop(StopReason.CANCELED, beat.canceled)
         if beat.rescued:
@@ -229,6 +232,7 @@ class Worker:
         self._poller.wake()
 
     def _fence(self, silence_s: float) -> None:
+        self._poller.pause()
         if len(self._pool):
             logger.error("no heartbeat for %s: canceling %d handlers", human(silence_s), len(self._pool))
             self._pool.stop(StopReason.FENCED)

@@ -1,8 +1,8 @@
 """Jobs: functions as tasks. Enqueue now or later, run once, retry with backoff, read the result."""
 
 from everpoll.jobs.job import Job, JobOptions
-from everpoll.jobs.outcome import Cancel, Retry
+from everpoll.jobs.outcome import Retry
 from everpoll.jobs.registry import Jobs
 from everpoll.jobs.task import Task
 
-__all__ = ["Cancel", "Job", "JobOptions", "Jobs", "Retry", "Task"]
+__all__ = ["Job", "JobOptions", "Jobs", "Retry", "Task"]

@@ -1,13 +1,12 @@
 """A job: a function that can be enqueued, and how its tasks are run."""
 
 import asyncio
-import contextvars
 import functools
-import inspect
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
+from everpoll.engine.calls import Callee, failure
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput
 from everpoll.jobs.call import CallShape
@@ -47,10 +46,6 @@ class EnqueueOptions(TypedDict, total=False):
     """At most one live task has it: enqueueing it again answers with that one."""
 
 
-class JobTimeout(TimeoutError):
-    """The run took longer than the job's timeout."""
-
-
 class Job(Generic[P, R]):
     """A registered job. Calling it calls the function; `enqueue` has a worker call it."""
 
@@ -58,7 +53,6 @@ class Job(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._jobs = jobs
         self._function = function
-        self._in_loop = inspect.iscoroutinefunction(function)
         self.name = _text("name", options.get("name", getattr(function, "__name__", "")))
         where = f"job {self.name!r}"
         self.queue = _text(f"{where}: queue", options.get("queue", "default"))
@@ -68,6 +62,7 @@ class Job(Generic[P, R]):
             raise BadInput(f"{where}: retry={self.retry!r}: write Retry(3), which means three attempts in all")
         timeout = options.get("timeout")
         self.timeout_s = None if timeout is None else seconds(timeout, name=f"{where}: timeout", positive=True)
+        self._callee = Callee(function, self.timeout_s, lambda: jobs.threads)
         self._shape = CallShape(self.name, function, Task)
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
 
@@ -114,67 +109,13 @@ class Job(Generic[P, R]):
         except Exception as error:  # noqa: BLE001 - arguments of another version, or written by hand
             return refused(lease, f"its arguments do not fit {self.name}: {type(error).__name__}: {error}")
         try:
-            if not self._in_loop:
-                value = await self._call_in_thread(args, kwargs)
-            elif self.timeout_s is None:
-                value = await self._function(*args, **kwargs)  # type: ignore[misc]  # _in_loop: it is awaitable
-            else:
-                value = await self._within(self.timeout_s, self._function(*args, **kwargs))  # type: ignore[arg-type]
-        except asyncio.CancelledError as error:
-            if run.stop_reason is not None or _is_canceled():
-                raise
-            # Nobody canceled it: something that it awaited was canceled, which is its failure as any other.
-            return raised(lease, error, self.retry, self._rng)
-        except (Exception, SystemExit) as error:
-            if run.stop_reason is not None:
-                # It was stopped, and its clean-up raised: that is no attempt of its own.
-                raise asyncio.CancelledError(str(run.stop_reason)) from error
-            return raised(lease, error, self.retry, self._rng)
+            value = await self._callee(*args, **kwargs)
+        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - each is the job's own
+            return raised(lease, failure(run, error), self.retry, self._rng)
         return returned(lease, value)
 
     def _task(self, run: Run) -> Task | None:
         return None if self._shape.task_parameter is None else Task(self._jobs, run.lease.id, run=run)
-
-    async def _call_in_thread(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """A thread cannot be interrupted: canceled, this waits for it; only the timeout leaves it behind."""
-        context = contextvars.copy_context()
-        call = functools.partial(context.run, self._function, *args, **kwargs)
-        running = asyncio.get_running_loop().run_in_executor(self._jobs.threads, call)
-        try:
-            await asyncio.wait({running}, timeout=self.timeout_s)
-        except asyncio.CancelledError:
-            # `is_stopping` tells the function. Handed back while it still runs, the task would run twice at once.
-            try:
-                await asyncio.wait({running}, timeout=self.timeout_s)
-            finally:
-                if not running.cancel() and not running.cancelled():
-                    running.exception()  # looked at, or asyncio would call it forgotten
-            raise
-        if not running.done():
-            running.cancel()
-            raise JobTimeout(f"took longer than its timeout of {self.timeout_s:g} s; its thread is left behind")
-        value = running.result()
-        if not inspect.isawaitable(value):
-            return value
-        return await value if self.timeout_s is None else await self._within(self.timeout_s, value)
-
-    async def _within(self, timeout_s: float, awaitable: Awaitable[Any]) -> Any:
-        limit = asyncio.timeout(timeout_s)
-        try:
-            async with limit:
-                value = await awaitable
-        except TimeoutError as error:
-            if limit.expired():
-                raise JobTimeout(f"took longer than its timeout of {timeout_s:g} s") from error
-            raise
-        if limit.expired():
-            raise JobTimeout(f"took longer than its timeout of {timeout_s:g} s")
-        return value
-
-
-def _is_canceled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _text(name: str, value: object) -> str:

@@ -5,17 +5,15 @@ raises            retry, then failed          returns Cancel("why")   canceled
 takes too long    as if it had raised
 """
 
-import traceback
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from everpoll.policy import Backoff, Rng, Snooze, human, whole_number
+from everpoll.engine.calls import ERROR_LIMIT, described, storable
+from everpoll.policy import Backoff, Cancel, Rng, Snooze, human, whole_number
 from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
 
-ERROR_LIMIT = 2_000
-TRACEBACK_LIMIT = 8_000
 DEFAULT_BACKOFF = Backoff("1s", factor=2, cap="5m", jitter=0.1)
 
 _strict = msgspec.json.Encoder(decimal_format="string")
@@ -35,13 +33,6 @@ class Retry:
         object.__setattr__(self, "backoff", backoff)
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    """Returned by a job: there is nothing to do any more, and why."""
-
-    reason: str = "canceled by the job itself"
-
-
 def returned(lease: Lease, value: Any) -> Settlement:
     """The function has returned."""
     if value is None:
@@ -50,7 +41,7 @@ def returned(lease: Lease, value: Any) -> Settlement:
         note = encode({"what": "snooze", "why": f"the job asked to be run again in {human(value.delay_s)}"})
         return Again(lease.id, lease.sequence, value.delay_s, refund=True, note=note)
     if isinstance(value, Cancel):
-        note = encode({"what": "canceled", "why": _storable(str(value.reason))[:ERROR_LIMIT]})
+        note = encode({"what": "canceled", "why": storable(str(value.reason))[:ERROR_LIMIT]})
         return Ended(lease.id, lease.sequence, "canceled", None, note)
     try:
         result = _strict.encode(value).decode()
@@ -65,9 +56,7 @@ def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng) -> Settle
     """The function has raised: try again after the backoff, or give up."""
     entry: dict[str, Any] = {
         "attempt": lease.attempt,
-        "type": type(error).__name__,
-        "error": _text(error),
-        "traceback": _storable("".join(traceback.format_exception(error)))[-TRACEBACK_LIMIT:],
+        **described(error),
     }
     if lease.attempt >= retry.attempts:
         why = f"attempt {lease.attempt} of {retry.attempts} failed"
@@ -80,19 +69,6 @@ def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng) -> Settle
 
 def refused(lease: Lease, problem: str) -> Settlement:
     """The task cannot be run at all, now or later."""
-    error = _storable(problem)[:ERROR_LIMIT]
+    error = storable(problem)[:ERROR_LIMIT]
     note = encode({"what": "failed", "why": "it cannot be run", "attempt": lease.attempt, "error": error})
     return Ended(lease.id, lease.sequence, "failed", None, note)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001 - an error that cannot be printed is an error all the same
-        text = "(its text cannot be read)"
-    return _storable(text)[:ERROR_LIMIT]
-
-
-def _storable(text: str) -> str:
-    """Errors quote what they met: half characters, which UTF-8 cannot hold, and NUL, which no database holds."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")

@@ -14,7 +14,7 @@ from everpoll.policy.evidence import Confirm, Confirmation, Gate
 from everpoll.policy.figures import number, shown, whole_number
 from everpoll.policy.jitter import Rng, spread, spread_up
 from everpoll.policy.pause import NOT_PAUSED, STAGGER_S, PauseReason, PauseReasons, paused, resume_order, resumed
-from everpoll.policy.snooze import Snooze
+from everpoll.policy.replies import Cancel, Snooze
 
 __all__ = [
     "LONGEST_S",
@@ -26,6 +26,7 @@ __all__ = [
     "BreakerPhase",
     "BreakerState",
     "Budget",
+    "Cancel",
     "Clock",
     "Confirm",
     "Confirmation",

@@ -17,12 +17,14 @@ Every implementation promises the same (one conformance suite proves it):
   operation may be repeated; an enqueue that must not happen twice carries a key.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
+
+from everpoll.drivers.wake import OnWake
 
 TaskState = Literal["queued", "running", "done", "failed", "canceled"]
 EndState = Literal["done", "failed", "canceled"]
@@ -85,6 +87,11 @@ class Lease(Struct, frozen=True, gc=False):
     rescues: int = 0
     version: int = 1
     cancel_requested: bool = False
+
+    @property
+    def label(self) -> str:
+        """What people call it in logs."""
+        return f"{self.name}#{self.id}"
 
 
 class Leased(Struct, frozen=True, gc=False):
@@ -233,10 +240,6 @@ class TaskPage(Struct, frozen=True):
     after: int | None = None
 
 
-OnWake = Callable[[bool], None]
-"""Told when to look; True: somebody may want a running task canceled."""
-
-
 class Pulse(Protocol):
     """The heartbeat's own way to the store: blocking calls, from its own thread, on its own connection."""
 
@@ -247,23 +250,14 @@ class Pulse(Protocol):
         """Let go of the connection."""
 
 
-class Store(Protocol):
-    """The operations; all raise `StoreUnavailable` when the database cannot be reached."""
+class Source(Protocol):
+    """Where the engine gets its tasks: a store, or somebody's own table.
+
+    All raise `StoreUnavailable` when the database cannot be reached.
+    """
 
     has_push: bool
     """Whether an enqueue elsewhere really wakes `on_wake` here; found out by a self-test in `listen`."""
-
-    async def open(self, *, migrate: bool = True) -> None:
-        """Connect; bring the schema up to date, or raise `SchemaOutdated` where `migrate` is False. Repeatable."""
-
-    async def close(self) -> None:
-        """Let go of every connection. Repeatable."""
-
-    async def migrate(self) -> list[str]:
-        """Apply what is missing, safely beside others who do the same; the names of what was applied."""
-
-    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
-        """All or none, in order; wakes workers. Of two equal keys in one call, the first wins."""
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """Enter a worker; it may lease from now on."""
@@ -280,6 +274,43 @@ class Store(Protocol):
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """Settle a mixed batch in one transaction; the ids that were lost: not ours any more, unchanged."""
 
+    async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """Of those that `settle` called lost, the ids that an earlier try, whose answer got lost, has settled."""
+
+    async def note_loss(self, task_id: int, note: str) -> None:
+        """Record, beside the task and not in it, that a worker's result was dropped."""
+
+    async def prune(self, older_than_s: float) -> int:
+        """Drop history older than this; how many partitions or rows went."""
+
+    async def listen(self, on_wake: OnWake) -> None:
+        """Call `on_wake`, in this event loop's thread, whenever something may have become due or is to be canceled.
+
+        A connection that breaks is re-established by itself, and then `on_wake` is called at once.
+        """
+
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """Stop calling it."""
+
+    def pulse(self) -> Pulse:
+        """A heartbeat connection of its own, for another thread."""
+
+
+class Store(Source, Protocol):
+    """The tables of everpoll's own."""
+
+    async def open(self, *, migrate: bool = True) -> None:
+        """Connect; bring the schema up to date, or raise `SchemaOutdated` where `migrate` is False. Repeatable."""
+
+    async def close(self) -> None:
+        """Let go of every connection. Repeatable."""
+
+    async def migrate(self) -> list[str]:
+        """Apply what is missing, safely beside others who do the same; the names of what was applied."""
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        """All or none, in order; wakes workers. Of two equal keys in one call, the first wins."""
+
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
         """Store a JSON text about a running task; False: lost."""
 
@@ -288,9 +319,6 @@ class Store(Protocol):
 
     async def retry(self, task_id: int, note: str) -> bool:
         """Put an ended task back in the queue under its own id with fresh attempts; False: not ended, or not known."""
-
-    async def note_loss(self, task_id: int, note: str) -> None:
-        """Record, beside the task and not in it, that a worker's result was dropped."""
 
     async def losses(self, task_id: int) -> list[dict[str, Any]]:
         """What `note_loss` recorded about a task."""
@@ -310,17 +338,13 @@ class Store(Protocol):
     async def queues(self) -> list[QueueInfo]:
         """What waits where."""
 
-    async def prune(self, older_than_s: float) -> int:
-        """Drop history older than this; how many partitions or rows went."""
 
-    async def listen(self, on_wake: OnWake) -> None:
-        """Call `on_wake`, in this event loop's thread, whenever something may have become due or is to be canceled.
-
-        A connection that breaks is re-established by itself, and then `on_wake` is called at once.
-        """
-
-    async def unlisten(self, on_wake: OnWake) -> None:
-        """Stop calling it."""
-
-    def pulse(self) -> Pulse:
-        """A heartbeat connection of its own, for another thread."""
+def was_settled(incarnation: int, settlement: Settlement, info: TaskInfo | None) -> bool:
+    """Whether the task is where this settlement would have put it; only a rescue could have come in between."""
+    if info is None:
+        return False
+    rescued = bool(info.trail) and info.trail[-1].get("by") == "rescue"
+    if isinstance(settlement, Again):
+        return not rescued
+    is_ours = info.state == settlement.state and info.incarnation == incarnation
+    return is_ours and (settlement.note is None or not rescued)

@@ -1,8 +1,8 @@
 """From an address to a store: `sqlite:///everpoll.db`, `postgresql://…`, `memory://`."""
 
 import os
-from urllib.parse import urlsplit
 
+from everpoll.drivers.addresses import masked
 from everpoll.errors import BadInput
 from everpoll.policy import Clock
 from everpoll.stores.contract import Store
@@ -38,12 +38,3 @@ def store_for(url: str, clock: Clock | None = None) -> Store:
         f"{masked(url)!r} is no address of a store; write sqlite:///everpoll.db, postgresql://user@host/database "
         "or memory://"
     )
-
-
-def masked(url: str) -> str:
-    """The address without its password, for people and logs."""
-    try:
-        password = urlsplit(url).password
-    except ValueError:
-        return "(an address that cannot be read)"
-    return url.replace(f":{password}@", ":***@") if password else url

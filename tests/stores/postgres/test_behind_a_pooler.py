@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 import pytest
 
+from everpoll.drivers.postgres import listener
 from everpoll.stores.contract import NewTask, Settlement, TaskFilter
-from everpoll.stores.postgres import PostgresStore, listener
+from everpoll.stores.postgres import PostgresStore
 from stores.postgres.pooler import Pooler
 from stores.stage import HOUR_S, LEASE_S, Stage, again, done, json
 

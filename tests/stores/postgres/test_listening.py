@@ -6,8 +6,9 @@ import logging
 import asyncpg
 import pytest
 
+from everpoll.drivers.postgres import listener
 from everpoll.stores.contract import NewTask
-from everpoll.stores.postgres import PostgresStore, listener, notify
+from everpoll.stores.postgres import PostgresStore, notify
 from everpoll.stores.postgres.notify import Notifier
 from stores.stage import HOUR_S, Stage, again, done, json
 

@@ -7,10 +7,10 @@ import os
 import asyncpg
 import pytest
 
+from everpoll.drivers.postgres.address import read_address
 from everpoll.errors import BadInput
 from everpoll.stores.contract import NewTask
 from everpoll.stores.postgres import PostgresStore
-from everpoll.stores.postgres.address import read_address
 from stores.stage import Stage, card_of, done
 
 

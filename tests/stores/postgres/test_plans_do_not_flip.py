@@ -7,9 +7,9 @@ import re
 
 import pytest
 
+from everpoll.drivers.postgres.lane import Connection
 from everpoll.stores.contract import LEASE_LIMIT, TaskFilter
 from everpoll.stores.postgres import PostgresStore
-from everpoll.stores.postgres.lane import Connection
 from servers.databases import PostgresServers
 from stores.stage import HOUR_S, LEASE_S, Stage, again, done
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from everpoll.drivers.sqlite.address import read_address
+from everpoll.drivers.sqlite.lane import Op
 from everpoll.errors import BadInput, SchemaOutdated
 from everpoll.stores.contract import NewTask
 from everpoll.stores.sqlite import SqliteStore
-from everpoll.stores.sqlite.address import read_address
-from everpoll.stores.sqlite.lane import Op
 
 
 def test_three_slashes_are_relative_and_four_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from everpoll.drivers.sqlite.lane import Op
 from everpoll.stores.contract import NewTask
-from everpoll.stores.sqlite import SqliteStore, enqueueing, leasing, moves, reading, rescue, settling, writer
-from everpoll.stores.sqlite.lane import Op
+from everpoll.stores.sqlite import SqliteStore, enqueueing, leasing, moves, reading, rescue, settling
 
 FUTURE = 100_000
 READY, WAITING = "everpoll_tasks_ready", "everpoll_tasks_waiting"
@@ -35,7 +35,6 @@ STATEMENTS: list[tuple[str, str]] = [
     (moves.REQUEUE, BY_ID),
     (rescue.LOST, LEASED),
     (rescue.CANCELS, CANCELS),
-    (writer.CANCELS, CANCELS),
     (enqueueing.LIVE, KEY),
     (reading.WORKERS, LEASED),
     (reading.BY_ID, BY_ID),

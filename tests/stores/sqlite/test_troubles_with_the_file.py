@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from everpoll.drivers.sqlite.lane import Op
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import Enqueued, NewTask, WorkerCard
 from everpoll.stores.sqlite import SqliteStore
-from everpoll.stores.sqlite.lane import Op
 
 JOB = NewTask(name="job")
 CARD = WorkerCard(incarnation=5, label="w", host="h", pid=1, queues=("default",), slots=1, version="0")

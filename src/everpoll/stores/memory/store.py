@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from everpoll.drivers.wake import OnWake
 from everpoll.errors import LeaseLost
 from everpoll.policy import Clock
 from everpoll.stores.contract import (
@@ -31,7 +32,6 @@ from everpoll.stores.contract import (
     Lease,
     Leased,
     NewTask,
-    OnWake,
     QueueInfo,
     Settlement,
     TaskFilter,
@@ -40,6 +40,7 @@ from everpoll.stores.contract import (
     TaskState,
     WorkerCard,
     WorkerInfo,
+    was_settled,
 )
 from everpoll.stores.memory.rows import TaskRow, WorkerRow
 
@@ -204,6 +205,11 @@ class MemoryStore:
         if row.new.key is not None:
             del self._keys[row.new.key]
         self._history[row.id] = row
+
+    async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        infos = await self.info([one.id for one in settlements])
+        return {one.id for one in settlements if was_settled(incarnation, one, infos.get(one.id))}
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
         """See the contract."""

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.stores.contract import Enqueued, NewTask
-from everpoll.stores.postgres.lane import Connection, Lane
 
 CHUNK = 5_000
 """Rows per statement; larger calls take several, in one transaction."""

@@ -8,10 +8,10 @@ from collections import Counter
 from itertools import repeat
 from typing import Any
 
+from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import EverpollError, LeaseLost, StoreUnavailable
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
 from everpoll.stores.postgres.hands import Hands
-from everpoll.stores.postgres.lane import Lane
 from everpoll.stores.postgres.marks import Marks, Ranges
 
 LEASE = "select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9)"

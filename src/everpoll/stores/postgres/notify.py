@@ -8,13 +8,12 @@ one more at its end. What goes wrong here costs latency only: everybody looks by
 import asyncio
 import logging
 
+from everpoll.drivers.postgres.lane import CLOSE_TIMEOUT_S, Lane
 from everpoll.errors import EverpollError
-from everpoll.stores.postgres.lane import CLOSE_TIMEOUT_S, Lane
 
 logger = logging.getLogger("everpoll.stores")
 
 CHANNEL = "everpoll"
-WAKE, CANCEL = "", "c"
 WINDOW_S = 0.01
 NOTIFY = "select pg_notify('everpoll', '')"
 

@@ -9,10 +9,10 @@ after that: the others may have been, too.
 import asyncio
 from collections.abc import Callable, Sequence
 
+from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import DEADLINE_GRACE_S, RESCUE_LIMIT, Beat
 from everpoll.stores.postgres.hands import Hands
-from everpoll.stores.postgres.lane import Dial, Lane
 
 BEAT = "select * from everpoll.beat($1, $2, $3, $4, $5, $6)"
 # Workers beat three times a lease. In an outage that all of them share, one's lease runs out when another has been

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
+from everpoll.drivers.postgres.lane import Lane
 from everpoll.stores.contract import COUNT_LIMIT, END_STATES, QueueInfo, TaskFilter, TaskInfo, TaskPage, WorkerInfo
-from everpoll.stores.postgres.lane import Lane
 from everpoll.stores.postgres.rows import ENDED, LIVE, WORKER, task_info, worker_info
 
 ENDED_BY_ID = f"select {ENDED} from everpoll.history h where h.id = any($1::bigint[])"

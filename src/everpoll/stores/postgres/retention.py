@@ -4,7 +4,7 @@ What an exact cut would leave of a day goes with that day, at most a day later; 
 kept, and in the default partition, rows are deleted one by one, in bounded steps.
 """
 
-from everpoll.stores.postgres.lane import Lane
+from everpoll.drivers.postgres.lane import Lane
 
 DAY_S = 86_400.0
 STEP = 10_000

@@ -6,8 +6,8 @@ left alone, by one cheap look. Never: session locks, which a transaction pooler 
 
 from importlib.resources import files
 
+from everpoll.drivers.postgres.lane import Connection
 from everpoll.errors import SchemaOutdated
-from everpoll.stores.postgres.lane import Connection
 
 # An arbitrary number of our own: only who migrates everpoll's schema takes this lock.
 LOCK = 0x45564552504F4C4C

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
+from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.stores.contract import Again, Ended, Settlement
-from everpoll.stores.postgres.lane import Connection, Lane
 
 SETTLE = "select everpoll.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 

@@ -14,13 +14,16 @@ a transaction pooler would lose. A lane that is in nobody's use has no connectio
 from collections.abc import Sequence
 from typing import Any
 
+from everpoll.drivers.postgres.address import read_address
+from everpoll.drivers.postgres.lane import Dial, Lane
+from everpoll.drivers.postgres.listener import Listener
+from everpoll.drivers.wake import OnWake
 from everpoll.stores.contract import (
     Again,
     Enqueued,
     Lease,
     Leased,
     NewTask,
-    OnWake,
     QueueInfo,
     Settlement,
     TaskFilter,
@@ -29,15 +32,13 @@ from everpoll.stores.contract import (
     TaskState,
     WorkerCard,
     WorkerInfo,
+    was_settled,
 )
 from everpoll.stores.postgres import enqueueing, reading, retention, schema, settling
-from everpoll.stores.postgres.address import read_address
 from everpoll.stores.postgres.hands import Hands
-from everpoll.stores.postgres.lane import Dial, Lane
 from everpoll.stores.postgres.leasing import Leasing
-from everpoll.stores.postgres.listener import Listener
 from everpoll.stores.postgres.marks import Marks
-from everpoll.stores.postgres.notify import Notifier
+from everpoll.stores.postgres.notify import CHANNEL, Notifier
 from everpoll.stores.postgres.pulse import PostgresPulse
 
 # Repeatable, as everything: a sign-on whose answer got lost is made again under the same incarnation.
@@ -67,7 +68,7 @@ class PostgresStore:
         self._hands = Hands()
         self._leasing = Leasing(self._leases, self._marks, self._hands)
         self._notifier = Notifier(self._entrance)
-        self._listener = Listener(dial, self._desk, self._own_pids)
+        self._listener = Listener(dial, self._desk, self._own_pids, CHANNEL)
 
     @property
     def has_push(self) -> bool:
@@ -156,6 +157,11 @@ class PostgresStore:
         if any(not one.delay_s or one.delay_s <= 0 for one in again):
             self._notifier.soon()
         self._listener.wake()
+
+    async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        infos = await self.info([one.id for one in settlements])
+        return {one.id for one in settlements if was_settled(incarnation, one, infos.get(one.id))}
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
         """See the contract."""

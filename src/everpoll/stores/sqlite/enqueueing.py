@@ -7,9 +7,9 @@ take a key between the look for it and the insert, and the ids of one statement 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import Enqueued, NewTask, encode
 from everpoll.stores.sqlite.clock import microseconds
-from everpoll.stores.sqlite.connection import Connection
 
 
 class Row(NamedTuple):

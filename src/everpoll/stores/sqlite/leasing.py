@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from everpoll.drivers.sqlite.connection import Connection
 from everpoll.errors import LeaseLost
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased, encode
-from everpoll.stores.sqlite.connection import Connection
 
 PROMOTE_LIMIT = 5_000
 """7 to 20 ms."""

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import TRAIL_LIMIT, EndState, encode
-from everpoll.stores.sqlite.connection import Connection
 
 COPIED = (
     "due_at, created_at, owner, started_at, timeout_us, sequence, rank, version, cancel_requested, "

@@ -7,11 +7,11 @@ Promises: a beat is one transaction, and depends on neither the event loop nor t
 import threading
 from collections.abc import Sequence
 
+from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.connection import Connection, connect
+from everpoll.drivers.sqlite.faults import explained
 from everpoll.stores.contract import Beat
-from everpoll.stores.sqlite.address import Address
 from everpoll.stores.sqlite.clock import Instants
-from everpoll.stores.sqlite.connection import Connection, connect
-from everpoll.stores.sqlite.faults import explained
 from everpoll.stores.sqlite.rescue import beat
 
 

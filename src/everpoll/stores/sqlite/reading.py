@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import (
     COUNT_LIMIT,
     QueueInfo,
@@ -22,7 +23,6 @@ from everpoll.stores.contract import (
     encode,
 )
 from everpoll.stores.sqlite.clock import REBOOT_SLACK_MS
-from everpoll.stores.sqlite.connection import Connection
 
 WORKERS_SHOWN_US = 86_400 * 1_000_000
 

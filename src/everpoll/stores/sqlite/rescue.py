@@ -9,9 +9,9 @@ measurement; without it every death would read all live rows under the write loc
 from collections.abc import Sequence
 from typing import Any
 
+from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import DEADLINE_GRACE_S, RESCUE_LIMIT, Beat, EndState, WorkerCard, encode
 from everpoll.stores.sqlite.clock import REBOOT_SLACK_MS, milliseconds
-from everpoll.stores.sqlite.connection import Connection
 from everpoll.stores.sqlite.moves import End, Requeue, end, requeue
 
 SIGN_ON = """insert or replace into everpoll_workers
@@ -49,7 +49,7 @@ def beat(con: Connection, now: int, steady: int, incarnation: int, lease_s: floa
     if con.execute(EXTEND, (now, steady, steady + milliseconds(lease_s), incarnation)).rowcount == 0:
         return Beat(is_alive=False)
     rescued = _rescue(con, now, steady)
-    wanted = {task_id for (task_id,) in con.execute(CANCELS)}
+    wanted = cancels(con)
     return Beat(is_alive=True, rescued=rescued, canceled=tuple(one for one in running if one in wanted))
 
 
@@ -80,3 +80,8 @@ def _rescue(con: Connection, now: int, steady: int) -> int:
 
 def _entry(now: int, **fields: Any) -> str:
     return encode({"at": now / 1e6, "by": "rescue", **fields})
+
+
+def cancels(con: Connection) -> frozenset[int]:
+    """The running tasks that somebody wants canceled."""
+    return frozenset(task_id for (task_id,) in con.execute(CANCELS))

@@ -6,7 +6,7 @@ is no index by age, which every ending task would have to pay for.
 
 from typing import NamedTuple
 
-from everpoll.stores.sqlite.connection import Connection
+from everpoll.drivers.sqlite.connection import Connection
 
 SLICE = 5_000
 """Rows read, and at most deleted, per step: about 5 ms."""

@@ -10,10 +10,10 @@ import time
 from collections.abc import Iterator
 from importlib.resources import files
 
+from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.connection import Connection, connect
+from everpoll.drivers.sqlite.faults import BUSY, code_of, explained
 from everpoll.errors import BadInput, SchemaOutdated
-from everpoll.stores.sqlite.address import Address
-from everpoll.stores.sqlite.connection import Connection, connect
-from everpoll.stores.sqlite.faults import BUSY, code_of, explained
 
 WAL_PAUSE_S = 0.01
 REGISTER = """create table if not exists everpoll_migrations (

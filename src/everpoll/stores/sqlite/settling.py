@@ -12,9 +12,9 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import Again, Ended, Settlement, encode
 from everpoll.stores.sqlite.clock import microseconds
-from everpoll.stores.sqlite.connection import Connection
 from everpoll.stores.sqlite.moves import COPIED, DROP, T_COPIED, End, Requeue, end, requeue, trail_entry
 
 HOLDS = "t.owner = :owner and t.sequence = :sequence and t.is_leased = 1"

@@ -5,8 +5,8 @@ All inside the writer's transaction. `by` is empty unless the note itself says w
 
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
 
+from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import TaskState
-from everpoll.stores.sqlite.connection import Connection
 from everpoll.stores.sqlite.moves import COPIED, End, end, longer_trail, trail_entry
 
 LIVE = "select sequence, is_leased from everpoll_tasks where id = ?"

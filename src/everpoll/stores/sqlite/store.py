@@ -15,6 +15,12 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from everpoll.drivers.sqlite.address import read_address
+from everpoll.drivers.sqlite.bell import Listener, bell_of
+from everpoll.drivers.sqlite.connection import PATIENCE_S, Connection
+from everpoll.drivers.sqlite.lane import Lane, Op
+from everpoll.drivers.sqlite.writer import Writer
+from everpoll.drivers.wake import OnWake
 from everpoll.errors import NotRunning
 from everpoll.policy import Clock
 from everpoll.stores.contract import (
@@ -23,7 +29,6 @@ from everpoll.stores.contract import (
     Lease,
     Leased,
     NewTask,
-    OnWake,
     QueueInfo,
     Settlement,
     TaskFilter,
@@ -32,16 +37,12 @@ from everpoll.stores.contract import (
     TaskState,
     WorkerCard,
     WorkerInfo,
+    was_settled,
 )
 from everpoll.stores.sqlite import enqueueing, leasing, reading, rescue, retention, settling, steering
-from everpoll.stores.sqlite.address import read_address
-from everpoll.stores.sqlite.bell import Listener, bell_of
 from everpoll.stores.sqlite.clock import Instants, microseconds
-from everpoll.stores.sqlite.connection import PATIENCE_S, Connection
-from everpoll.stores.sqlite.lane import Lane, Op
 from everpoll.stores.sqlite.pulse import SqlitePulse
-from everpoll.stores.sqlite.schema import prepare
-from everpoll.stores.sqlite.writer import Writer
+from everpoll.stores.sqlite.schema import check, prepare
 
 T = TypeVar("T")
 
@@ -72,8 +73,10 @@ class SqliteStore:
             await asyncio.to_thread(prepare, self._address, self._patience_s, migrate=migrate)
             if self._writer is None:
                 name = self._address.path.name
-                self._writer = Writer(f"everpoll-writer {name}", self._address, self._patience_s, self._bell)
-                self._reader = Lane(f"everpoll-reader {name}", self._address, self._patience_s)
+                self._writer = Writer(
+                    f"everpoll-writer {name}", self._address, self._patience_s, check, self._bell, rescue.cancels
+                )
+                self._reader = Lane(f"everpoll-reader {name}", self._address, self._patience_s, check)
                 self._writer.start()
                 self._reader.start()
                 self._writer.listen(bool(self._listeners))
@@ -137,6 +140,11 @@ class SqliteStore:
     def _settlement(self, incarnation: int, settlements: Sequence[Settlement]) -> Op[set[int]]:
         batch = settling.Batch(incarnation, settlements)
         return Op(lambda con: settling.settle(con, self._now(), batch), wakes=bool(batch.again))
+
+    async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        infos = await self.info([one.id for one in settlements])
+        return {one.id for one in settlements if was_settled(incarnation, one, infos.get(one.id))}
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
         """See the contract."""

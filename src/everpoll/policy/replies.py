@@ -1,6 +1,7 @@
-"""Snooze: an answer that means "the same again, later".
+"""What a handler may answer beside a value: the same again later, or never.
 
-Promises: the same row, after that delay, with no attempt used and no failure counted. Never sleeps by itself.
+Promises of a snooze: the same row, after that delay, with no attempt used and no failure counted. Never sleeps by
+itself.
 """
 
 from dataclasses import dataclass
@@ -19,3 +20,10 @@ class Snooze:
 
     def __repr__(self) -> str:
         return f"Snooze({human(self.delay_s)!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Returned by a job: there is nothing to do any more, and why."""
+
+    reason: str = "canceled by the job itself"

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.faults import BUSY, code_of
 from everpoll.errors import StoreUnavailable
-from everpoll.stores.sqlite.address import Address
-from everpoll.stores.sqlite.faults import BUSY, code_of
 
 PATIENCE_S = 5.0
 # SQLite's own busy handler backs off to 100 ms and starves: with it the longest wait between two drains was 334 ms,

@@ -12,21 +12,21 @@ commit itself, which others hear, so two processes would wake each other for eve
 
 import sqlite3
 import time
+from collections.abc import Callable
 from typing import Any
 
+from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.bell import Bell
+from everpoll.drivers.sqlite.connection import Connection
+from everpoll.drivers.sqlite.faults import BUSY, code_of
+from everpoll.drivers.sqlite.lane import Lane, Op
 from everpoll.errors import EverpollError
-from everpoll.stores.sqlite.address import Address
-from everpoll.stores.sqlite.bell import Bell
-from everpoll.stores.sqlite.connection import Connection
-from everpoll.stores.sqlite.faults import BUSY, code_of
-from everpoll.stores.sqlite.lane import Lane, Op
 
 IDLE_S, ALERT_S, ALERT_FOR_S = 0.080, 0.020, 1.0
 RECONNECT_S = 0.5
 # Frames in the write-ahead log since the last checkpoint, estimated: SQLite tells them to C only. About four for a
 # commit, and one for sixteen rows.
 CHECKPOINT_FRAMES = 2_000
-CANCELS = "select id from everpoll_tasks where cancel_requested = 1"
 
 
 class Writer(Lane):
@@ -34,9 +34,18 @@ class Writer(Lane):
 
     cache_kb = 16_000
 
-    def __init__(self, name: str, address: Address, patience_s: float, bell: Bell) -> None:
-        super().__init__(name, address, patience_s)
+    def __init__(
+        self,
+        name: str,
+        address: Address,
+        patience_s: float,
+        check: Callable[[Connection], None],
+        bell: Bell,
+        cancels: Callable[[Connection], frozenset[int]],
+    ) -> None:
+        super().__init__(name, address, patience_s, check)
         self._bell = bell
+        self._cancels_in = cancels
         self._listening = False
         self._version: int | None = None
         self._cancels: frozenset[int] = frozenset()
@@ -123,7 +132,7 @@ class Writer(Lane):
             con.check_place()
             (version,) = con.execute("pragma data_version").fetchone()
             if version != self._version:
-                cancels = frozenset(task_id for (task_id,) in con.execute(CANCELS))
+                cancels = self._cancels_in(con)
                 self._bell.ring(bool(cancels - self._cancels))
                 if self._version is not None:
                     self._alert_until = time.monotonic() + ALERT_FOR_S

@@ -17,14 +17,16 @@ import random
 import secrets
 from collections.abc import Callable
 
+from everpoll.drivers.postgres import faults
+from everpoll.drivers.postgres.lane import Connection, Dial, Lane, part
+from everpoll.drivers.wake import OnWake
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.policy import Backoff, human
-from everpoll.stores.contract import OnWake
-from everpoll.stores.postgres import faults
-from everpoll.stores.postgres.lane import Connection, Dial, Lane, part
-from everpoll.stores.postgres.notify import CANCEL, CHANNEL, WAKE
 
 logger = logging.getLogger("everpoll.stores")
+
+# What is said on a channel; anything else is not for us.
+WAKE, CANCEL = "", "c"
 
 PROVE_S = 30.0
 ANSWER_S = 2.0
@@ -37,8 +39,9 @@ DEAF = Backoff("5s", factor=3, cap="10m", jitter=0.2)
 class Listener:
     """Wakes everybody in this process who wants to know; one connection serves all."""
 
-    def __init__(self, dial: Dial, teller: Lane, own_pids: Callable[[], set[int]]) -> None:
+    def __init__(self, dial: Dial, teller: Lane, own_pids: Callable[[], set[int]], channel: str) -> None:
         self._dial = dial
+        self._channel = channel
         self._teller = teller
         self._own_pids = own_pids
         self._wanted: list[OnWake] = []
@@ -83,7 +86,7 @@ class Listener:
     async def _listen(self) -> None:
         failures = deaf = 0
         while True:
-            ear = Ear(self._heard, self._teller)
+            ear = Ear(self._channel, self._heard, self._teller)
             try:
                 connection = await self._dial.connect()
                 try:
@@ -130,7 +133,8 @@ class Listener:
 class Ear:
     """One connection that listens."""
 
-    def __init__(self, heard: Callable[[int, str], None], teller: Lane) -> None:
+    def __init__(self, channel: str, heard: Callable[[int, str], None], teller: Lane) -> None:
+        self._channel = channel
         self._heard = heard
         self._teller = teller
         # A channel of our own for the proof: no other process has to read it.
@@ -143,7 +147,7 @@ class Ear:
         """Begin; whether notifications arrive."""
         connection.add_termination_listener(lambda _: self._broken.set())
         async with asyncio.timeout(ANSWER_S):
-            await connection.add_listener(CHANNEL, self._told)
+            await connection.add_listener(self._channel, self._told)
             await connection.add_listener(self._proof, lambda *_: self._proven.set())
         return await self._prove()
 

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from everpoll.stores.contract import OnWake
+from everpoll.drivers.wake import OnWake
 
 
 class Listener:

@@ -10,8 +10,8 @@ The server's own words are kept, a password never.
 
 import asyncpg
 
+from everpoll.drivers.postgres.address import Address
 from everpoll.errors import BadInput, EverpollError, SchemaOutdated, StoreUnavailable
-from everpoll.stores.postgres.address import Address
 
 # By SQLSTATE, or its first two characters: connection, transaction rollback, resources, operator intervention, system.
 AWAY_CLASSES = ("08", "40", "53", "57", "58")

@@ -16,11 +16,10 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
+from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.connection import Connection, Displaced, connect
+from everpoll.drivers.sqlite.faults import BROKEN, code_of, explained
 from everpoll.errors import NotRunning
-from everpoll.stores.sqlite.address import Address
-from everpoll.stores.sqlite.connection import Connection, Displaced, connect
-from everpoll.stores.sqlite.faults import BROKEN, code_of, explained
-from everpoll.stores.sqlite.schema import check
 
 T = TypeVar("T")
 
@@ -78,8 +77,9 @@ class Lane:
 
     cache_kb = 4_000
 
-    def __init__(self, name: str, address: Address, patience_s: float) -> None:
+    def __init__(self, name: str, address: Address, patience_s: float, check: Callable[[Connection], None]) -> None:
         self._address = address
+        self._check = check
         self._patience_s = patience_s
         self._con: Connection | None = None
         self._inbox: SimpleQueue[Op[Any] | None] = SimpleQueue()
@@ -183,7 +183,7 @@ class Lane:
         if self._con is None:
             con = connect(self._address, patience_s=self._patience_s, cache_kb=self.cache_kb)
             try:
-                check(con)
+                self._check(con)
             except BaseException:
                 con.close()
                 raise

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from everpoll.stores.postgres import arrays, faults
-from everpoll.stores.postgres.address import Address
+from everpoll.drivers.postgres import arrays, faults
+from everpoll.drivers.postgres.address import Address
 
 logger = logging.getLogger("everpoll.stores")
 

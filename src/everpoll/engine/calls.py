@@ -1,0 +1,116 @@
+"""Calling users' functions: async ones in the event loop, plain ones in threads, within a timeout.
+
+Promises: a function that takes too long raises `JobTimeout` here; whatever a function raises can be written down.
+Never: hands back while a thread still runs, which nothing can interrupt; only the timeout leaves it behind.
+"""
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import traceback
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from typing import Any
+
+from everpoll.engine.work import Run
+from everpoll.errors import JobTimeout
+
+ERROR_LIMIT = 2_000
+TRACEBACK_LIMIT = 8_000
+
+
+class Callee:
+    """One function of the user, ready to be called."""
+
+    __slots__ = ("_function", "_in_loop", "_threads", "timeout_s")
+
+    def __init__(
+        self, function: Callable[..., Any], timeout_s: float | None, threads: Callable[[], Executor | None]
+    ) -> None:
+        self._function = function
+        self._in_loop = inspect.iscoroutinefunction(function)
+        self._threads = threads
+        self.timeout_s = timeout_s
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+        """What it returns."""
+        if not self._in_loop:
+            return self._in_thread(args, kwargs)
+        called: Awaitable[Any] = self._function(*args, **kwargs)
+        return called if self.timeout_s is None else self._within(self.timeout_s, called)
+
+    async def _in_thread(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        context = contextvars.copy_context()
+        call = functools.partial(context.run, self._function, *args, **kwargs)
+        running = asyncio.get_running_loop().run_in_executor(self._threads(), call)
+        try:
+            await asyncio.wait({running}, timeout=self.timeout_s)
+        except asyncio.CancelledError:
+            # `is_stopping` tells the function. Handed back while it still runs, the task would run twice at once.
+            try:
+                await asyncio.wait({running}, timeout=self.timeout_s)
+            finally:
+                if not running.cancel() and not running.cancelled():
+                    running.exception()  # looked at, or asyncio would call it forgotten
+            raise
+        if not running.done():
+            running.cancel()
+            raise JobTimeout(f"took longer than its timeout of {self.timeout_s:g} s; its thread is left behind")
+        value = running.result()
+        if not inspect.isawaitable(value):
+            return value
+        return await value if self.timeout_s is None else await self._within(self.timeout_s, value)
+
+    async def _within(self, timeout_s: float, awaitable: Awaitable[Any]) -> Any:
+        limit = asyncio.timeout(timeout_s)
+        try:
+            async with limit:
+                value = await awaitable
+        except TimeoutError as error:
+            if limit.expired():
+                raise JobTimeout(f"took longer than its timeout of {timeout_s:g} s") from error
+            raise
+        if limit.expired():
+            raise JobTimeout(f"took longer than its timeout of {timeout_s:g} s")
+        return value
+
+
+def failure(run: Run, error: BaseException) -> BaseException:
+    """What a function raised, as its own failure; raises `CancelledError` where it was the engine that stopped it."""
+    if isinstance(error, asyncio.CancelledError):
+        if run.stop_reason is not None or _is_canceled():
+            raise error
+        # Nobody canceled it: something that it awaited was canceled, which is its failure as any other.
+        return error
+    if run.stop_reason is not None:
+        # It was stopped, and its clean-up raised: that is no attempt of its own.
+        raise asyncio.CancelledError(str(run.stop_reason)) from error
+    return error
+
+
+def described(error: BaseException) -> dict[str, str]:
+    """Type, text and traceback of an error, such as every database can hold."""
+    return {
+        "type": type(error).__name__,
+        "error": _text(error),
+        "traceback": storable("".join(traceback.format_exception(error)))[-TRACEBACK_LIMIT:],
+    }
+
+
+def storable(text: str) -> str:
+    """Errors quote what they met: half characters, which UTF-8 cannot hold, and NUL, which no database holds."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+
+
+def _text(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - an error that cannot be printed is an error all the same
+        text = "(its text cannot be read)"
+    return storable(text)[:ERROR_LIMIT]
+
+
+def _is_canceled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

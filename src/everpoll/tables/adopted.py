@@ -1,0 +1,98 @@
+"""An adopted table: what `app.table(…)` gives, and how its rows are run.
+
+executions = app.table(Table("execution_jobs", columns=("recording_id",)), slots=4)
+
+@executions.handler
+async def execute(row): ...
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from everpoll.engine.calls import Callee, failure
+from everpoll.engine.meter import PollerHealth
+from everpoll.engine.options import WorkerOptions
+from everpoll.engine.threads import DaemonThreads
+from everpoll.engine.work import Run, Work, Works
+from everpoll.engine.worker import Worker
+from everpoll.errors import BadInput
+from everpoll.policy import Duration
+from everpoll.stores.contract import Settlement
+from everpoll.tables.contract import TableSource
+from everpoll.tables.mapping import Table
+from everpoll.tables.outcome import raised, returned
+from everpoll.tables.row import Row
+
+F = TypeVar("F", bound=Callable[[Row], Any])
+
+
+class AdoptedTable:
+    """One table of the user's own, with its handler, and its worker while the app runs."""
+
+    def __init__(self, table: Table, source: TableSource, slots: int) -> None:
+        self.table = table
+        self.source = source
+        self._options = WorkerOptions(
+            slots=slots, lease_s=table.stale_after_s, beat_s=table.heartbeat_every_s, keep_s=None
+        )
+        self._works = Works()
+        self._callee: Callee | None = None
+        self._threads = DaemonThreads(limit=slots * 2, name=f"everpoll-table-{table.name}")
+        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._worker: Worker | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the table."""
+        return self.table.name
+
+    @property
+    def has_handler(self) -> bool:
+        """Without one, nothing is claimed."""
+        return self._callee is not None
+
+    def handler(self, function: F) -> F:
+        """Run the decorated function for every row; plain functions run in threads."""
+        if not callable(function):
+            raise BadInput(f"table {self.name!r}: {function!r} is no function: write @{self.name}.handler above one")
+        if self._callee is not None:
+            raise BadInput(f"table {self.name!r} has a handler already: one table, one handler")
+        self._callee = Callee(function, self.table.timeout_s, lambda: self._threads)
+        self._works.add(Work(self.name, self.name, self._run, self.table.timeout_s))
+        return function
+
+    async def start(self) -> None:
+        """Check the table, then claim and run its rows; does nothing where that goes on already."""
+        if self._worker is not None or self._callee is None:
+            return
+        await self.source.open()
+        worker = Worker(self.source, self._works, self._options)
+        try:
+            await worker.start()
+        except BaseException:
+            await self.source.close()
+            raise
+        self._worker = worker
+
+    async def stop(self, grace: Duration = "10s") -> None:
+        """Take no new rows, let handlers finish for the grace period, put the rest back (D4). Repeatable."""
+        worker, self._worker = self._worker, None
+        try:
+            if worker is not None:
+                await worker.stop(grace)
+        finally:
+            await self.source.close()
+
+    def health(self) -> PollerHealth | None:
+        """The poller's metrics (A11, A12); None while it does not run."""
+        return None if self._worker is None else self._worker.health()
+
+    async def _run(self, run: Run) -> Settlement:
+        assert self._callee is not None, "a table without a handler claims nothing"
+        try:
+            value = await self._callee(Row(run))
+        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - each is the handler's own
+            return raised(self.table, run.lease, failure(run, error), self._rng)
+        return returned(self.table, run.lease, value)

@@ -1,0 +1,50 @@
+"""What this process has claimed: from the engine's numbers to the table's keys, and the fence of each row.
+
+Promises: a number is never used twice. A row that was claimed again after it was lost has another number.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from everpoll.stores.contract import Settlement
+from everpoll.tables.row import RowLease
+
+
+class Claim(Struct, frozen=True, gc=False):
+    """A row in our hands: every later write about it carries `worker` and `started_at`, as they stand in the table."""
+
+    key: Any
+    worker: str
+    started_at: Any
+
+
+class Claims:
+    """The claims of one table in this process."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._last = 0
+        self._held: dict[int, Claim] = {}
+
+    def take(self, claim: Claim, attempt: int, values: Mapping[str, Any]) -> RowLease:
+        """A row was claimed: the lease for the engine."""
+        self._last += 1
+        self._held[self._last] = claim
+        return RowLease(self._last, 1, attempt, self._table, self._table, "null", row_key=claim.key, values=values)
+
+    def of(self, settlements: Iterable[Settlement]) -> dict[int, Claim]:
+        """By number; what is not held is not in it."""
+        held = self._held
+        return {one.id: held[one.id] for one in settlements if one.id in held}
+
+    def held(self, numbers: Iterable[int]) -> dict[int, Claim]:
+        """Those of these numbers that are still held. Called from the heartbeat's thread, too."""
+        held = self._held
+        return {number: claim for number in numbers if (claim := held.get(number)) is not None}
+
+    def let_go(self, numbers: Iterable[int]) -> None:
+        """Settled, or lost."""
+        for number in numbers:
+            self._held.pop(number, None)

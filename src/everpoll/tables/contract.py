@@ -1,0 +1,36 @@
+"""What a database's own file must offer for somebody's table: a source for the engine, and an inspection for people."""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from everpoll.stores.contract import Source
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    what: str
+    """`column status`, `index`, `push`, …"""
+    is_fit: bool
+    is_needed: bool = True
+    """False: it works without, but worse; `detail` says how."""
+    detail: str = ""
+    ddl: str | None = None
+    """What would put it right."""
+
+
+class TableSource(Source, Protocol):
+    """Somebody's own table."""
+
+    async def open(self) -> None:
+        """Connect and look at the columns; `TableUnfit` names everything that is missing or wrong, at once."""
+
+    async def close(self) -> None:
+        """Let go of every connection. Repeatable."""
+
+    async def inspect(self) -> list[Finding]:
+        """Columns and their types, the index and whether the poll query uses it (EXPLAIN), push, the heartbeat."""
+
+    def ddl(self) -> list[str]:
+        """Statements that give the table what the mapping names: columns, the index of A6, the trigger for push."""

@@ -1,0 +1,103 @@
+"""What becomes of a row: pure decisions, from what its handler did to what is written.
+
+    handler ──▶ Settlement (the engine's words) ──▶ RowWrite (the table's words)
+
+returns None or a dict of `results`   done            returns Snooze("30s")   queued again, later, no attempt used
+raises, or takes too long             queued again    returns Cancel("why")   canceled, or failed where there is no word
+  … `attempts` times                  failed          stopped by the engine   queued again, no attempt used
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from everpoll.engine.calls import described, storable
+from everpoll.policy import Cancel, Rng, Snooze, human, shown
+from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
+from everpoll.tables.mapping import Table
+
+ERROR_LIMIT = 2_000
+
+
+class RowWrite(Struct, frozen=True, gc=False, kw_only=True):
+    """What a settlement writes into its row."""
+
+    status: str
+    is_end: bool
+    error: str | None = None
+    """For the error column; None empties it."""
+    keeps_error: bool = False
+    """True leaves the error column as it is: a give-back is no news about the row."""
+    retries: int = 0
+    """Added to the column for retries."""
+    delay_s: float | None = None
+    """For the column of the due time; None: at once."""
+    results: dict[str, Any] = {}
+
+
+def returned(table: Table, lease: Lease, value: Any) -> Settlement:
+    """The handler has returned."""
+    if value is None:
+        return Ended(lease.id, lease.sequence)
+    if isinstance(value, Snooze):
+        if table.due_at is None:
+            return _refused(table, lease, "its handler returned Snooze, which needs a column: due_at=…")
+        note = encode({"what": "snooze", "why": f"the handler asked to be run again in {human(value.delay_s)}"})
+        return Again(lease.id, lease.sequence, value.delay_s, refund=True, note=note)
+    if isinstance(value, Cancel):
+        note = encode({"what": "canceled", "error": storable(str(value.reason))[:ERROR_LIMIT]})
+        return Ended(lease.id, lease.sequence, "canceled", None, note)
+    if not isinstance(value, dict) or not set(value) <= set(table.results):
+        wanted = f"a dict with some of {', '.join(table.results)}" if table.results else "None: name results=(…) first"
+        return _refused(table, lease, f"its handler returned {shown(value)}; it may return {wanted}")
+    try:
+        return Ended(lease.id, lease.sequence, "done", encode(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        return _refused(table, lease, f"what its handler returned is not JSON: {error}")
+
+
+def raised(table: Table, lease: Lease, error: BaseException, rng: Rng) -> Settlement:
+    """The handler has raised: try again after the backoff, or give up."""
+    what = described(error)
+    note = {"attempt": lease.attempt, "type": what["type"], "error": what["error"]}
+    if table.retries is None or lease.attempt >= table.attempts:
+        return Ended(lease.id, lease.sequence, "failed", None, encode({"what": "failed", **note}))
+    delay_s = None if table.due_at is None else table.backoff.delay(lease.attempt, rng)
+    return Again(lease.id, lease.sequence, delay_s, note=encode({"what": "retry", **note}))
+
+
+def written(table: Table, settlement: Settlement) -> RowWrite:
+    """The same in the table's words."""
+    note = {} if settlement.note is None else msgspec.json.decode(settlement.note)
+    error = _error(note)
+    if isinstance(settlement, Again):
+        return RowWrite(
+            status=table.queued,
+            is_end=False,
+            error=error,
+            keeps_error=error is None,
+            retries=0 if settlement.refund else 1,
+            delay_s=settlement.delay_s,
+        )
+    if settlement.state == "done":
+        results = {} if settlement.result is None else msgspec.json.decode(settlement.result)
+        return RowWrite(status=table.done, is_end=True, results=results)
+    is_canceled = settlement.state == "canceled" and table.canceled is not None
+    return RowWrite(
+        status=table.canceled if is_canceled and table.canceled else table.failed,
+        is_end=True,
+        error=error or str(note.get("why", settlement.state)),
+        retries=1 if note.get("what") == "failed" else 0,
+    )
+
+
+def _error(note: dict[str, Any]) -> str | None:
+    if "error" not in note:
+        return None
+    return f"{note['type']}: {note['error']}" if "type" in note else str(note["error"])
+
+
+def _refused(table: Table, lease: Lease, problem: str) -> Settlement:
+    error = storable(f"table {table.name}: {problem}")[:ERROR_LIMIT]
+    return Ended(lease.id, lease.sequence, "failed", None, encode({"what": "failed", "error": error}))

@@ -1,0 +1,27 @@
+"""From an address to the file that speaks with that database; drivers are imported only where they are needed."""
+
+from everpoll.drivers.addresses import masked
+from everpoll.errors import BadInput
+from everpoll.tables.contract import TableSource
+from everpoll.tables.mapping import Table
+
+
+def source_for(url: str, table: Table, token: str | None = None) -> TableSource:
+    """The table at that address; it is opened later."""
+    scheme = url.split(":", 1)[0].lower() if "://" in url else ""
+    if scheme in {"postgresql", "postgres"}:
+        from everpoll.tables.postgres import PostgresTable  # noqa: PLC0415 - see above
+
+        return PostgresTable(url, table)
+    if scheme == "sqlite":
+        from everpoll.tables.sqlite import SqliteTable  # noqa: PLC0415 - see above
+
+        return SqliteTable(url, table)
+    if scheme in {"http", "https"}:
+        from everpoll.tables.supabase import SupabaseTable  # noqa: PLC0415 - see above
+
+        return SupabaseTable(url, table, token)
+    raise BadInput(
+        f"table {table.name!r}: {masked(url)!r} is no address of a database that has tables of your own; write "
+        "postgresql://…, sqlite:///… or https://….supabase.co"
+    )
