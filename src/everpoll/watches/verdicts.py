@@ -1,0 +1,56 @@
+"""What a look says of the remote operation: it has ended well, it has ended badly, or it is to be looked at again.
+
+    Done(value)      ready, with what it produced      Wait(after="10s")   not ended; not before that long
+    Fail(reason)     failed, with the evidence         Wait()              not ended; the watch's own cadence decides
+
+Pure values: frozen, comparable, checked when they are made. Never decide when to look: `after` is a floor.
+"""
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, TypeAlias
+
+from everpoll.policy import Duration, human, seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The operation has ended as wanted: `Done(rows)`."""
+
+    value: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The operation has ended otherwise, and why: `Fail("quota exceeded", evidence=body)`."""
+
+    reason: str
+    _: KW_ONLY
+    evidence: Any = None
+    """What the remote said, for whoever asks why."""
+    canceled: bool = False
+    """The remote says that it was canceled, not that it failed."""
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Wait:
+    """The operation has not ended: `Wait()`, or `Wait("10s")` where the remote said how long."""
+
+    after_s: float | None
+    """No look before that long from now; None leaves it to the cadence."""
+    note: str | None
+    """For people: how far it is, or what is in the way."""
+    status: str | None
+    """The remote's own word."""
+
+    def __init__(self, after: Duration | None = None, *, note: str | None = None, status: str | None = None) -> None:
+        object.__setattr__(self, "after_s", None if after is None else seconds(after, name="after"))
+        object.__setattr__(self, "note", note)
+        object.__setattr__(self, "status", status)
+
+    def __repr__(self) -> str:
+        said = [] if self.after_s is None else [repr(human(self.after_s))]
+        said += [f"{name}={value!r}" for name in ("note", "status") if (value := getattr(self, name)) is not None]
+        return f"Wait({', '.join(said)})"
+
+
+Verdict: TypeAlias = Done | Fail | Wait
