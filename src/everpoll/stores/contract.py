@@ -13,6 +13,8 @@ Every implementation promises the same (one conformance suite proves it):
 - Due times, leases and deadlines are decided by the store's own clock; callers only ever pass delays.
 - Higher priority first, then the earlier due time, then the earlier enqueued.
 - A key has at most one live task; enqueueing it again answers with that one.
+- A task of a kind in `ASKED_TO_CANCEL` ends itself: a cancel makes it due and tells it, and nothing else ends it.
+- Events are written with what they tell about, or not at all; whoever reads the feed from a position misses none.
 - Errors of the connection are raised as `StoreUnavailable`, and then nothing is known about the outcome. Every
   operation may be repeated; an enqueue that must not happen twice carries a key.
 """
@@ -35,6 +37,8 @@ LEASE_LIMIT = 500
 """The largest batch that one statement leases: above it the gain is gone, and plans have been seen to flip."""
 TRAIL_LIMIT = 100
 """How many decisions a task remembers; the oldest go first."""
+ASKED_TO_CANCEL = frozenset({"watch"})
+"""Kinds that have something to do before they end as canceled (a remote operation to stop): a cancel only asks them."""
 RESCUE_LIMIT = 3
 """A task whose worker died this many times is poison: it ends as failed, with that reason."""
 DEADLINE_GRACE_S = 5.0
@@ -47,6 +51,13 @@ _json = msgspec.json.Encoder(enc_hook=str, decimal_format="string")
 def encode(value: Any) -> str:
     """JSON, the only format that is stored; what JSON does not know becomes its text."""
     return _json.encode(value).decode()
+
+
+class NewEvent(Struct, frozen=True, gc=False):
+    """Something that happened to a task: a JSON object, under a number of the task's own; a repeat is ignored."""
+
+    seq: int
+    body: str
 
 
 class NewTask(Struct, frozen=True, gc=False, kw_only=True):
@@ -63,10 +74,14 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """How long one run may take; the lease sets the row's deadline from it, for the rescue to see."""
     memory: str | None = None
     version: int = 1
+    once: bool = False
+    """With a key, for watches: an ended task that history still has answers as well; nothing is begun twice."""
+    events: tuple[NewEvent, ...] = ()
+    """Written with the task, unless the key was taken."""
 
 
 class Enqueued(Struct, frozen=True, gc=False):
-    """The id of the new task, or of the live one that has the key already."""
+    """The id of the new task, or of the one that has the key already."""
 
     id: int
     is_new: bool = True
@@ -100,6 +115,10 @@ class Leased(Struct, frozen=True, gc=False):
     leases: list[Lease]
     next_due_s: float | None = None
     """Seconds until the next waiting task of these queues falls due; None if none waits, or if the look was full."""
+    missed: int = 0
+    """Tasks that were seen and then taken by others before we had them: a lost race, not an error (A3)."""
+    at: float = 0.0
+    """When that was, by the store's own wall clock: seconds since the epoch."""
 
 
 class Ended(Struct, frozen=True, gc=False):
@@ -111,10 +130,15 @@ class Ended(Struct, frozen=True, gc=False):
     result: str | None = None
     note: str | None = None
     """A JSON object for the trail; the store adds `at` and `by`. None: the ordinary end needs no note."""
+    events: tuple[NewEvent, ...] = ()
+    """Written with the settlement, unless it was lost."""
 
 
 class Again(Struct, frozen=True, gc=False):
-    """Settle: the task is due again. A cancel that was requested meanwhile wins and ends it instead."""
+    """Settle: the task is due again.
+
+    A cancel that was requested meanwhile wins and ends it instead, but for the kinds in `ASKED_TO_CANCEL`.
+    """
 
     id: int
     sequence: int
@@ -124,6 +148,8 @@ class Again(Struct, frozen=True, gc=False):
     """True gives the attempt back: a snooze or a give-back costs none."""
     note: str | None = None
     memory: str | None = None
+    events: tuple[NewEvent, ...] = ()
+    """Written with the settlement, unless it was lost."""
 
 
 Settlement = Ended | Again
@@ -192,6 +218,27 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
     def errors(self) -> tuple[dict[str, Any], ...]:
         """One per failed attempt, with traceback."""
         return tuple(entry for entry in self.trail if "error" in entry)
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """What happened to a task, as it is read."""
+
+    task_id: int
+    name: str
+    """Of the task, as its key."""
+    key: str | None
+    seq: int
+    at: datetime
+    body: Any
+    position: str
+    """Its place in the feed; opaque. The feed goes on behind it."""
+
+
+class EventPage(Struct, frozen=True):
+    """A piece of the feed; it goes on behind `after`."""
+
+    events: tuple[Event, ...]
+    after: str
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
@@ -281,7 +328,7 @@ class Source(Protocol):
         """Record, beside the task and not in it, that a worker's result was dropped."""
 
     async def prune(self, older_than_s: float) -> int:
-        """Drop history older than this; how many partitions or rows went."""
+        """Drop history, and events, older than this; how many partitions or rows of history went."""
 
     async def listen(self, on_wake: OnWake) -> None:
         """Call `on_wake`, in this event loop's thread, whenever something may have become due or is to be canceled.
@@ -309,13 +356,19 @@ class Store(Source, Protocol):
         """Apply what is missing, safely beside others who do the same; the names of what was applied."""
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
-        """All or none, in order; wakes workers. Of two equal keys in one call, the first wins."""
+        """All or none, in order; wakes workers. Of two equal keys in one call, the first wins.
+
+        `once` for another kind than a watch, or without a key, is `BadInput`.
+        """
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
         """Store a JSON text about a running task; False: lost."""
 
     async def cancel(self, task_id: int, note: str) -> TaskState | None:
-        """A queued task ends as canceled; a running one is asked to. Its state after that; None: not known."""
+        """A queued task ends as canceled; a running one is asked to. Its state after that; None: not known.
+
+        Of the kinds in `ASKED_TO_CANCEL` a queued one is asked, too: it is due at once, and its lease says so.
+        """
 
     async def retry(self, task_id: int, note: str) -> bool:
         """Put an ended task back in the queue under its own id with fresh attempts; False: not ended, or not known."""
@@ -328,6 +381,22 @@ class Store(Source, Protocol):
 
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """Those that have ended: the cheap look that all waiters of a process share."""
+
+    async def find(self, kind: str, key: str) -> TaskInfo | None:
+        """The live task of that kind with that key, else the newest ended one."""
+
+    async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
+        """The results, where there are any, of the tasks of that name that ended last, newest first."""
+
+    async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
+        """What happened to one task, behind the number `after`, by number."""
+
+    async def events(self, after: str | None, limit: int = 1000) -> EventPage:
+        """The feed of all tasks, behind a position; None answers nothing, and the position of now.
+
+        Nothing ever appears in front of a position that was handed out, whatever order transactions commit in: what
+        commits after it, or was not visible with it, is behind it. `BadInput` for what is no position of this store.
+        """
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """A page, newest first."""
