@@ -33,6 +33,18 @@ def test_a11_claim_success_is_the_share_that_was_still_ours() -> None:
     assert (meter.settled, meter.lost) == (9, 1)
 
 
+def test_a11_claims_that_others_won_count_against_it() -> None:
+    meter = Meter()
+    meter.polled(0.0, 0, 0.1, missed=2)
+    assert meter.claim_success_rate(0) == 0.0
+    meter.polled(10.0, 6, 0.1)
+    assert meter.claim_success_rate(10) == pytest.approx(0.75)
+    meter.settlement(20.0, 6, 3)
+    assert meter.claim_success_rate(20) == pytest.approx(0.375)
+    assert meter.claim_success_rate(WINDOW_S + 5) == pytest.approx(0.5)
+    assert meter.missed == 2
+
+
 def test_a11_polls_per_minute_is_right_when_more_looks_happen_than_samples_are_kept() -> None:
     meter = Meter()
     for look in range(10 * SAMPLES):

@@ -13,11 +13,12 @@ UNHEALTHY_ERRORS = 5
 
 
 class PollSample(Struct, frozen=True, gc=False):
-    """One look at the store: when, how many rows it brought, how long it took."""
+    """One look at the store: when, how many rows it brought, how long it took, how many others were quicker to get."""
 
     at: float
     found: int
     took_s: float
+    missed: int = 0
 
 
 class PollerHealth(Struct, frozen=True, kw_only=True):
@@ -30,7 +31,7 @@ class PollerHealth(Struct, frozen=True, kw_only=True):
     polls_per_minute: float
     rows_per_poll: float
     claim_success_rate: float | None
-    """Of the settlements in the window, the share that was still ours; None before the first."""
+    """Of the claims in the window, the share that was won and still ours at its end; None before the first."""
     claim_latency_s: float | None
     push: bool
     waiting_s: float | None
@@ -49,14 +50,16 @@ class Meter:
         self.errors = 0
         self.last_error: str | None = None
         self.leased = 0
+        self.missed = 0
         self.settled = 0
         self.lost = 0
 
-    def polled(self, at: float, found: int, took_s: float) -> None:
+    def polled(self, at: float, found: int, took_s: float, missed: int = 0) -> None:
         """A look succeeded."""
         self.consecutive_errors = 0
         self.leased += found
-        self._polls.append(PollSample(at, found, took_s))
+        self.missed += missed
+        self._polls.append(PollSample(at, found, took_s, missed))
 
     def failed(self, error: str) -> None:
         """A look failed."""
@@ -89,10 +92,15 @@ class Meter:
         return sum(recent) / len(recent) if recent else None
 
     def claim_success_rate(self, now: float) -> float | None:
-        """The share of claims in the window that were still ours when they ended."""
+        """The share of claims in the window that were won, times the share that was still ours when it ended."""
         recent = [(count, lost) for at, count, lost in self._settled if at >= now - WINDOW_S]
         total = sum(count for count, _ in recent)
-        return 1.0 - sum(lost for _, lost in recent) / total if total else None
+        kept = 1.0 - sum(lost for _, lost in recent) / total if total else 1.0
+        missed = sum(one.missed for one in self._recent(now))
+        if not missed:
+            return kept if total else None
+        won = sum(one.found for one in self._recent(now))
+        return kept * won / (won + missed)
 
     def _recent(self, now: float) -> list[PollSample]:
         return [one for one in self._polls if one.at >= now - WINDOW_S]

@@ -136,8 +136,9 @@ class Poller:
                     await self._wait(RETRY.delay(attempt))
                 continue
             now = event_loop.time()
-            self._meter.polled(now, len(looked.leases), now - began)
-            logger.debug("looked at %s: %d of %d", ", ".join(rooms), len(looked.leases), most)
+            self._meter.polled(now, len(looked.leases), now - began, looked.missed)
+            missed = f", {looked.missed} already claimed by others" if looked.missed else ""
+            logger.debug("looked at %s: %d of %d%s", ", ".join(rooms), len(looked.leases), most, missed)
             if looked.leases and logger.isEnabledFor(logging.INFO):
                 logger.info("claimed %s: %s", _counted(len(looked.leases)), _listed(looked))
             return looked
