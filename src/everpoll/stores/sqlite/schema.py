@@ -12,10 +12,10 @@ from importlib.resources import files
 
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.connection import Connection, connect
-from everpoll.drivers.sqlite.faults import BUSY, code_of, explained
+from everpoll.drivers.sqlite.faults import explained
+from everpoll.drivers.sqlite.journal import use_wal
 from everpoll.errors import BadInput, SchemaOutdated
 
-WAL_PAUSE_S = 0.01
 REGISTER = """create table if not exists everpoll_migrations (
     name text primary key, applied_at integer not null) strict"""
 
@@ -51,7 +51,7 @@ def check(con: Connection) -> None:
 
 
 def _prepared(con: Connection, patience_s: float, *, migrate: bool) -> list[str]:
-    _use_wal(con, patience_s)
+    use_wal(con, patience_s)
     if not migrate:
         check(con)
         return []
@@ -93,22 +93,6 @@ def _applied(con: Connection) -> set[str]:
     if con.execute("select 1 from sqlite_master where name = 'everpoll_migrations'").fetchone() is None:
         return set()
     return {name for (name,) in con.execute("select name from everpoll_migrations")}
-
-
-def _use_wal(con: Connection, patience_s: float) -> None:
-    """Readers beside a writer need it. The switch does not wait for locks by itself, so it is asked for again."""
-    give_up_at = time.monotonic() + patience_s
-    while True:
-        try:
-            (mode,) = con.execute("pragma journal_mode = wal").fetchone()
-        except sqlite3.OperationalError as error:
-            if code_of(error) not in BUSY or time.monotonic() >= give_up_at:
-                raise
-        else:
-            if mode == "wal":
-                return
-            raise BadInput(f"{con.path}: SQLite cannot share a file there (journal mode {mode}): use a local disk")
-        time.sleep(WAL_PAUSE_S)
 
 
 def _statements(script: str) -> Iterator[str]:
