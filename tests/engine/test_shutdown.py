@@ -6,9 +6,11 @@ import logging
 import pytest
 
 from engine.engine_stage import EngineStage, done, whats
+from everpoll.engine import pool as pool_module
+from everpoll.engine.pool import Pool
 from everpoll.engine.work import Run, StopReason, Work
 from everpoll.engine.worker import CANCEL_S, LOOK_S, SETTLE_S, Worker
-from everpoll.stores.contract import Settlement
+from everpoll.stores.contract import Lease, Settlement
 from everpoll.stores.memory import MemoryStore
 
 
@@ -336,5 +338,81 @@ def test_a_handler_canceled_by_somebody_else_is_handed_back(stage: EngineStage) 
         info = await stage.show(task_id)
         assert (info.state, info.attempt) == ("done", 1)
         assert info.trail[0]["why"] == "its handler was canceled from outside"
+
+    stage.play(scene)
+
+
+def test_what_has_not_begun_is_handed_back_at_once_and_never_begins(
+    stage: EngineStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hundreds are leased and wait for their turn: the grace period is for what has begun."""
+    monkeypatch.setattr(pool_module, "CARRY_S", -1.0)
+    stopping: list[asyncio.Future[None]] = []
+
+    async def first_stops(run: Run) -> Settlement:
+        began.append(run.lease.id)
+        if not stopping:
+            stopping.append(asyncio.ensure_future(worker.stop("1h")))
+        return done(run.lease)
+
+    began: list[int] = []
+    stage.works.add(Work("job", "default", first_stops))
+    worker: Worker
+
+    async def scene() -> None:
+        nonlocal worker
+        ids = await stage.put(300)
+        worker = stage.worker(slots=300)
+        await worker.start()
+        await stage.clock.settle()
+        await stopping[0]
+        assert stage.clock.now() == pytest.approx(0, abs=0.1)
+        assert len(began) < 10
+        infos = [await stage.show(task_id) for task_id in ids]
+        assert {(one.state, one.attempt) for one in infos if one.id not in began} == {("queued", 0)}
+        assert {one.state for one in infos if one.id in began} == {"done"}
+        assert {whats(one)[0] for one in infos if one.id not in began} == {"give-back"}
+
+    stage.play(scene)
+
+
+@pytest.mark.parametrize("reason", list(StopReason))
+def test_a_run_that_is_stopped_before_it_began_is_settled_on_the_spot_and_once(
+    stage: EngineStage, reason: StopReason
+) -> None:
+    job = stage.handler()
+
+    async def scene() -> None:
+        settled: list[int] = []
+        pool = Pool(stage.works, 5, lambda _incarnation, settlement: settled.append(settlement.id))
+        pool.start([Lease(number, 1, 1, "job", "default", "null") for number in range(4)], incarnation=9)
+        pool.stop(reason, [1, 2])
+        assert settled == [1, 2]
+        pool.stop_waiting(reason)
+        assert (settled, len(pool), pool.free) == ([1, 2, 0, 3], 0, 5)
+        pool.start([Lease(4, 1, 1, "job", "default", "null")], incarnation=9)
+        assert await pool.ended(1)
+        assert (settled, job.ids) == ([1, 2, 0, 3, 4], [4])
+
+    stage.play(scene)
+
+
+def test_a_spare_carrier_that_somebody_canceled_leaves_nobody_waiting(stage: EngineStage) -> None:
+    """Such as a handler that cancels every task that it can find."""
+    job = stage.handler(takes_s=10)
+
+    async def scene() -> None:
+        pool = Pool(stage.works, 5, lambda *_: None)
+
+        async def cancels_the_spare(run: Run) -> Settlement:
+            assert pool._spare is not None
+            pool._spare.cancel()
+            return done(run.lease)
+
+        stage.works.add(Work("hostile", "default", cancels_the_spare))
+        line = [(1, "hostile"), (2, "job"), (3, "job")]
+        pool.start([Lease(number, 1, 1, name, "default", "null") for number, name in line], incarnation=9)
+        await stage.clock.advance(1)
+        assert job.ids == [2, 3]
 
     stage.play(scene)

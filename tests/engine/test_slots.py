@@ -128,6 +128,7 @@ def test_b18_an_unknown_name_fails_clearly_and_at_once(stage: EngineStage) -> No
         assert (info.state, whats(info)) == ("failed", ["failed"])
         [error] = info.errors
         assert error["error"] == "no job called 'adit' is registered in this worker; registered: audit, sweep"
+        assert error["type"] == "UnknownJob"
 
     stage.play(scene)
 

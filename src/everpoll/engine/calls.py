@@ -57,7 +57,11 @@ class Callee:
         if not running.done():
             running.cancel()
             raise JobTimeout(f"took longer than its timeout of {self.timeout_s:g} s; its thread is left behind")
-        value = running.result()
+        try:
+            value = running.result()
+        except KeyboardInterrupt as error:
+            # No signal is delivered in a thread: it is the function's own, and must not end the program from here.
+            raise RuntimeError("the function raised KeyboardInterrupt") from error
         if not inspect.isawaitable(value):
             return value
         return await value if self.timeout_s is None else await self._within(self.timeout_s, value)
@@ -77,7 +81,13 @@ class Callee:
 
 
 def failure(run: Run, error: BaseException) -> BaseException:
-    """What a function raised, as its own failure; raises `CancelledError` where it was the engine that stopped it."""
+    """What a function raised, as its own failure; raises `CancelledError` where it was the engine that stopped it.
+
+    Whatever it is, GeneratorExit and SystemExit included, or its task would be handed back and run again for ever. Only
+    KeyboardInterrupt passes through: somebody pressed Ctrl-C while it ran.
+    """
+    if isinstance(error, KeyboardInterrupt):
+        raise error
     if isinstance(error, asyncio.CancelledError):
         if run.stop_reason is not None or _is_canceled():
             raise error

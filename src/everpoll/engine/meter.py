@@ -38,6 +38,9 @@ class PollerHealth(Struct, frozen=True, kw_only=True):
     """How long the poller rests at most before its next look; None while it looks or is full."""
     running: int
     slots: int
+    stopping: int = 0
+    """Of those running, how many were told to end and have not yet: a plain function that ignores `is_stopping`, or a
+    handler that suppresses its cancellation, keeps its slot until it returns."""
 
 
 class Meter:

@@ -7,8 +7,9 @@ costs more than all the rest of the engine. The first run that does suspend keep
 spare, scheduled before, takes over what waits.
 
 Promises: never more handlers than slots (A15); each run yields exactly one settlement, whatever its handler does.
-A handler is canceled for a reason, and the reason decides: canceled ends the task, the others hand it back. No run
-sees the context variables of another, or is hit by a cancellation that was meant for another.
+A handler is canceled for a reason, and the reason decides: canceled ends the task, the others hand it back. A run that
+is stopped before it has begun is settled on the spot, whoever keeps the event loop busy, and never begins. No run sees
+the context variables of another, or is hit by a cancellation that was meant for another.
 """
 
 import asyncio
@@ -25,6 +26,8 @@ logger = logging.getLogger("everpoll.engine")
 
 # How long one carrier keeps the event loop to itself before others have their turn.
 CARRY_S = 0.001
+# A handler that cancels its own task would otherwise be handed back to itself some thousand times a second.
+CANCELED_REST_S = 1.0
 GIVE_BACK = {
     StopReason.SHUTDOWN: "its worker shuts down",
     StopReason.FENCED: "its worker could not reach the database",
@@ -61,10 +64,10 @@ class Pool:
         """Handlers of each queue: counted when asked, which few workers do, not with every run."""
         return Counter([run.lease.queue for run in self._carriers])
 
-    def start(self, leases: Sequence[Lease], incarnation: int) -> None:
-        """Run them."""
+    def start(self, leases: Sequence[Lease], incarnation: int, at: float = 0.0) -> None:
+        """Run them; `at`: the store's clock when they were leased."""
         now = self._event_loop.time()
-        runs = [Run(lease, incarnation, self._works.get(lease.name)) for lease in leases]
+        runs = [Run(lease, incarnation, self._works.get(lease.name), at=at, began=now) for lease in leases]
         for run in runs:
             if run.work is not None and run.work.timeout_s is not None:
                 run.deadline = now + run.work.timeout_s
@@ -77,9 +80,22 @@ class Pool:
         for run, carrier in list(self._carriers.items()):
             if run.stop_reason is None and (task_ids is None or run.lease.id in task_ids):
                 run.stop_reason = reason
-                # One that still waits sees the reason when its turn comes.
-                if carrier is not None:
+                if carrier is None:
+                    self._end(run, _stopped(run))
+                else:
                     carrier.cancel()
+
+    def stop_waiting(self, reason: StopReason) -> None:
+        """Stop what has not begun, and leave alone what has."""
+        for run in self._waiting:
+            if run in self._carriers:
+                run.stop_reason = reason
+                self._end(run, _stopped(run))
+
+    @property
+    def stopping(self) -> int:
+        """Handlers that were told to end and have not yet."""
+        return sum(run.stop_reason is not None for run in self._carriers)
 
     def running(self) -> tuple[list[int], float | None]:
         """The ids, and the seconds until the nearest deadline. Called from the heartbeat's thread: one copy first."""
@@ -112,7 +128,7 @@ class Pool:
 
     def _have_spare(self) -> None:
         """Somebody to take over, once whoever runs now suspends or ends."""
-        if self._spare is None or self._spare.done():
+        if self._spare is None or self._spare.cancelling() or self._spare.done():
             # Not by create_task: an eager factory would run it here and now.
             self._spare = asyncio.Task(self._carry(), loop=self._event_loop, context=self._context.copy())
 
@@ -125,8 +141,9 @@ class Pool:
         try:
             while self._waiting:
                 run = self._waiting.popleft()
-                if self._spare is None:
-                    self._have_spare()
+                if run not in self._carriers:
+                    continue  # stopped while it waited
+                self._have_spare()
                 self._carriers[run] = carrier
                 await self._run(run)
                 if self._carrier is not carrier or self._event_loop.time() > until or self._is_worn(carrier):
@@ -148,7 +165,7 @@ class Pool:
         lease = run.lease
         settlement: Settlement | None = None
         try:
-            if lease.cancel_requested:
+            if lease.cancel_requested and (run.work is None or not run.work.handles_cancel):
                 run.stop_reason = StopReason.CANCELED
             if run.stop_reason is not None:
                 settlement = _stopped(run)
@@ -160,17 +177,22 @@ class Pool:
             settlement = _stopped(run)
             if run.stop_reason is None:
                 raise
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             logger.exception("running task %d (%s) failed inside everpoll", lease.id, lease.name)
             note = encode({"what": "failed", "error": f"{type(error).__name__}: {error}", "attempt": lease.attempt})
             settlement = Ended(lease.id, lease.sequence, "failed", None, note)
         finally:
             if run in self._carriers:
-                del self._carriers[run]
-                if not self._carriers:
-                    self._all_ended.set()
-                self._settle(run.incarnation, _stopped(run) if settlement is None else settlement)
-                self.on_freed(lease.queue)
+                self._end(run, _stopped(run) if settlement is None else settlement)
+
+    def _end(self, run: Run, settlement: Settlement) -> None:
+        del self._carriers[run]
+        if not self._carriers:
+            self._all_ended.set()
+        self._settle(run.incarnation, settlement)
+        self.on_freed(run.lease.queue)
 
 
 def _stopped(run: Run) -> Settlement:
@@ -181,11 +203,11 @@ def _stopped(run: Run) -> Settlement:
         return Ended(lease.id, lease.sequence, "canceled", None, note)
     why = GIVE_BACK.get(run.stop_reason) if run.stop_reason else None
     note = encode({"what": "give-back", "why": why or "its handler was canceled from outside"})
-    return Again(lease.id, lease.sequence, None, refund=True, note=note)
+    return Again(lease.id, lease.sequence, None if why else CANCELED_REST_S, refund=True, note=note)
 
 
 def _unknown(lease: Lease, names: list[str]) -> Settlement:
     known = ", ".join(names[:20]) or "nothing"
     error = f"no job called {lease.name!r} is registered in this worker; registered: {known}"
-    note = encode({"what": "failed", "error": error, "attempt": lease.attempt, "kind": "UnknownJob"})
+    note = encode({"what": "failed", "error": error, "attempt": lease.attempt, "type": "UnknownJob"})
     return Ended(lease.id, lease.sequence, "failed", None, note)

@@ -5,8 +5,9 @@
                   └─── lost ───┘   given up for dead (it was frozen, or cut off): a new incarnation signs on
 
 Promises (invariants 1-5, 10, 11): no outage of the database, of any length, ends a worker. What it cannot prove to
-own any more it does not settle. Shutting down takes no new work, gives handlers the grace period, cancels the rest,
-hands back what is unfinished at no attempt's cost, and beats until the last handler has ended.
+own any more it does not settle. Shutting down takes no new work, hands back at once what has not begun, gives handlers
+the grace period, cancels the rest, hands back what is unfinished at no attempt's cost, and beats until the last handler
+has ended.
 """
 
 import asyncio
@@ -99,6 +100,7 @@ class Worker:
             await asyncio.gather(self._pruning, return_exceptions=True)
         until = asyncio.get_running_loop().time() + grace_s
         self._poller.stop()
+        self._pool.stop_waiting(StopReason.SHUTDOWN)
         try:
             await asyncio.wait({polling}, timeout=LOOK_S)
             await self._pool.ended(until - asyncio.get_running_loop().time())
@@ -162,6 +164,7 @@ class Worker:
             waiting_s=self._poller.waiting_s,
             running=len(self._pool),
             slots=self._pool.slots,
+            stopping=self._pool.stopping,
         )
 
     async def _sign_on(self) -> None:

@@ -1,7 +1,7 @@
 """A job: a function that can be enqueued, and how its tasks are run."""
 
-import asyncio
 import functools
+import inspect
 import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
@@ -55,6 +55,8 @@ class Job(Generic[P, R]):
         self._function = function
         self.name = _text("name", options.get("name", getattr(function, "__name__", "")))
         where = f"job {self.name!r}"
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise BadInput(f"{where} is a generator: calling it would run none of it; write it without `yield`")
         self.queue = _text(f"{where}: queue", options.get("queue", "default"))
         self.priority = _priority(f"{where}: priority", options.get("priority", 0))
         self.retry = options.get("retry", Retry())
@@ -110,7 +112,7 @@ class Job(Generic[P, R]):
             return refused(lease, f"its arguments do not fit {self.name}: {type(error).__name__}: {error}")
         try:
             value = await self._callee(*args, **kwargs)
-        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - each is the job's own
+        except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
             return raised(lease, failure(run, error), self.retry, self._rng)
         return returned(lease, value)
 
