@@ -1,0 +1,188 @@
+"""Azure long-running operations: resource manager and data plane.
+
+Where to look, by the first of these that the start was answered with:
+
+    Azure-AsyncOperation, Operation-Location   an operation: its `status` decides
+    Location                                   202 is pending, any other 2xx is done with the body; re-read each time
+    neither, after PUT or PATCH                the resource itself: `properties.provisioningState`, none is done
+
+Succeeded, Failed and Canceled are the ends, in any case of letters; every other word is pending. After an operation has
+succeeded the result is fetched: from `resourceLocation` in its body, else from the URL of the start (PUT, PATCH), else
+from the start's `Location` (POST); `final_state_via="location"` prefers that one, and "azure-async-operation" or
+"operation-location" make the operation's own body the result of a POST.
+"""
+
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from email.utils import formatdate
+from typing import Any, Literal
+
+from everpoll.errors import BadInput
+from everpoll.watches.adapters.addresses import checked, resolved, shown
+from everpoll.watches.adapters.client import Client, Headers, HttpError, Memory, OverHttp, Request, as_request
+from everpoll.watches.adapters.fetch import Fetch, Response
+from everpoll.watches.adapters.statuses import (
+    NOT_FOUND_TOLERATED,
+    TEXT_LIMIT,
+    content,
+    evidence,
+    floor_s,
+    message,
+    trouble,
+)
+from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+
+FinalStateVia = Literal["location", "azure-async-operation", "operation-location", "original-uri"]
+Via = Literal["operation", "location", "resource"]
+
+_OPERATION = ("azure-asyncoperation", "operation-location")
+_VIAS = ("location", "azure-async-operation", "operation-location", "original-uri")
+
+
+class AzureOperation(OverHttp):
+    """Operations of one Azure service: `AzureOperation(headers=token_headers)`."""
+
+    def __init__(
+        self,
+        *,
+        headers: Headers | None = None,
+        fetch: Fetch | None = None,
+        trusted: Iterable[str] = (),
+        final_state_via: FinalStateVia | None = None,
+        not_found: int = NOT_FOUND_TOLERATED,
+    ) -> None:
+        super().__init__(Client(fetch, headers, trusted=trusted), not_found=not_found)
+        if final_state_via is not None and final_state_via not in _VIAS:
+            raise BadInput(f"final_state_via={final_state_via!r}: write one of {', '.join(_VIAS)}")
+        self._final = final_state_via
+
+    def judge(self, response: Response, via: Via = "operation", *, misses: int = 0) -> Verdict:
+        """The verdict on an answer of the URL that is looked at, `via` being what that URL is."""
+        verdict = trouble(response, misses=misses, tolerated=self._not_found)
+        if verdict is not None:
+            return verdict
+        if via == "location":
+            is_pending = response.status == 202
+            return Wait(floor_s(response), status="202") if is_pending else Done(content(response))
+        status = _status(response, via)
+        if status is None and via == "resource" and response.status == 200 and response.fields():
+            return Done(response.fields())
+        if status is None:
+            # No word is no evidence. The deadline of the watch ends an operation that never has one.
+            return Wait(floor_s(response), note="the answer has no status", status=str(response.status))
+        match status.lower():
+            case "succeeded":
+                return Done(content(response))
+            case "failed" | "canceled" | "cancelled" as word:
+                said = _error(response)
+                reason = f"the operation is {status[:TEXT_LIMIT]!r}"
+                canceled = word != "failed"
+                return Fail(f"{reason}: {said}" if said else reason, evidence=evidence(response), canceled=canceled)
+        return Wait(floor_s(response), note=_progress(response), status=status[:TEXT_LIMIT])
+
+    def final_url(self, handle: Mapping[str, Any], response: Response) -> str | None:
+        """Where the result is, after an operation has succeeded; None: its own body is all there is."""
+        if handle["via"] != "operation":
+            return None
+        method, location = handle["method"], handle.get("location")
+        if self._final == "location" and location:
+            return str(location)
+        if self._final in ("azure-async-operation", "operation-location") and method == "POST":
+            return None
+        found = response.fields().get("resourceLocation")
+        if isinstance(found, str) and found and self._final != "original-uri":
+            return resolved(response.url, found)
+        if method in ("PUT", "PATCH") or (self._final == "original-uri" and method != "DELETE"):
+            return str(handle["home"])
+        return str(location) if method == "POST" and location else None
+
+    def begun(self, request: Request, response: Response) -> dict[str, Any]:
+        """The handle of what this answer began, or its value where it was done at once."""
+        if response.status not in (200, 201, 202, 204):
+            raise HttpError(response)
+        handle: dict[str, Any] = {"home": request.url, "method": request.method}
+        location = response.headers.get("location")
+        if location:
+            handle["location"] = checked(resolved(response.url, location), home=request.url)
+        for name in _OPERATION:
+            if response.headers.get(name):
+                url = checked(resolved(response.url, response.headers[name]), home=request.url)
+                return handle | {"via": "operation", "url": url}
+        if location:
+            return handle | {"via": "location", "url": handle["location"]}
+        if request.method in ("PUT", "PATCH"):
+            return handle | self._by_resource(request, response)
+        return handle | {"value": content(response)}
+
+    async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> dict[str, Any]:
+        """Begin the operation. Services that support repeatable requests see the same id each time."""
+        request = as_request(op)
+        own = {
+            "Repeatability-Request-ID": str(uuid.uuid5(uuid.NAMESPACE_OID, key)),
+            "Repeatability-First-Sent": formatdate(time.time(), usegmt=True),
+            "x-ms-client-request-id": str(uuid.uuid5(uuid.NAMESPACE_OID, key)),
+            **request.headers,
+        }
+        response = await self._client.send(Request(request.url, request.method, request.json, own))
+        return self.begun(request, response)
+
+    async def _look(self, handle: Any, memory: Memory) -> Verdict:
+        place = _place(handle)
+        if "value" in place:
+            return Done(place["value"])
+        url, home, via = memory.get("remote_url") or place["url"], place["home"], place["via"]
+        response = await self._client.send(Request(url, "GET"), home=home)
+        verdict = self.judge(response, via, misses=self._misses(response, memory))
+        if isinstance(verdict, Wait) and via == "location" and response.headers.get("location"):
+            memory["remote_url"] = checked(resolved(response.url, response.headers["location"]), home=home)
+        final = self.final_url(place, response) if isinstance(verdict, Done) else None
+        return verdict if final is None else await self._result(final, home, memory)
+
+    async def _result(self, url: str, home: str, memory: Memory) -> Verdict:
+        response = await self._client.send(Request(url, "GET"), home=home)
+        verdict = trouble(response, misses=self._misses(response, memory), tolerated=self._not_found)
+        if verdict is not None:
+            return verdict
+        if response.status == 202:
+            return Wait(floor_s(response), note=f"succeeded; {shown(url)} has no result yet", status="Succeeded")
+        return Done(content(response))
+
+    def _by_resource(self, request: Request, response: Response) -> dict[str, Any]:
+        state = _status(response, "resource")
+        is_over = response.status == 204 or (response.status == 200 and (state or "succeeded").lower() == "succeeded")
+        return {"value": content(response)} if is_over else {"via": "resource", "url": request.url}
+
+
+def _place(handle: Any) -> dict[str, Any]:
+    if isinstance(handle, str):
+        # The URL of an operation, from whoever began it: there is nothing to fetch afterwards but `resourceLocation`.
+        return {"home": handle, "url": handle, "via": "operation", "method": "GET"}
+    if isinstance(handle, Mapping) and ("value" in handle or {"home", "url", "via", "method"} <= set(handle)):
+        return dict(handle)
+    raise BadInput(
+        f"{type(handle).__name__} is no handle of an Azure operation: write its URL, or what start() returned"
+    )
+
+
+def _status(response: Response, via: Via) -> str | None:
+    holder = response.fields()
+    if via == "resource":
+        properties = holder.get("properties")
+        holder = properties if isinstance(properties, dict) else {}
+    word = holder.get("status" if via == "operation" else "provisioningState")
+    return word.strip() if isinstance(word, str) and word.strip() else None
+
+
+def _error(response: Response) -> str | None:
+    body = response.fields()
+    properties = body.get("properties")
+    for holder in (body, properties if isinstance(properties, dict) else {}):
+        if isinstance(holder.get("error"), dict):
+            return message(holder)
+    return None
+
+
+def _progress(response: Response) -> str | None:
+    percent = response.fields().get("percentComplete")
+    return f"{percent:g} %" if isinstance(percent, int | float) and not isinstance(percent, bool) else None

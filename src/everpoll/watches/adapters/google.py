@@ -1,0 +1,165 @@
+"""Google long-running operations: `google.longrunning.Operation` as JSON (AIP-151).
+
+    done is false or absent    pending; `metadata` tells how far it is
+    done with error            failed; code 1 is canceled (a code of 0 is no error)
+    done with response         done with it; done with neither is done with None
+
+The handle is the operation's name. An operation that is not found is waited for, not failed: its record may be late,
+and a record that expired says nothing of how it ended. Cancel is best effort: the next looks tell what came of it.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from everpoll.errors import BadInput
+from everpoll.watches.adapters.addresses import joined
+from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_request
+from everpoll.watches.adapters.fetch import Fetch, Response
+from everpoll.watches.adapters.statuses import TEXT_LIMIT, floor_s, titled, trouble
+from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+
+CODES = (
+    "OK",
+    "CANCELLED",
+    "UNKNOWN",
+    "INVALID_ARGUMENT",
+    "DEADLINE_EXCEEDED",
+    "NOT_FOUND",
+    "ALREADY_EXISTS",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "FAILED_PRECONDITION",
+    "ABORTED",
+    "OUT_OF_RANGE",
+    "UNIMPLEMENTED",
+    "INTERNAL",
+    "UNAVAILABLE",
+    "DATA_LOSS",
+    "UNAUTHENTICATED",
+)
+"""By number, as google.rpc.Code has them."""
+
+RETRYABLE = frozenset({"UNKNOWN", "DEADLINE_EXCEEDED", "RESOURCE_EXHAUSTED", "ABORTED", "INTERNAL", "UNAVAILABLE"})
+"""Codes after which a read may well succeed a little later."""
+
+_PROGRESS = ("progressPercent", "progressPercentage", "progress_percent", "percentComplete", "progress")
+# The operation has ended already, is gone, or cannot be canceled: looking tells which.
+_BEST_EFFORT = frozenset({400, 404, 409, 501})
+
+
+class GoogleOperation(OverHttp):
+    """Operations of one service: `GoogleOperation("https://speech.googleapis.com", headers=token_headers)`."""
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        version: str = "v1",
+        headers: Headers | None = None,
+        fetch: Fetch | None = None,
+        trusted: Iterable[str] = (),
+        request_id: str | None = None,
+    ) -> None:
+        super().__init__(Client(fetch, headers, trusted=trusted))
+        self._base = joined(base_url, version)
+        self._request_id = request_id
+
+    def judge(self, response: Response) -> Verdict:
+        """The verdict on an answer to `GET {name}`."""
+        status = _canonical(response)
+        if response.status == 404 or status in RETRYABLE:
+            note = "the operation is not found" if response.status == 404 else f"the service says {status}"
+            return Wait(floor_s(response), note=note, status=status or titled(response.status))
+        verdict = trouble(response)
+        return self.judge_operation(response.fields(), floor_s(response)) if verdict is None else verdict
+
+    def judge_operation(self, operation: Mapping[str, Any], floor_s: float | None = None) -> Verdict:
+        """The verdict on an operation, as JSON has it."""
+        metadata = operation.get("metadata")
+        if operation.get("done") is not True:
+            return Wait(floor_s, note=_progress(metadata), status="running")
+        error = operation.get("error")
+        code = error.get("code", 2) if isinstance(error, dict) and error else 0
+        if not isinstance(error, dict) or code == 0:
+            return Done(operation.get("response"))
+        name = code_name(code)
+        text = str(error.get("message") or "")[:TEXT_LIMIT]
+        shown = {"code": code, "status": name, "message": text, "details": error.get("details", [])}
+        reason = f"the operation ended with {name}"
+        shown["is_retryable"] = name in RETRYABLE
+        return Fail(f"{reason}: {text}" if text else reason, evidence=shown, canceled=code == 1)
+
+    def url(self, name: str) -> str:
+        """Of the operation of that name: `operations/1`, `projects/p/locations/l/operations/1`."""
+        return joined(self._base, *name.strip("/").split("/"))
+
+    async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Any:
+        """Begin the operation; the handle is its name.
+
+        Services that know request ids (AIP-155) tell in their reference what the parameter is called: name it with
+        `request_id="requestId"`. Others would refuse one that they do not know, so that none is sent by default.
+        """
+        request = as_request(op)
+        if self._request_id is not None:
+            query = urlencode({self._request_id: str(uuid.uuid5(uuid.NAMESPACE_OID, key))})
+            url = f"{request.url}{'&' if '?' in request.url else '?'}{query}"
+            request = Request(url, request.method, request.json, request.headers)
+        operation = (await self._client.accepted(request)).fields()
+        name = operation.get("name")
+        # Some answer a finished operation without a record of it.
+        return name if isinstance(name, str) and name else {"operation": operation}
+
+    async def cancel(self, handle: Any) -> None:
+        """Ask for it: whether and when it works, the next looks tell."""
+        name = _name(handle)
+        if name is not None:
+            await self._client.accepted(Request(f"{self.url(name)}:cancel", "POST", {}), tolerated=_BEST_EFFORT)
+
+    async def cleanup(self, handle: Any) -> None:
+        """Delete the record of the operation, where the service lets us; never what it made."""
+        name = _name(handle)
+        if name is not None:
+            await self._client.accepted(Request(self.url(name), "DELETE"), tolerated=_BEST_EFFORT)
+
+    async def _look(self, handle: Any, memory: Memory) -> Verdict:
+        name = _name(handle)
+        if name is None:
+            return self.judge_operation(handle["operation"])
+        return self.judge(await self._client.send(Request(self.url(name), "GET")))
+
+
+def code_name(code: object) -> str:
+    """Of a google.rpc.Code: 14 is "UNAVAILABLE"."""
+    known = isinstance(code, int) and not isinstance(code, bool) and 0 <= code < len(CODES)
+    return CODES[code] if known else f"code {str(code)[:20]}"  # type: ignore[call-overload]  # known: an int
+
+
+def _canonical(response: Response) -> str | None:
+    """The code of an error answer: `{"error": {"code": 503, "status": "UNAVAILABLE"}}`."""
+    error = response.fields().get("error") if response.status >= 400 else None
+    status = error.get("status") if isinstance(error, dict) else None
+    return status if status in CODES else None
+
+
+def _name(handle: Any) -> str | None:
+    if isinstance(handle, str) and handle.strip("/"):
+        return handle
+    if isinstance(handle, Mapping) and isinstance(handle.get("name"), str) and handle["name"]:
+        return str(handle["name"])
+    if isinstance(handle, Mapping) and isinstance(handle.get("operation"), Mapping):
+        return None
+    raise BadInput(f"{type(handle).__name__} is no handle of a Google operation: write its name, operations/…")
+
+
+def _progress(metadata: Any) -> str | None:
+    if not isinstance(metadata, dict):
+        return None
+    for name in _PROGRESS:
+        value = metadata.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return f"{value:g} %" if "ercent" in name else f"progress {value:g}"
+        if isinstance(value, str) and value:
+            return value[:TEXT_LIMIT]
+    return None

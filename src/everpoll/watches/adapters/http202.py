@@ -1,0 +1,210 @@
+"""HTTP 202: an operation behind a URL that is asked until it answers something else.
+
+    202                 pending; `Operation-Location`, else `Location`, else `Content-Location` says where to look next
+    200 with a status   as its word says: `{"status": "running"}` is pending, an unknown word too
+    2xx                 done, with the body
+    303                 done: the result is where `Location` leads
+    404                 tolerated a few times in a row: what was just started may not be found yet
+    410, other 4xx      failed                    408, 425, 429, 5xx    the remote is in trouble: asked again
+
+Retry-After is a floor wherever it appears. Never leaves HTTPS, never runs in circles, never ends "done" on a word that
+it does not know.
+
+    report = http202.Http202(headers={"Authorization": f"Bearer {token}"})
+    handle = await report.start(Request("https://api.example.com/reports"), key="run-42")
+    verdict = await report.look(handle, memory)
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from everpoll.errors import BadInput
+from everpoll.watches.adapters.addresses import Refused, checked, resolved, shown
+from everpoll.watches.adapters.client import (
+    FOLLOWED,
+    REDIRECTS,
+    Client,
+    Headers,
+    HttpError,
+    Memory,
+    OverHttp,
+    Request,
+    as_request,
+)
+from everpoll.watches.adapters.fetch import Fetch, Response
+from everpoll.watches.adapters.statuses import (
+    NOT_FOUND_TOLERATED,
+    TEXT_LIMIT,
+    content,
+    evidence,
+    floor_s,
+    message,
+    trouble,
+)
+from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+
+DONE = ("succeeded", "success", "successful", "completed", "complete", "done", "finished", "ready", "ok")
+FAILED = ("failed", "failure", "error", "errored", "aborted", "expired", "rejected", "timedout", "terminated")
+CANCELED = ("canceled", "cancelled")
+Meaning = Literal["done", "failed", "canceled", "pending"]
+_KNOWN: dict[Meaning, tuple[str, ...]] = {"done": DONE, "failed": FAILED, "canceled": CANCELED}
+
+_MONITOR = ("operation-location", "location", "content-location")
+_PROGRESS = ("percentComplete", "percent_complete", "progress", "percent")
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What the words in a status body mean: `Words(field="state", done=("archived",))`; unknown ones are pending.
+
+    Yours are added to ours, and win over them. `field=None` reads no body: then 200 alone is done.
+    """
+
+    field: str | None = "status"
+    done: Collection[str] = ()
+    failed: Collection[str] = ()
+    canceled: Collection[str] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("done", "failed", "canceled"):
+            if isinstance(getattr(self, name), str):
+                raise BadInput(f"{name}={getattr(self, name)!r}: write a list of words")
+
+    def found(self, body: Mapping[str, Any]) -> str | None:
+        """The word in a body; a number or an empty text is none."""
+        word = None if self.field is None else body.get(self.field)
+        return word.strip()[:TEXT_LIMIT] if isinstance(word, str) and word.strip() else None
+
+    def meaning(self, word: str) -> Meaning:
+        """Of that word, whatever its case and separators."""
+        plain = _plain(word)
+        for ours in (False, True):
+            for meaning, known in _KNOWN.items():
+                listed = known if ours else getattr(self, meaning)
+                if plain in {_plain(one) for one in listed}:
+                    return meaning
+        return "pending"
+
+
+class Http202(OverHttp):
+    """One remote that answers 202: `Http202(headers={"Authorization": …})`."""
+
+    def __init__(
+        self,
+        *,
+        headers: Headers | None = None,
+        fetch: Fetch | None = None,
+        trusted: Iterable[str] = (),
+        words: Words | None = None,
+        not_found: int = NOT_FOUND_TOLERATED,
+        cancel_method: str | None = None,
+    ) -> None:
+        super().__init__(Client(fetch, headers, trusted=trusted), not_found=not_found)
+        self._words = words or Words()
+        self._cancel_method = cancel_method
+
+    def judge(self, response: Response, *, misses: int = 0, is_result: bool = False) -> Verdict:
+        """The verdict on an answer of the status URL, or, with `is_result`, of the result's own."""
+        verdict = trouble(response, misses=misses, tolerated=self._not_found)
+        if verdict is not None:
+            return verdict
+        word = None if is_result else self._words.found(response.fields())
+        meaning = None if word is None else self._words.meaning(word)
+        if meaning in ("failed", "canceled"):
+            said = message({"error": response.fields().get("error")})
+            reason = f"the remote says {word!r}"
+            canceled = meaning == "canceled"
+            return Fail(f"{reason}: {said}" if said else reason, evidence=evidence(response), canceled=canceled)
+        # Beside 202 no good word is believed: an operation that has ended well says so with another status.
+        if response.status == 202 or meaning == "pending":
+            return Wait(floor_s(response), note=_progress(response), status=word or "202")
+        if response.status == 201 and not response.body and "location" in response.headers:
+            return Done(resolved(response.url, response.headers["location"]))
+        return Done(content(response))
+
+    def next_url(self, response: Response) -> str:
+        """Where to look after this answer: re-read each time, for a remote may hand an operation on."""
+        # Beside 202, Location names the result, and Content-Location what was just read.
+        names = _MONITOR if response.status == 202 else _MONITOR[:1]
+        for name in names:
+            if response.headers.get(name):
+                return resolved(response.url, response.headers[name])
+        return response.url
+
+    async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> dict[str, Any]:
+        """Begin the operation; the handle holds the URL to look at, or the value, where the answer came at once."""
+        request = as_request(op)
+        own = {"Prefer": "respond-async", "Idempotency-Key": key, **request.headers}
+        response = await self._client.send(Request(request.url, request.method, request.json, own))
+        return self.begun(request, response)
+
+    def begun(self, request: Request, response: Response) -> dict[str, Any]:
+        """The handle of what this answer began; raises `HttpError` where it began nothing."""
+        is_monitored = "operation-location" in response.headers
+        if response.status in (202, 303) or (is_monitored and 200 <= response.status < 300):
+            url = self._monitor(response)
+            if url is None and request.method != "GET":
+                raise Refused(f"{shown(response.url)} answered {response.status} and does not say where to look")
+            return {"home": request.url, "url": checked(url or response.url, home=request.url)}
+        if 200 <= response.status < 300:
+            return {"home": request.url, "value": content(response)}
+        raise HttpError(response)
+
+    async def cancel(self, handle: Any) -> None:
+        """Ask the remote to cancel, with `cancel_method` on the status URL; there is no rule that all of them share."""
+        place = _place(handle)
+        if self._cancel_method is None or "value" in place:
+            return
+        request = Request(place["url"], self._cancel_method)
+        # What is gone, or has ended, need not be canceled.
+        await self._client.accepted(request, home=place["home"], tolerated=frozenset({404, 409, 410}))
+
+    async def _look(self, handle: Any, memory: Memory) -> Verdict:
+        place = _place(handle)
+        if "value" in place:
+            return Done(place["value"])
+        url, seen, is_result = memory.get("remote_url") or place["url"], set[str](), False
+        while True:
+            seen.add(url)
+            response = await self._client.send(Request(url, "GET"), home=place["home"], follow=FOLLOWED - {303})
+            if response.status != 303 or not response.headers.get("location"):
+                break
+            url, is_result = resolved(response.url, response.headers["location"]), True
+            if url in seen or len(seen) > REDIRECTS:
+                raise Refused(f"{shown(place['url'])} leads in a circle, over {shown(url)}")
+        verdict = self.judge(response, misses=self._misses(response, memory), is_result=is_result)
+        if isinstance(verdict, Wait) and 200 <= response.status < 300:
+            memory["remote_url"] = checked(self.next_url(response), home=place["home"])
+        return verdict
+
+    def _monitor(self, response: Response) -> str | None:
+        found = next((response.headers[name] for name in _MONITOR if response.headers.get(name)), None)
+        return None if found is None else resolved(response.url, found)
+
+
+def _plain(word: str) -> str:
+    """ "In_Progress", "in-progress" and "InProgress" are one word."""
+    return re.sub(r"[\s_-]+", "", word).lower()
+
+
+def _place(handle: Any) -> dict[str, Any]:
+    if isinstance(handle, str):
+        return {"home": handle, "url": handle}
+    if isinstance(handle, Mapping) and ("value" in handle or isinstance(handle.get("url"), str)):
+        return {"home": handle.get("url"), **handle}
+    raise BadInput(
+        f"{type(handle).__name__} is no handle of an HTTP operation: write its URL, or what start() returned"
+    )
+
+
+def _progress(response: Response) -> str | None:
+    said = response.fields()
+    for name in _PROGRESS:
+        value = said.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return f"{value:g} %" if "ercent" in name else f"{name} {value:g}"
+        if isinstance(value, str) and value:
+            return value[:TEXT_LIMIT]
+    return None

@@ -1,0 +1,143 @@
+"""Batches of OpenAI: many requests in one file, answered within a day.
+
+    validating, in_progress, finalizing, cancelling   pending; `request_counts` is the progress
+    completed      done; failed where not one request went well
+    failed         failed: the input was refused, `errors` says why
+    expired        failed: the window closed; what was done until then is in the output file
+    cancelled      canceled; partial output, too
+
+An unknown status is pending. The value, and the evidence of a failure, name the files; an id that is empty is none.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from everpoll.errors import BadInput
+from everpoll.watches.adapters.addresses import joined
+from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request
+from everpoll.watches.adapters.fetch import Fetch, Response
+from everpoll.watches.adapters.statuses import TEXT_LIMIT, floor_s, trouble
+from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+
+BASE_URL = "https://api.openai.com/v1"
+KEY_FIELD = "everpoll_key"
+"""In the metadata of a batch, so that `adopt` finds what a crash left behind."""
+
+_PAGES_AT_MOST = 20
+
+
+class OpenAIBatch(OverHttp):
+    """Batches of one account: `OpenAIBatch()` takes the key from `OPENAI_API_KEY`, at each request."""
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        *,
+        base_url: str = BASE_URL,
+        headers: Headers | None = None,
+        fetch: Fetch | None = None,
+    ) -> None:
+        super().__init__(Client(fetch, headers or (lambda: _bearer(api_key))))
+        self._base = base_url
+
+    def judge(self, response: Response, *, misses: int = 0) -> Verdict:
+        """The verdict on an answer to `GET /batches/{id}`."""
+        verdict = trouble(response, misses=misses, tolerated=self._not_found)
+        return self.judge_batch(response.fields(), floor_s(response)) if verdict is None else verdict
+
+    def judge_batch(self, batch: Mapping[str, Any], floor_s: float | None = None) -> Verdict:
+        """The verdict on a batch, as JSON has it."""
+        status, shown = batch.get("status"), _shown(batch)
+        counts = shown["request_counts"]
+        match status:
+            case "completed" if counts["failed"] > 0 and counts["completed"] == 0:
+                return Fail(f"all {counts['failed']} requests of the batch failed", evidence=shown)
+            case "completed":
+                return Done(shown)
+            case "failed":
+                return Fail(f"the batch was refused: {_errors(batch)}", evidence=shown)
+            case "expired":
+                return Fail(f"the batch expired: {_progress(counts) or 'nothing was done'}", evidence=shown)
+            case "cancelled":
+                return Fail("the batch was canceled", evidence=shown, canceled=True)
+        return Wait(floor_s, note=_progress(counts), status=str(status)[:TEXT_LIMIT] if status else None)
+
+    async def start(self, op: Mapping[str, Any], key: str) -> str:
+        """Begin a batch of `input_file_id`, `endpoint` and what else the service knows; the handle is its id."""
+        if not op.get("input_file_id") or not op.get("endpoint"):
+            raise BadInput('a batch begins with {"input_file_id": "file-…", "endpoint": "/v1/chat/completions"}')
+        metadata = {**(op.get("metadata") or {}), KEY_FIELD: key}
+        body = {"completion_window": "24h", **op, "metadata": metadata}
+        request = Request(joined(self._base, "batches"), json=body, headers={"Idempotency-Key": key})
+        return str((await self._client.accepted(request)).fields()["id"])
+
+    async def adopt(self, key: str) -> str | None:
+        """The id of the batch that was begun with this key; None: there is none among the latest 2,000."""
+        after = ""
+        for _ in range(_PAGES_AT_MOST):
+            url = f"{joined(self._base, 'batches')}?limit=100{after}"
+            page = (await self._client.accepted(Request(url, "GET"))).fields()
+            batches = [one for one in page.get("data") or () if isinstance(one, dict)]
+            for batch in batches:
+                if (batch.get("metadata") or {}).get(KEY_FIELD) == key:
+                    return str(batch["id"])
+            if not page.get("has_more") or not batches:
+                return None
+            after = f"&after={batches[-1]['id']}"
+        return None
+
+    async def cancel(self, handle: str) -> None:
+        """Ask for it: the batch is `cancelling` for up to ten minutes, then `cancelled`."""
+        # 409: it has ended.
+        await self._client.accepted(Request(self._url(handle, "cancel")), tolerated=frozenset({404, 409}))
+
+    async def _look(self, handle: Any, memory: Memory) -> Verdict:
+        response = await self._client.send(Request(self._url(handle), "GET"))
+        return self.judge(response, misses=self._misses(response, memory))
+
+    def _url(self, handle: Any, *more: str) -> str:
+        if not isinstance(handle, str):
+            raise BadInput(f"{type(handle).__name__} is no handle of a batch: write its id, batch_…")
+        return joined(self._base, "batches", handle, *more)
+
+
+def _bearer(api_key: str | None) -> dict[str, str]:
+    key = api_key or os.environ.get("OPENAI_API_KEY")
+    if not key:
+        raise BadInput("no key for OpenAI: set OPENAI_API_KEY, or pass OpenAIBatch(api_key)")
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _shown(batch: Mapping[str, Any]) -> dict[str, Any]:
+    counts = batch.get("request_counts")
+    counts = counts if isinstance(counts, dict) else {}
+    return {
+        "id": batch.get("id"),
+        "status": batch.get("status"),
+        "output_file_id": batch.get("output_file_id") or None,
+        "error_file_id": batch.get("error_file_id") or None,
+        "request_counts": {name: _count(counts.get(name)) for name in ("total", "completed", "failed")},
+    }
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _progress(counts: Mapping[str, int]) -> str | None:
+    if counts["total"] == 0:
+        return None
+    failed = f", {counts['failed']} failed" if counts["failed"] else ""
+    return f"{counts['completed']} of {counts['total']} requests done{failed}"
+
+
+def _errors(batch: Mapping[str, Any]) -> str:
+    errors = batch.get("errors")
+    listed = errors.get("data") if isinstance(errors, dict) else None
+    said = []
+    for one in listed if isinstance(listed, list) else ():
+        if isinstance(one, dict):
+            line = f"line {one['line']}: " if one.get("line") is not None else ""
+            said.append(f"{line}{one.get('message') or one.get('code') or 'no reason given'}")
+    return "; ".join(said)[:TEXT_LIMIT] or "no reason given"

@@ -1,0 +1,157 @@
+"""A row of any table, or any function, looked at until it says an end.
+
+    SqlRow(connect, "SELECT state, error FROM exports WHERE id = ?", done=["finished"], failed=["broken"])
+    Call(fetch_report, done=lambda report: report["pages"] > 0)
+
+A word that is not listed is pending; so is a row that is not there, unless `missing="fail"`. `connect` is called for
+each look: a DB-API connection (sqlite3, psycopg, …) in a thread, an asyncpg connection or pool, or an SQLAlchemy engine.
+The statement is the user's and gets the handle as its one parameter: nothing is ever formatted into it. Never writes.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Literal
+
+from everpoll.engine.threads import DaemonThreads
+from everpoll.errors import BadInput
+from everpoll.watches.adapters.client import Memory
+from everpoll.watches.adapters.statuses import TEXT_LIMIT
+from everpoll.watches.adapters.threads import in_thread
+from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+
+Row = Mapping[str, Any]
+
+
+class SqlRow:
+    """A row whose first column is its status; the other columns are the value, and the evidence."""
+
+    def __init__(
+        self,
+        connect: Callable[[], Any],
+        statement: str,
+        *,
+        done: Collection[str],
+        failed: Collection[str] = (),
+        canceled: Collection[str] = (),
+        missing: Literal["wait", "fail"] = "wait",
+    ) -> None:
+        words = {"done": done, "failed": failed, "canceled": canceled}
+        for name, listed in words.items():
+            if isinstance(listed, str):
+                raise BadInput(f"{name}={listed!r}: write a list of words")
+        if not done:
+            raise BadInput("done=…: name the words of a row that has ended well")
+        self._meanings = {_plain(word): name for name, listed in words.items() for word in listed}
+        self._connect = connect
+        self._statement = statement
+        self._missing = missing
+        self._threads = DaemonThreads(name="everpoll-sql")
+
+    def judge(self, row: Row | None) -> Verdict:
+        """The verdict on a row, as {column: value} in the statement's order; None: there is none."""
+        if row is None:
+            gone = Fail("the row is not there") if self._missing == "fail" else None
+            return gone or Wait(note="the row is not there")
+        word = str(next(iter(row.values()), None))[:TEXT_LIMIT]
+        meaning = self._meanings.get(_plain(word))
+        if meaning is None:
+            return Wait(status=word)
+        if meaning == "done":
+            return Done(dict(row))
+        return Fail(f"the row says {word!r}", evidence=dict(row), canceled=meaning == "canceled")
+
+    async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
+        """Read the row of this key once and judge it."""
+        if inspect.iscoroutinefunction(self._connect):
+            return self.judge(await self._read_async(await self._connect(), handle))
+        found = await in_thread(self._threads, self._connected, handle)
+        return self.judge(
+            found if found is None or isinstance(found, Mapping) else await self._read_async(found, handle)
+        )
+
+    def _connected(self, handle: Any) -> Any:
+        """In a thread: the row, or an asynchronous connection or pool, which is for the event loop."""
+        connection = self._connect()
+        if hasattr(connection, "fetchrow") or inspect.isawaitable(connection):
+            return connection
+        is_engine = hasattr(connection, "dialect") and hasattr(connection, "connect")
+        return (
+            _engine_row(connection, self._statement, handle) if is_engine else _row(connection, self._statement, handle)
+        )
+
+    async def _read_async(self, connection: Any, handle: Any) -> Row | None:
+        if inspect.isawaitable(connection):
+            connection = await connection
+        try:
+            found = await connection.fetchrow(self._statement, handle)
+        finally:
+            # A pool is the user's and lives on; a connection was made for this look.
+            if not hasattr(connection, "acquire"):
+                await connection.close()
+        return None if found is None else dict(found)
+
+
+class Call:
+    """Any function, judged by predicates: `Call(get_export, done=lambda e: e.ready, failed=lambda e: e.error)`.
+
+    `failed` is asked first, and what it returns, if it is a text, is the reason. A plain function runs in a thread.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        *,
+        done: Callable[[Any], object],
+        failed: Callable[[Any], object] = lambda value: False,
+        status: Callable[[Any], object] = lambda value: None,
+    ) -> None:
+        self._function = function
+        self._done = done
+        self._failed = failed
+        self._status = status
+        self._threads = DaemonThreads(name="everpoll-call")
+
+    def judge(self, value: Any) -> Verdict:
+        """The verdict on what the function returned; a verdict is itself."""
+        if isinstance(value, Done | Fail | Wait):
+            return value
+        wrong = self._failed(value)
+        if wrong:
+            return Fail(wrong if isinstance(wrong, str) else "the answer is one of failure", evidence=value)
+        if self._done(value):
+            return Done(value)
+        word = self._status(value)
+        return Wait(status=None if word is None else str(word)[:TEXT_LIMIT])
+
+    async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
+        """Call the function once, with the handle, and judge what it returns."""
+        if inspect.iscoroutinefunction(self._function):
+            return self.judge(await self._function(handle))
+        value = await in_thread(self._threads, self._function, handle)
+        return self.judge(await value if inspect.isawaitable(value) else value)
+
+
+def _row(connection: Any, statement: str, handle: Any) -> Row | None:
+    try:
+        cursor = connection.cursor()
+        cursor.execute(statement, (handle,))
+        found = cursor.fetchone()
+        return None if found is None else _named([column[0] for column in cursor.description], found)
+    finally:
+        connection.close()
+
+
+def _engine_row(engine: Any, statement: str, handle: Any) -> Row | None:
+    with engine.connect() as connection:
+        result = connection.exec_driver_sql(statement, (handle,))
+        found = result.first()
+        return None if found is None else _named(list(result.keys()), found)
+
+
+def _named(columns: Sequence[str], values: Any) -> Row:
+    # Some drivers are set to give dictionaries.
+    return dict(values) if isinstance(values, Mapping) else dict(zip(columns, values, strict=True))
+
+
+def _plain(word: str) -> str:
+    return word.strip().lower()

@@ -1,0 +1,80 @@
+"""What an HTTP status means to a look, before any protocol has its say.
+
+    2xx                       None: the protocol reads the answer
+    408, 425, 429, 5xx        Wait: the remote is busy or broken, which says nothing of the operation
+    404                       Wait as often as is tolerated (what was just started may not be found yet), then Fail
+    anything else             Fail: asking again would bring the same answer
+
+Pure.
+"""
+
+from http import HTTPStatus
+from typing import Any
+
+from everpoll.watches.adapters.addresses import shown
+from everpoll.watches.adapters.fetch import Response
+from everpoll.watches.retry_after import retry_after_s
+from everpoll.watches.verdicts import Fail, Wait
+
+TEXT_LIMIT = 500
+EVIDENCE_LIMIT = 4_000
+NOT_FOUND_TOLERATED = 3
+
+
+def is_transient(status: int) -> bool:
+    """Whether the same request may well be answered a little later."""
+    return status in (408, 425, 429) or status >= 500
+
+
+def trouble(response: Response, *, misses: int = 0, tolerated: int = NOT_FOUND_TOLERATED) -> Wait | Fail | None:
+    """The verdict on an answer that is no success; `misses` counts the 404s in a row before this one."""
+    if 200 <= response.status < 300:
+        return None
+    what = f"{shown(response.url)} answered {titled(response.status)}"
+    if is_transient(response.status):
+        return Wait(floor_s(response), note=what, status=str(response.status))
+    if response.status == 404 and misses < tolerated:
+        return Wait(floor_s(response), note=f"{what}, {misses + 1} of {tolerated} tolerated", status="404")
+    said = message(response.json())
+    return Fail(f"{what}: {said}" if said else what, evidence=evidence(response))
+
+
+def floor_s(response: Response) -> float | None:
+    """The wait that the remote asks for."""
+    return retry_after_s(response.headers, now=response.received_at)
+
+
+def titled(status: int) -> str:
+    """ "404 Not Found"."""
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def message(body: Any) -> str | None:
+    """What an error body says in words: the shapes of Azure, Google, OpenAI, Anthropic and RFC 9457."""
+    if not isinstance(body, dict):
+        return None
+    error = body.get("error", body)
+    if isinstance(error, str):
+        return error[:TEXT_LIMIT]
+    if not isinstance(error, dict):
+        return None
+    code = next((error[name] for name in ("code", "type", "status") if isinstance(error.get(name), str)), None)
+    text = next((error[name] for name in ("message", "detail", "title") if isinstance(error.get(name), str)), None)
+    return ": ".join(part for part in (code, text) if part)[:TEXT_LIMIT] or None
+
+
+def evidence(response: Response) -> dict[str, Any]:
+    """The answer, for whoever asks why: bounded, and such as a row can hold."""
+    small = len(response.body) <= EVIDENCE_LIMIT
+    body = response.json() if small else None
+    text = response.body[:EVIDENCE_LIMIT].decode("utf-8", "replace")
+    return {"status": response.status, "url": shown(response.url), "body": text if body is None else body}
+
+
+def content(response: Response) -> Any:
+    """What an answer carries: JSON, else text, else None."""
+    body = response.json()
+    return body if body is not None else response.body.decode("utf-8", "replace") or None
