@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Struct
 
 from everpoll.drivers.wake import OnWake
+from everpoll.errors import BadInput
 
 TaskState = Literal["queued", "running", "done", "failed", "canceled"]
 EndState = Literal["done", "failed", "canceled"]
@@ -39,6 +40,8 @@ TRAIL_LIMIT = 100
 """How many decisions a task remembers; the oldest go first."""
 ASKED_TO_CANCEL = frozenset({"watch"})
 """Kinds that have something to do before they end as canceled (a remote operation to stop): a cancel only asks them."""
+BEGUN_ONCE = frozenset({"watch"})
+"""Kinds whose keys are found in history as well, by an index of their own."""
 RESCUE_LIMIT = 3
 """A task whose worker died this many times is poison: it ends as failed, with that reason."""
 DEADLINE_GRACE_S = 5.0
@@ -269,6 +272,8 @@ class QueueInfo(Struct, frozen=True, kw_only=True):
 
 
 COUNT_LIMIT = 10_000
+POSITION_DIGITS = 18
+"""All such numbers have a place among 63 bits."""
 
 
 class TaskFilter(Struct, frozen=True, kw_only=True):
@@ -406,6 +411,19 @@ class Store(Source, Protocol):
 
     async def queues(self) -> list[QueueInfo]:
         """What waits where."""
+
+
+def refuse_misused_once(task: NewTask) -> None:
+    """`once` needs a key, and an index on history that only watches have."""
+    if task.once and (task.key is None or task.kind not in BEGUN_ONCE):
+        raise BadInput(f"{task.name}: once=True is for watches with a key; this is a {task.kind} with key {task.key!r}")
+
+
+def place_in_feed(position: str) -> int:
+    """The place that a position of the feed stands for; all three stores number their events."""
+    if not (position.isascii() and position.isdigit() and len(position) <= POSITION_DIGITS):
+        raise BadInput(f"{position!r} is no position of this store's events: pass on what `events` has answered")
+    return int(position)
 
 
 def was_settled(incarnation: int, settlement: Settlement, info: TaskInfo | None) -> bool:

@@ -6,7 +6,16 @@ from typing import Any
 
 import msgspec
 
-from everpoll.stores.contract import TRAIL_LIMIT, NewTask, TaskInfo, TaskState, WorkerCard
+from everpoll.stores.contract import (
+    ASKED_TO_CANCEL,
+    TRAIL_LIMIT,
+    NewTask,
+    TaskFilter,
+    TaskInfo,
+    TaskState,
+    WorkerCard,
+    WorkerInfo,
+)
 
 
 @dataclass(slots=True)
@@ -37,11 +46,30 @@ class TaskRow:
         """The order of work: priority, then due time, then age."""
         return (-self.new.priority, self.due_at, self.id)
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether a cancel only asks it."""
+        return self.new.kind in ASKED_TO_CANCEL
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether a cancel came while it ran, so that its lease could not tell: else it was due before it began."""
+        return self.cancel_requested and self.started_at is not None and self.due_at > self.started_at
+
     def remember(self, note: str | None, at: float, by: str) -> None:
         """Add a decision to the trail."""
         if note is not None:
             self.trail.append({"at": at, "by": by, **msgspec.json.decode(note)})
             del self.trail[:-TRAIL_LIMIT]
+
+    def matches(self, wanted: TaskFilter) -> bool:
+        """Whether it is one of those."""
+        return (
+            (wanted.state is None or self.state == wanted.state)
+            and (wanted.queue is None or self.new.queue == wanted.queue)
+            and (wanted.name is None or self.new.name == wanted.name)
+            and (wanted.kind is None or self.new.kind == wanted.kind)
+        )
 
     def shown(self) -> TaskInfo:
         """The task as people see it."""
@@ -81,6 +109,25 @@ class WorkerRow:
     expires_at: float
     stopped_at: float | None = None
     losses: list[dict[str, Any]] = field(default_factory=list)
+
+    def shown(self, now: float, running: int) -> WorkerInfo:
+        """The worker as people see it."""
+        card = self.card
+        return WorkerInfo(
+            incarnation=card.incarnation,
+            label=card.label,
+            host=card.host,
+            pid=card.pid,
+            queues=card.queues,
+            slots=card.slots,
+            version=card.version,
+            started_at=_instant(self.started_at),
+            beat_at=_instant(self.beat_at),
+            beat_age_s=now - self.beat_at,
+            is_alive=self.stopped_at is None and self.expires_at >= now,
+            stopped_at=None if self.stopped_at is None else _instant(self.stopped_at),
+            running=running,
+        )
 
 
 def _instant(epoch_s: float) -> datetime:

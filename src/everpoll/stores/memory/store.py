@@ -10,7 +10,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -29,6 +29,8 @@ from everpoll.stores.contract import (
     Ended,
     EndState,
     Enqueued,
+    Event,
+    EventPage,
     Lease,
     Leased,
     NewTask,
@@ -40,8 +42,10 @@ from everpoll.stores.contract import (
     TaskState,
     WorkerCard,
     WorkerInfo,
+    refuse_misused_once,
     was_settled,
 )
+from everpoll.stores.memory.feed import Feed
 from everpoll.stores.memory.rows import TaskRow, WorkerRow
 
 WORKERS_SHOWN_S = 86_400.0
@@ -67,6 +71,8 @@ class MemoryStore:
         self._live: dict[int, TaskRow] = {}
         self._history: dict[int, TaskRow] = {}
         self._keys: dict[str, int] = {}
+        self._ended_keys: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        self._feed = Feed()
         self._ready: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
         self._waiting: list[tuple[float, int]] = []
         self._workers: dict[int, WorkerRow] = {}
@@ -86,6 +92,8 @@ class MemoryStore:
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """See the contract."""
+        for task in tasks:
+            refuse_misused_once(task)
         delays_s = [max(0.0, task.delay_s) for task in tasks]  # what is no delay fails before anything is stored
         with self._lock:
             answers = [self._enqueue(task, delay_s) for task, delay_s in zip(tasks, delays_s, strict=True)]
@@ -95,6 +103,8 @@ class MemoryStore:
     def _enqueue(self, task: NewTask, delay_s: float) -> Enqueued:
         if task.key is not None and task.key in self._keys:
             return Enqueued(self._keys[task.key], is_new=False)
+        if task.once and task.key is not None and (ended := self._ended_keys.get((task.kind, task.key))):
+            return Enqueued(ended[-1], is_new=False)
         now = self._now()
         self._last_id += 1
         row = TaskRow(self._last_id, task, now, now + delay_s, memory=task.memory)
@@ -102,6 +112,7 @@ class MemoryStore:
         if task.key is not None:
             self._keys[task.key] = row.id
         self._line_up(row)
+        self._feed.add(row.id, task.name, task.key, now, task.events)
         return Enqueued(row.id)
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
@@ -128,7 +139,7 @@ class MemoryStore:
             while len(leases) < most and (row := self._take_best(left)):
                 left[row.new.queue] -= 1
                 leases.append(self._lease(row, worker))
-            return Leased(leases, None if len(leases) == most else self._next_due_s(rooms))
+            return Leased(leases, None if len(leases) == most else self._next_due_s(rooms), at=self._now())
 
     def _take_best(self, rooms: dict[str, int]) -> TaskRow | None:
         heads = [(head, queue) for queue, room in rooms.items() if room > 0 and (head := self._head(queue))]
@@ -182,16 +193,18 @@ class MemoryStore:
             return False
         now, by = self._now(), row.worker or ""
         row.remember(settlement.note, now, by)
+        self._feed.add(row.id, row.new.name, row.new.key, now, settlement.events)
         if isinstance(settlement, Ended):
             row.result = settlement.result
             self._end(row, settlement.state)
             return True
         row.attempt -= settlement.refund
         row.memory = row.memory if settlement.memory is None else settlement.memory
-        if row.cancel_requested:
+        if row.cancel_requested and not row.is_asked:
             self._end(row, "canceled")
         else:
-            self._again(row, settlement.delay_s)
+            # A request that it could not see yet makes it due at once.
+            self._again(row, 0.0 if row.is_unheard else settlement.delay_s)
         return True
 
     def _again(self, row: TaskRow, delay_s: float | None) -> None:
@@ -204,7 +217,16 @@ class MemoryStore:
         del self._live[row.id]
         if row.new.key is not None:
             del self._keys[row.new.key]
+            self._ended_keys[row.new.kind, row.new.key].append(row.id)
         self._history[row.id] = row
+
+    def _forget(self, row: TaskRow) -> None:
+        """It is not in history any more."""
+        del self._history[row.id]
+        if row.new.key is not None:
+            self._ended_keys[row.new.kind, row.new.key].remove(row.id)
+            if not self._ended_keys[row.new.kind, row.new.key]:
+                del self._ended_keys[row.new.kind, row.new.key]
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
@@ -240,10 +262,20 @@ class MemoryStore:
                 return None if row is None else row.state
             row.remember(note, self._now(), "")
             row.cancel_requested = True
-            if row.state == "queued":
+            if row.is_asked:
+                self._ask(row)
+            elif row.state == "queued":
                 self._end(row, "canceled")
         self._wake(cancel=True)
         return row.state
+
+    def _ask(self, row: TaskRow) -> None:
+        """It is to learn of the request as soon as can be."""
+        now = self._now()
+        if row.state == "running":
+            row.due_at = now
+        elif row.due_at > now:
+            self._again(row, 0.0)
 
     async def retry(self, task_id: int, note: str) -> bool:
         """See the contract."""
@@ -251,7 +283,7 @@ class MemoryStore:
             row = self._history.get(task_id)
             if row is None or (row.new.key is not None and row.new.key in self._keys):
                 return False
-            del self._history[task_id]
+            self._forget(row)
             row.remember(note, self._now(), "")
             row.attempt = row.rescues = 0
             row.ended_at = row.result = row.progress = row.started_at = row.worker = None
@@ -284,6 +316,32 @@ class MemoryStore:
         with self._lock:
             return {task_id: row.shown() for task_id in task_ids if (row := self._history.get(task_id))}
 
+    async def find(self, kind: str, key: str) -> TaskInfo | None:
+        """See the contract."""
+        with self._lock:
+            row = self._live.get(self._keys.get(key, 0))
+            if row is not None and row.new.kind == kind:
+                return row.shown()
+            ended = self._ended_keys.get((kind, key))
+            return self._history[ended[-1]].shown() if ended else None
+
+    async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
+        """See the contract."""
+        with self._lock:
+            rows = (row for row in reversed(self._history.values()) if (row.new.kind, row.new.name) == (kind, name))
+            results = (row.result for row in rows if row.result is not None and row.result != "null")
+            return [msgspec.json.decode(result) for result in islice(results, limit)]
+
+    async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
+        """See the contract."""
+        with self._lock:
+            return self._feed.of_task(task_id, after, limit)
+
+    async def events(self, after: str | None, limit: int = 1000) -> EventPage:
+        """See the contract."""
+        with self._lock:
+            return self._feed.page(after, limit)
+
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""
         with self._lock:
@@ -291,7 +349,7 @@ class MemoryStore:
             rows = (self._live.get(task_id) or self._history[task_id] for task_id in ids)
             page: list[TaskInfo] = []
             for row in rows:
-                if (after is None or row.id < after) and _matches(row, wanted):
+                if (after is None or row.id < after) and row.matches(wanted):
                     page.append(row.shown())
                     if len(page) > limit:
                         return TaskPage(tuple(page[:limit]), page[limit - 1].id)
@@ -303,7 +361,7 @@ class MemoryStore:
             now = self._now()
             running = [row.incarnation for row in self._live.values() if row.state == "running"]
             return [
-                _worker_info(worker, now, running.count(worker.card.incarnation))
+                worker.shown(now, running.count(worker.card.incarnation))
                 for worker in self._workers.values()
                 if worker.stopped_at is None or worker.stopped_at > now - WORKERS_SHOWN_S
             ]
@@ -324,10 +382,11 @@ class MemoryStore:
         """See the contract."""
         with self._lock:
             oldest = self._now() - older_than_s
-            gone = [task_id for task_id, row in self._history.items() if (row.ended_at or 0.0) < oldest]
-            for task_id in gone:
-                del self._history[task_id]
-                self._losses.pop(task_id, None)
+            gone = [row for row in self._history.values() if (row.ended_at or 0.0) < oldest]
+            for row in gone:
+                self._forget(row)
+                self._losses.pop(row.id, None)
+            self._feed.drop(oldest)
             return len(gone)
 
     async def listen(self, on_wake: OnWake) -> None:
@@ -387,7 +446,7 @@ class MemoryStore:
             }
         )
         del row.trail[:-TRAIL_LIMIT]
-        if row.cancel_requested:
+        if row.cancel_requested and not row.is_asked:
             self._end(row, "canceled")
         elif poison:
             self._end(row, "failed")
@@ -428,33 +487,5 @@ class MemoryPulse:
         """There is no connection."""
 
 
-def _matches(row: TaskRow, wanted: TaskFilter) -> bool:
-    return (
-        (wanted.state is None or row.state == wanted.state)
-        and (wanted.queue is None or row.new.queue == wanted.queue)
-        and (wanted.name is None or row.new.name == wanted.name)
-        and (wanted.kind is None or row.new.kind == wanted.kind)
-    )
-
-
 def _capped(counts: list[int]) -> list[int]:
     return [min(count, COUNT_LIMIT) for count in counts]
-
-
-def _worker_info(worker: WorkerRow, now: float, running: int) -> WorkerInfo:
-    card = worker.card
-    return WorkerInfo(
-        incarnation=card.incarnation,
-        label=card.label,
-        host=card.host,
-        pid=card.pid,
-        queues=card.queues,
-        slots=card.slots,
-        version=card.version,
-        started_at=datetime.fromtimestamp(worker.started_at, UTC),
-        beat_at=datetime.fromtimestamp(worker.beat_at, UTC),
-        beat_age_s=now - worker.beat_at,
-        is_alive=worker.stopped_at is None and worker.expires_at >= now,
-        stopped_at=None if worker.stopped_at is None else datetime.fromtimestamp(worker.stopped_at, UTC),
-        running=running,
-    )
