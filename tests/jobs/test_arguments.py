@@ -179,3 +179,46 @@ async def test_b18_a_row_of_a_job_that_is_not_registered_fails_clearly(app: Ever
         info = await ended(app.task(one.id))
     assert info.state == "failed"
     assert info.errors[0]["error"] == "no job called 'adit' is registered in this worker; registered: audit"
+
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    "value", [NAN, -INFINITY, [1, {"a": (2.0, NAN)}], Point(INFINITY, 1.0), {"none": None, "lost": INFINITY}], ids=repr
+)
+def test_numbers_that_json_does_not_know_are_refused_and_not_turned_into_null(value: Any) -> None:
+    def f(value: Any) -> None: ...
+
+    job = Everpoll("memory://").job(f)
+    for args, kwargs in (((value,), {}), ((), {"value": value})):
+        with pytest.raises(
+            BadInput, match=r"job 'f': -?(nan|inf) in its arguments is no JSON and would arrive as null"
+        ):
+            job.new_task(args, kwargs)
+    job.new_task(([None, 1.5, {"nan": "null"}],), {})
+
+
+@pytest.mark.parametrize("name", ["delay", "priority", "key", "connection"])
+def test_a_parameter_that_enqueue_would_take_for_itself_is_refused_at_registration(name: str) -> None:
+    """Silently setting the task's priority in the place of the argument would be found out much later."""
+    app = Everpoll("memory://")
+    for signature in (f"a, {name}", f"a, *, {name}=1"):
+        with pytest.raises(BadInput, match=f"job 'f': its parameter '{name}' would never get {name}=…, .* rename it"):
+            app.job(_defined(f"def f({signature}): ..."))
+
+
+async def test_a_positional_only_parameter_may_have_any_name() -> None:
+    app = Everpoll("memory://")
+    job = app.job(_defined("def f(key, priority=0, /, *delay, **connection): return [key, priority, *delay]"))
+    async with app:
+        task = await job.enqueue("a", 2, 3, key="k", priority=7)
+        assert await task.result(timeout=LIMIT_S) == ["a", 2, 3]
+        info = await task.info()
+    assert (info.key, info.priority) == ("k", 7)
+
+
+def _defined(source: str) -> Any:
+    names: dict[str, Any] = {}
+    exec(source, names)  # noqa: S102 - every signature in a line
+    return names["f"]

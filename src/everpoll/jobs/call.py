@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from everpoll.errors import BadInput
+from everpoll.jobs.lost_numbers import lost_number
 
 ARGS_LIMIT = 1_000_000
 SHAPES_LIMIT = 100
@@ -57,12 +58,18 @@ class CallShape:
             self._check(args, kwargs)
             if len(self._accepted) < SHAPES_LIMIT:
                 self._accepted.add(shape)
+        call = Call(list(args), kwargs)
         try:
-            text = _encoder.encode(Call(list(args), kwargs)).decode()
+            text = _encoder.encode(call).decode()
         except (TypeError, ValueError, RecursionError) as error:
             raise BadInput(
                 f"job {self._name!r}: its arguments must be JSON: {error}; pass an id and look the rest up in the job"
             ) from None
+        if (number := lost_number(call, text)) is not None:
+            raise BadInput(
+                f"job {self._name!r}: {number} in its arguments is no JSON and would arrive as null; pass None, or a "
+                'text such as "nan"'
+            )
         if len(text) > ARGS_LIMIT:
             raise BadInput(
                 f"job {self._name!r}: its arguments take {len(text):,} characters, more than {ARGS_LIMIT:,}; store "

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 NAME_LIMIT = 200
+TAKEN = ("delay", "priority", "key", "connection")
+"""What `enqueue` takes for itself, now or later; a parameter of that name could not be passed by keyword."""
 PRIORITY_LIMIT = 1_000_000_000
 
 
@@ -55,8 +57,6 @@ class Job(Generic[P, R]):
         self._function = function
         self.name = _text("name", options.get("name", getattr(function, "__name__", "")))
         where = f"job {self.name!r}"
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise BadInput(f"{where} is a generator: calling it would run none of it; write it without `yield`")
         self.queue = _text(f"{where}: queue", options.get("queue", "default"))
         self.priority = _priority(f"{where}: priority", options.get("priority", 0))
         self.retry = options.get("retry", Retry())
@@ -64,6 +64,7 @@ class Job(Generic[P, R]):
             raise BadInput(f"{where}: retry={self.retry!r}: write Retry(3), which means three attempts in all")
         timeout = options.get("timeout")
         self.timeout_s = None if timeout is None else seconds(timeout, name=f"{where}: timeout", positive=True)
+        _check_parameters(where, function)
         self._callee = Callee(function, self.timeout_s, lambda: jobs.threads)
         self._shape = CallShape(self.name, function, Task)
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
@@ -118,6 +119,17 @@ class Job(Generic[P, R]):
 
     def _task(self, run: Run) -> Task | None:
         return None if self._shape.task_parameter is None else Task(self._jobs, run.lease.id, run=run)
+
+
+def _check_parameters(where: str, function: Callable[..., Any]) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise BadInput(f"{where} is a generator: calling it would run none of it; write it without `yield`")
+    for name, one in inspect.signature(function).parameters.items():
+        if name in TAKEN and one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}:
+            raise BadInput(
+                f"{where}: its parameter {name!r} would never get {name}=…, which is an option of enqueue(); rename "
+                f"it, or make it positional-only: def {getattr(function, '__name__', 'f')}({name}, /)"
+            )
 
 
 def _text(name: str, value: object) -> str:

@@ -11,9 +11,12 @@ from typing import Any
 import msgspec
 
 from everpoll.engine.calls import ERROR_LIMIT, described, storable
+from everpoll.jobs.lost_numbers import lost_number
 from everpoll.policy import Backoff, Cancel, Rng, Snooze, human, whole_number
 from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
 
+RESULT_LIMIT = 1_000_000
+"""Characters of JSON, as many as arguments may have. Every look at a task carries its result."""
 DEFAULT_BACKOFF = Backoff("1s", factor=2, cap="5m", jitter=0.1)
 
 _strict = msgspec.json.Encoder(decimal_format="string")
@@ -43,13 +46,21 @@ def returned(lease: Lease, value: Any) -> Settlement:
     if isinstance(value, Cancel):
         note = encode({"what": "canceled", "why": storable(str(value.reason))[:ERROR_LIMIT]})
         return Ended(lease.id, lease.sequence, "canceled", None, note)
+    # The work is done: failing it now would do it twice. What is missing is said in the trail.
     try:
         result = _strict.encode(value).decode()
     except (TypeError, ValueError, RecursionError) as error:
-        # The work is done: failing it now would do it twice. What is missing is said in the trail.
-        note = encode({"what": "done", "why": f"its result is not JSON and was not kept: {error}"[:ERROR_LIMIT]})
-        return Ended(lease.id, lease.sequence, "done", None, note)
+        return _done(lease, None, f"its result is not JSON and was not kept: {error}")
+    if len(result) > RESULT_LIMIT:
+        why = f"its result takes {len(result):,} characters, more than {RESULT_LIMIT:,}, and was not kept"
+        return _done(lease, None, f"{why}: store it elsewhere and return where it is")
+    if (number := lost_number(value, result)) is not None:
+        return _done(lease, result, f"{number} in its result is no JSON and became null")
     return Ended(lease.id, lease.sequence, "done", result)
+
+
+def _done(lease: Lease, result: str | None, why: str) -> Settlement:
+    return Ended(lease.id, lease.sequence, "done", result, encode({"what": "done", "why": storable(why)[:ERROR_LIMIT]}))
 
 
 def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng) -> Settlement:

@@ -4,12 +4,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from everpoll.engine.work import Run
-from everpoll.errors import JobCanceled, JobFailed, LeaseLost, NotRunning, TaskNotFound
+from everpoll.errors import BadInput, JobCanceled, JobFailed, LeaseLost, NotRunning, TaskNotFound
 from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskInfo, encode
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
+
+
+PROGRESS_LIMIT = 100_000
 
 
 class Task:
@@ -88,8 +91,14 @@ class Task:
     async def progress(self, value: Any) -> None:
         """Inside the job: store how far it is, for `info()` to show. Raises `LeaseLost` if others own it by now."""
         run = self._running("progress()")
+        text = encode(value)
+        if len(text) > PROGRESS_LIMIT:
+            raise BadInput(
+                f"task {self.id}: its progress takes {len(text):,} characters, more than {PROGRESS_LIMIT:,}; a figure "
+                "or a line of text is meant"
+            )
         store = await self._jobs.store()
-        if not await store.progress(run.incarnation, run.lease, encode(value)):
+        if not await store.progress(run.incarnation, run.lease, text):
             raise LeaseLost(f"task {self.id}: its lease was lost; end without further effects")
 
     def _running(self, wanted: str) -> Run:
