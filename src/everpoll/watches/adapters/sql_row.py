@@ -4,8 +4,9 @@
     Call(fetch_report, done=lambda report: report["pages"] > 0)
 
 A word that is not listed is pending; so is a row that is not there, unless `missing="fail"`. `connect` is called for
-each look: a DB-API connection (sqlite3, psycopg, …) in a thread, an asyncpg connection or pool, or an SQLAlchemy engine.
-The statement is the user's and gets the handle as its one parameter: nothing is ever formatted into it. Never writes.
+each look: a DB-API connection (sqlite3, psycopg, …) in a thread, an asyncpg connection or pool, or an engine of
+SQLAlchemy's. The statement is the user's and gets the handle as its one parameter: nothing is ever formatted into it.
+Never writes.
 """
 
 import inspect
