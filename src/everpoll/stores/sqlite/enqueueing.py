@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.stores.contract import Enqueued, NewTask, encode
+from everpoll.stores.contract import Enqueued, NewEvent, NewTask, encode, refuse_misused_once
+from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.clock import microseconds
 
 
@@ -27,6 +28,13 @@ class Row(NamedTuple):
     version: int
 
 
+class Special(NamedTuple):
+    """What few tasks have beside their row."""
+
+    once: bool
+    events: tuple[NewEvent, ...]
+
+
 ONE = """insert into everpoll_tasks
     (name, args, kind, queue, key, rank, timeout_us, memory, version, due_at, is_due, created_at)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -43,10 +51,14 @@ MANY = """insert into everpoll_tasks
     from json_each(:rows) j"""
 LIVE = "select key, id from everpoll_tasks where key in (select value from json_each(?))"
 ONE_LIVE = "select id from everpoll_tasks where key = ?"
+ONE_ENDED = """select id from everpoll_history indexed by everpoll_history_watch_keys
+    where kind = 'watch' and key = ? order by ended_at desc, id desc limit 1"""
 
 
 def row_of(task: NewTask) -> Row:
     """Made in the caller's thread, where what cannot be stored is refused."""
+    if task.once:
+        refuse_misused_once(task)
     return Row(
         task.name,
         task.args,
@@ -61,16 +73,37 @@ def row_of(task: NewTask) -> Row:
     )
 
 
-def enqueue(con: Connection, now: int, rows: Sequence[Row]) -> list[Enqueued]:
+def specials_of(tasks: Sequence[NewTask]) -> dict[int, Special]:
+    """By place in the call; those of jobs are none."""
+    return {place: Special(task.once, task.events) for place, task in enumerate(tasks) if task.once or task.events}
+
+
+def enqueue(con: Connection, now: int, rows: Sequence[Row], specials: dict[int, Special]) -> list[Enqueued]:
     """Insert what is not there yet."""
+    if not specials:
+        return _enqueue(con, now, rows, {})
+    ended = {}
+    for place, special in specials.items():
+        if special.once and (found := con.execute(ONE_ENDED, (rows[place].key,)).fetchone()):
+            ended[place] = found[0]
+    answers = _enqueue(con, now, rows, ended)
+    feed.add(con, now, [(answers[place].id, one.events) for place, one in specials.items() if answers[place].is_new])
+    return answers
+
+
+def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, int]) -> list[Enqueued]:
+    """`ended`: which task, that has ended, answers in which place, unless a live one does."""
     if len(rows) == 1 and rows[0].key is None:
         return [Enqueued(_insert_one(con, now, rows[0]))]
     known = _live(con, rows)
     fresh: list[Row] = []
     answers: list[tuple[int, bool]] = []
-    for row in rows:
+    for place, row in enumerate(rows):
         if row.key is not None and row.key in known:
             answers.append((known[row.key], False))
+            continue
+        if place in ended:
+            answers.append((ended[place], False))
             continue
         # Not an id yet: minus the place among the fresh ones.
         fresh.append(row)
@@ -78,7 +111,7 @@ def enqueue(con: Connection, now: int, rows: Sequence[Row]) -> list[Enqueued]:
         if row.key is not None:
             known[row.key] = -len(fresh)
     before = _insert(con, now, fresh) - len(fresh)
-    return [Enqueued(before - place if place < 0 else place, is_new) for place, is_new in answers]
+    return [Enqueued(before - found if found < 0 else found, is_new) for found, is_new in answers]
 
 
 def _live(con: Connection, rows: Sequence[Row]) -> dict[str, int]:

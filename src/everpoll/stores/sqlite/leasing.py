@@ -45,13 +45,17 @@ HOLD = """update everpoll_tasks
 HOLD_THESE = HOLD.format(ids="select value from json_each(:ids)")
 # One queue, the ordinary case, in two statements. Each of them waits for the interpreter's lock when it returns, and
 # under a busy event loop that is most of its time.
-LOOK = f"""select exists ({IS_CURRENT.replace("?", ":owner")}), ({NEXT_DUE.replace("?", ":queue")}),
+# Only watches are leased although somebody wants them canceled: which ones is asked only if there is anything canceled.
+IS_ASKED = "select exists (select 1 from everpoll_tasks indexed by everpoll_tasks_cancels where cancel_requested = 1)"
+ASKED = """select t.id from json_each(?) j cross join everpoll_tasks t
+    where t.id = j.value and t.cancel_requested = 1"""
+LOOK = f"""select exists ({IS_CURRENT.replace("?", ":owner")}), ({NEXT_DUE.replace("?", ":queue")}), ({IS_ASKED}),
     (select {ROWS} from ({BEST}) j cross join everpoll_tasks t where t.id = j.id)"""
 HOLD_BEST = HOLD.format(ids=BEST)
 
 
 class _Picked(Lease, array_like=True, frozen=True, gc=False):
-    """A lease as SQLite writes it. Nobody wants it canceled: a queued task is canceled at once, never asked."""
+    """A lease as SQLite writes it."""
 
 
 _decode: Callable[[str], list[Lease]] = msgspec.json.Decoder(list[_Picked]).decode  # type: ignore[assignment]
@@ -97,20 +101,30 @@ def lease(con: Connection, now: int, steady: int, look: Look) -> Leased:
     leases = _decode(con.execute(PICK, (ids,)).fetchone()[0])
     if leases:
         con.execute(HOLD_THESE, {"owner": look.incarnation, "now": now, "steady": steady, "ids": ids})
+        if con.execute(IS_ASKED).fetchone()[0]:
+            leases = _asked(con, leases)
     return _leased(leases, next_due, now, look)
 
 
 def _lease_of_one(con: Connection, now: int, steady: int, look: Look, queue: str, limit: int) -> Leased:
     bound = {"owner": look.incarnation, "queue": queue, "limit": max(0, limit)}
-    is_current, next_due, rows = con.execute(LOOK, bound).fetchone()
+    is_current, next_due, is_asked, rows = con.execute(LOOK, bound).fetchone()
     if not is_current:
         raise _lost(look.incarnation)
     if _promote(con, now, queue, next_due):
-        _, next_due, rows = con.execute(LOOK, bound).fetchone()
+        _, next_due, is_asked, rows = con.execute(LOOK, bound).fetchone()
     leases = _decode(rows)
     if leases:
         con.execute(HOLD_BEST, {**bound, "now": now, "steady": steady})
+        if is_asked:
+            leases = _asked(con, leases)
     return _leased(leases, next_due, now, look)
+
+
+def _asked(con: Connection, leases: list[Lease]) -> list[Lease]:
+    """The same, with what somebody wants canceled."""
+    ids = {task_id for (task_id,) in con.execute(ASKED, (encode([one.id for one in leases]),))}
+    return [msgspec.structs.replace(one, cancel_requested=True) if one.id in ids else one for one in leases]
 
 
 def _promote(con: Connection, now: int, queue: str, next_due: int | None) -> bool:
@@ -136,4 +150,4 @@ def _next_due(con: Connection, queues: Iterable[str]) -> int | None:
 
 def _leased(leases: list[Lease], next_due: int | None, now: int, look: Look) -> Leased:
     is_full = len(leases) == look.limit(LEASE_LIMIT)
-    return Leased(leases, None if is_full or next_due is None else (next_due - now) / 1e6)
+    return Leased(leases, None if is_full or next_due is None else (next_due - now) / 1e6, at=now / 1e6)

@@ -36,6 +36,11 @@ ENDED = f"""t.id, t.kind, t.name, t.queue, t.key, t.state, -t.rank, t.attempt,
 ENDED_BY_ID = f"select {ENDED} from json_each(:ids) j cross join everpoll_history t where t.id = j.value"
 BY_ID = f"""select {LIVE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value
     union all {ENDED_BY_ID}"""
+FOUND = f"""select * from (select {LIVE} from everpoll_tasks t where t.key = :key and t.kind = :kind)
+    union all select * from (select {ENDED} from everpoll_history t where {{kind}} and t.key = :key
+        order by t.ended_at desc, t.id desc limit 1)"""
+RESULTS = """select t.result from everpoll_history t where {kind} and t.name = :name
+    and t.result is not null and t.result <> 'null' order by t.ended_at desc, t.id desc limit :limit"""
 LOSSES = "select at, note from everpoll_losses where task_id = ? order by id"
 
 WORKERS = """select w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,
@@ -71,7 +76,9 @@ def losses(con: Connection, task_id: int) -> list[dict[str, Any]]:
 def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
     """A page, newest first."""
     bound = {"after": after, "limit": limit + 1, **msgspec.structs.asdict(wanted)}
-    same = "".join(f" and t.{name} = :{name}" for name in ("queue", "name", "kind") if bound[name] is not None)
+    same = "".join(f" and t.{name} = :{name}" for name in ("queue", "name") if bound[name] is not None)
+    if wanted.kind is not None:
+        same += f" and {_is_of(wanted.kind)}"
     if after is not None:
         same += " and t.id < :after"
     parts = []
@@ -94,6 +101,24 @@ def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) ->
     rows = con.execute(f"{' union all '.join(selects)} order by 1 desc limit :limit", bound).fetchall()
     shown = tuple(_shown(row) for row in rows[:limit])
     return TaskPage(shown, shown[-1].id if shown and len(rows) > limit else None)
+
+
+def find(con: Connection, kind: str, key: str) -> TaskInfo | None:
+    """The live task with that key, else the newest ended one."""
+    rows = con.execute(FOUND.format(kind=_is_of(kind)), {"kind": kind, "key": key})
+    found = {info.ended_at is None: info for info in map(_shown, rows)}
+    return found.get(True) or found.get(False)
+
+
+def last_results(con: Connection, kind: str, name: str, limit: int) -> list[Any]:
+    """What the tasks of that name brought that ended last."""
+    bound = {"kind": kind, "name": name, "limit": limit}
+    return [msgspec.json.decode(result) for (result,) in con.execute(RESULTS.format(kind=_is_of(kind)), bound)]
+
+
+def _is_of(kind: str) -> str:
+    """The condition on the kind; watches have indexes of their own, which SQLite uses if it reads their name."""
+    return "t.kind = 'watch'" if kind == "watch" else "t.kind = :kind"
 
 
 def workers(con: Connection, now: int, steady: int) -> list[WorkerInfo]:

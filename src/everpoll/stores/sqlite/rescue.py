@@ -23,7 +23,7 @@ EXTEND = """update everpoll_workers set beat_at = ?, beat_ms = ?, expires_ms = ?
 BURY = """update everpoll_workers set stopped_at = :now
     where stopped_at is null and (expires_ms < :steady or beat_ms > :steady + :slack)"""
 LOST = """select t.id, t.sequence, w.label, w.stopped_at is null and w.incarnation is not null,
-        t.started_at, t.rescues + 1, t.cancel_requested
+        t.started_at, t.rescues + 1, t.cancel_requested and t.kind <> 'watch'
     from everpoll_tasks t indexed by everpoll_tasks_leased left join everpoll_workers w on w.incarnation = t.owner
     where t.is_leased = 1
       and (w.incarnation is null or w.stopped_at is not null or t.deadline_ms + :grace < :steady)
@@ -58,7 +58,7 @@ def _rescue(con: Connection, now: int, steady: int) -> int:
     lost = con.execute(LOST, {"steady": steady, "grace": GRACE_MS}).fetchall()
     ends: list[End] = []
     rows: list[Requeue] = []
-    for task_id, sequence, label, is_alive, started_at, rescues, cancel_requested in lost:
+    for task_id, sequence, label, is_alive, started_at, rescues, is_canceled in lost:
         poison = rescues >= RESCUE_LIMIT
         entry = _entry(
             now,
@@ -68,8 +68,8 @@ def _rescue(con: Connection, now: int, steady: int) -> int:
             started_at=started_at / 1e6,
             rescues=rescues,
         )
-        if cancel_requested or poison:
-            state: EndState = "canceled" if cancel_requested else "failed"
+        if is_canceled or poison:
+            state: EndState = "canceled" if is_canceled else "failed"
             ends.append(End(task_id, sequence, state, entry=entry, refund=1, rescued=1))
         else:
             rows.append(Requeue(task_id, sequence, None, entry, refund=1, rescued=1))
@@ -83,5 +83,5 @@ def _entry(now: int, **fields: Any) -> str:
 
 
 def cancels(con: Connection) -> frozenset[int]:
-    """The running tasks that somebody wants canceled."""
+    """The tasks that somebody wants canceled: running ones, and watches that know of it."""
     return frozenset(task_id for (task_id,) in con.execute(CANCELS))

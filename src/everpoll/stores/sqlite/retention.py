@@ -17,6 +17,9 @@ DROP = "delete from everpoll_history where id in (select value from json_each(:i
 DROP_LOSSES = """delete from everpoll_losses where task_id in (select value from json_each(:ids))
     and not exists (select 1 from everpoll_history h where h.id = task_id)
     and not exists (select 1 from everpoll_tasks t where t.id = task_id)"""
+# Events have their times in the order of their numbers, but for steps of the clock: the first slice tells.
+DROP_EVENTS = """delete from everpoll_events where id in
+    (select id from everpoll_events order by id limit :slice) and at < :oldest"""
 # A worker's label is shown with the tasks that it held; those in history are older than its end, and gone.
 IDLE_WORKERS = """select json_group_array(incarnation) from
     (select incarnation from everpoll_workers where stopped_at < :oldest limit :slice)
@@ -55,3 +58,8 @@ def idle_workers(con: Connection, oldest: int) -> str:
 def drop_workers(con: Connection, incarnations: str) -> None:
     """Forget them."""
     con.execute(DROP_WORKERS, (incarnations,))
+
+
+def drop_events(con: Connection, oldest: int) -> bool:
+    """Delete a slice of the events that are too old, the first ones first; whether there may be more."""
+    return con.execute(DROP_EVENTS, {"oldest": oldest, "slice": SLICE}).rowcount == SLICE

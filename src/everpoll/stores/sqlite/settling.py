@@ -14,6 +14,7 @@ import msgspec
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import Again, Ended, Settlement, encode
+from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.clock import microseconds
 from everpoll.stores.sqlite.moves import COPIED, DROP, T_COPIED, End, Requeue, end, requeue, trail_entry
 
@@ -26,9 +27,13 @@ DONE_WITH_RESULT = f"""insert into everpoll_history
     (id, ended_at, state, result, trail, attempt, memory, rescues, was_leased, {COPIED})
     select t.id, :now, 'done', j.value ->> 1, t.trail, t.attempt, t.memory, t.rescues, 1, {T_COPIED}
     from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0 and {HOLDS}"""
-HELD = """select json_group_array(json_array(t.id, t.cancel_requested))
+# What becomes of a request to cancel. A watch decides by itself; if the request came while it ran, which its due time
+# tells (see `steering`), it could not know, and is due at once.
+HELD = """select json_group_array(json_array(t.id, case when t.cancel_requested = 0 then 0
+        when t.kind <> 'watch' then 1 when t.due_at > t.started_at then 2 else 0 end))
     from json_each(:rows) j cross join everpoll_tasks t
     where t.id = j.value ->> 0 and t.sequence = j.value ->> 1 and t.owner = :owner and t.is_leased = 1"""
+FREE, CANCELED, ASKED = 0, 1, 2
 LABEL = "select label from everpoll_workers where incarnation = ?"
 
 _decode_held = msgspec.json.Decoder(list[tuple[int, int]]).decode
@@ -57,7 +62,7 @@ class Batch:
         for one in newest.values():
             if isinstance(one, Again):
                 self.again.append(one)
-            elif one.note is not None or one.state != "done":
+            elif one.note is not None or one.state != "done" or one.events:
                 self.ended.append(one)
             elif one.result is None:
                 self.done[one.sequence].append(one.id)
@@ -92,6 +97,7 @@ def _move(con: Connection, now: int, batch: Batch) -> set[int]:
     by = _label(con, batch.incarnation) if any(one.note is not None for one in moving) else ""
     # Read first: once written, what has ended just now and what never was ours look alike.
     held = _held(con, batch.incarnation, [(one.id, one.sequence) for one in moving])
+    feed.add(con, now, [(one.id, one.events) for one in moving if one.events and one.id in held])
     ends = [
         End(one.id, one.sequence, one.state, one.result, trail_entry(one.note, now, by))
         for one in batch.ended
@@ -100,11 +106,13 @@ def _move(con: Connection, now: int, batch: Batch) -> set[int]:
     rows: list[Requeue] = []
     for one in batch.again:
         entry = trail_entry(one.note, now, by)
-        if held.get(one.id) == 1:
+        if held.get(one.id) == CANCELED:
             # A cancel that was requested meanwhile wins.
             ends.append(End(one.id, one.sequence, "canceled", None, entry, int(one.refund), one.memory))
         elif one.id in held:
             delay_us = None if one.delay_s is None else microseconds(one.delay_s)
+            if held[one.id] == ASKED:
+                delay_us = 0
             rows.append(Requeue(one.id, one.sequence, delay_us, entry, int(one.refund), one.memory))
     end(con, now, ends)
     requeue(con, now, rows)
@@ -112,7 +120,7 @@ def _move(con: Connection, now: int, batch: Batch) -> set[int]:
 
 
 def _held(con: Connection, incarnation: int, fences: list[tuple[int, int]]) -> dict[int, int]:
-    """Those still held, and whether somebody wants them canceled."""
+    """Those still held, and whether somebody wants them canceled: FREE, CANCELED or ASKED."""
     found = con.execute(HELD, {"rows": encode(fences), "owner": incarnation}).fetchone()[0]
     return dict(_decode_held(found))
 

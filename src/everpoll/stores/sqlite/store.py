@@ -26,6 +26,8 @@ from everpoll.policy import Clock
 from everpoll.stores.contract import (
     Again,
     Enqueued,
+    Event,
+    EventPage,
     Lease,
     Leased,
     NewTask,
@@ -37,9 +39,10 @@ from everpoll.stores.contract import (
     TaskState,
     WorkerCard,
     WorkerInfo,
+    place_in_feed,
     was_settled,
 )
-from everpoll.stores.sqlite import enqueueing, leasing, reading, rescue, retention, settling, steering
+from everpoll.stores.sqlite import enqueueing, feed, leasing, reading, rescue, retention, settling, steering
 from everpoll.stores.sqlite.clock import Instants, microseconds
 from everpoll.stores.sqlite.pulse import SqlitePulse
 from everpoll.stores.sqlite.schema import check, prepare
@@ -103,7 +106,8 @@ class SqliteStore:
         rows = [enqueueing.row_of(task) for task in tasks]
         if not rows:
             return []
-        return await self._write(Op(lambda con: enqueueing.enqueue(con, self._now(), rows), wakes=True))
+        specials = enqueueing.specials_of(tasks)
+        return await self._write(Op(lambda con: enqueueing.enqueue(con, self._now(), rows, specials), wakes=True))
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""
@@ -184,6 +188,23 @@ class SqliteStore:
         possible = [task_id for task_id in task_ids if _is_possible(task_id)]
         return await self._read(lambda con: reading.ended(con, possible)) if possible else {}
 
+    async def find(self, kind: str, key: str) -> TaskInfo | None:
+        """See the contract."""
+        return await self._read(lambda con: reading.find(con, kind, key))
+
+    async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
+        """See the contract."""
+        return await self._read(lambda con: reading.last_results(con, kind, name, limit))
+
+    async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
+        """See the contract."""
+        return await self._read(lambda con: feed.of_task(con, task_id, after, limit)) if _is_possible(task_id) else []
+
+    async def events(self, after: str | None, limit: int = 1000) -> EventPage:
+        """See the contract."""
+        place = None if after is None else place_in_feed(after)
+        return await self._read(lambda con: feed.page(con, place, limit))
+
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""
         return await self._read(lambda con: reading.tasks(con, wanted, limit, after))
@@ -204,6 +225,8 @@ class SqliteStore:
             if found.ids != "[]":
                 gone += await self._dropped(oldest, found.ids)
             after = found.last
+        while await self._write(Op(lambda con: retention.drop_events(con, oldest))):
+            pass
         idle = await self._read(
             lambda con: retention.idle_workers(con, min(oldest, self._now() - reading.WORKERS_SHOWN_US))
         )

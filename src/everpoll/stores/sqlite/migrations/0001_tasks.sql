@@ -32,6 +32,8 @@ create index everpoll_tasks_waiting on everpoll_tasks (queue, due_at) where is_d
 create index everpoll_tasks_leased on everpoll_tasks (queue) where is_leased = 1;
 create index everpoll_tasks_cancels on everpoll_tasks (id) where cancel_requested = 1;
 create unique index everpoll_tasks_key on everpoll_tasks (key) where key is not null;
+-- What only watches pay for: they are few, and are looked for by people and by their keys.
+create index everpoll_tasks_watches on everpoll_tasks (id) where kind = 'watch';
 
 create table everpoll_history (
     id               integer primary key,
@@ -61,6 +63,9 @@ create table everpoll_history (
 ) strict;
 
 create index everpoll_history_unlucky on everpoll_history (state) where state <> 'done';
+create index everpoll_history_watches on everpoll_history (id) where kind = 'watch';
+create index everpoll_history_watch_keys on everpoll_history (key, ended_at) where kind = 'watch';
+create index everpoll_history_watch_names on everpoll_history (name, ended_at) where kind = 'watch';
 
 create table everpoll_workers (
     incarnation integer primary key,
@@ -87,3 +92,15 @@ create table everpoll_losses (
 ) strict;
 
 create index everpoll_losses_task on everpoll_losses (task_id);
+
+-- What happened to a task, numbered by the task (seq) and over all (id), in the order of commits.
+create table everpoll_events (
+    id      integer primary key autoincrement,          -- never reused: subscribers go on behind one
+    task_id integer not null,
+    seq     integer not null,
+    at      integer not null,
+    name    text not null,
+    key     text,
+    body    text not null,                              -- a JSON object
+    unique (task_id, seq)
+) strict;
