@@ -44,6 +44,10 @@ class Claims:
         held = self._held
         return {number: claim for number in numbers if (claim := held.get(number)) is not None}
 
+    def all(self) -> dict[int, Claim]:
+        """Everything that is held, as it is at this moment. Called from other threads, too: one copy."""
+        return dict(self._held)
+
     def let_go(self, numbers: Iterable[int]) -> None:
         """Settled, or lost."""
         for number in numbers:

@@ -1,0 +1,93 @@
+"""Instants in the user's own columns: SQLite has no type for them, so the declared type says how they are written.
+
+| declared as                                 | holds                                            |
+| ------------------------------------------- | ------------------------------------------------ |
+| `text`, `datetime`, `timestamp`, …, nothing | text in UTC: `2025-01-31 09:30:00.123456`        |
+| `real`, `numeric`, …                        | seconds since 1970, with their fraction          |
+| `integer`, `bigint`, …                      | whole seconds since 1970                         |
+
+The text is what `CURRENT_TIMESTAMP` writes, with a fraction, so both compare as texts do. A due time may also be
+written with a `T`, as most programs do (`2025-01-31T09:30:00Z`); it must be UTC all the same.
+The clock is that of the machine, which everybody who can open the file shares.
+"""
+
+import math
+import time
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+SECOND_US = 1_000_000
+LONGEST_S = 31_536_000_000.0
+"""A thousand years: what is later cannot be written."""
+
+
+class Kind(StrEnum):
+    """How a column holds an instant."""
+
+    TEXT = "text"
+    REAL = "real"
+    WHOLE = "integer"
+
+
+def kind_of(declared: str) -> Kind | None:
+    """By SQLite's own rules of affinity; None: such a column cannot hold an instant."""
+    name = declared.upper()
+    if "INT" in name:
+        return Kind.WHOLE
+    if any(word in name for word in ("CHAR", "CLOB", "TEXT")) or name in {"", "ANY"}:
+        return Kind.TEXT
+    if "BLOB" in name:
+        return None
+    if any(word in name for word in ("REAL", "FLOA", "DOUB")):
+        return Kind.REAL
+    # What is left has numeric affinity, which keeps a text that is no number as it is.
+    return Kind.TEXT if "DATE" in name or "TIME" in name else Kind.REAL
+
+
+def now_us() -> int:
+    """Microseconds since 1970."""
+    return time.time_ns() // 1_000
+
+
+def later_us(instant_us: int, delay_s: float) -> int:
+    """That much later, at most a thousand years."""
+    return instant_us + round(min(max(delay_s, 0.0), LONGEST_S) * SECOND_US)
+
+
+def stored(kind: Kind, instant_us: int, *, up: bool = False) -> str | float | int:
+    """As the column holds it; whole seconds are rounded down, or up where it must not be early."""
+    if kind is Kind.TEXT:
+        instant = EPOCH + timedelta(microseconds=instant_us)
+        return instant.replace(tzinfo=None).isoformat(" ", "microseconds")
+    if kind is Kind.REAL:
+        return instant_us / SECOND_US
+    return -(-instant_us // SECOND_US) if up else instant_us // SECOND_US
+
+
+def read_us(value: Any) -> int | None:
+    """Microseconds since 1970; None for what is no instant."""
+    if isinstance(value, str):
+        try:
+            instant = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        aware = instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+        return round((aware - EPOCH) / timedelta(microseconds=1))
+    if isinstance(value, (int, float)) and math.isfinite(value):
+        return round(value * SECOND_US)
+    return None
+
+
+class Starts:
+    """The starts of claims: no two claims of this process share one, so that each has a fence of its own."""
+
+    def __init__(self) -> None:
+        self._last_us = 0
+
+    def next_us(self) -> int:
+        """Now, or a moment later. A clock that was set back is followed, not outrun."""
+        now = now_us()
+        self._last_us = max(now, self._last_us + 1) if self._last_us - now < SECOND_US else now
+        return self._last_us

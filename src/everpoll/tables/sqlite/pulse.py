@@ -1,0 +1,123 @@
+"""The heartbeat: a sign of life for every row in our hands, and rows taken back from those who give none.
+
+Promises: a beat is one transaction, from its own thread, on its own connection; it tells which of our rows somebody
+else has changed. Rows of the dead are taken back within the stale limit and one beat.
+Never: calls a worker dead after an outage that may have silenced everybody. A file that somebody kept locked, a
+machine that slept, a clock that was set forward: whoever notices that its own last beat is that long ago gives the
+others the time of a beat before it takes anything from them. Therefore every beat takes the write lock, also one with
+nothing to write, which costs nobody anything: who never asks for the lock does not notice that there is none to have.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+
+from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.connection import Connection, connect
+from everpoll.drivers.sqlite.faults import explained
+from everpoll.stores.contract import Beat
+from everpoll.tables.claims import Claims
+from everpoll.tables.mapping import Table
+from everpoll.tables.sqlite.claiming import instants
+from everpoll.tables.sqlite.instants import SECOND_US, now_us, stored
+from everpoll.tables.sqlite.settling import by_fence, fence
+from everpoll.tables.sqlite.statements import Statements, bound_keys
+
+logger = logging.getLogger("everpoll.tables")
+
+
+class Outages:
+    """Remembers when the file was last written to, over all connections of a table in this process."""
+
+    def __init__(self, table: Table) -> None:
+        every_s = table.heartbeat_every_s
+        # What is silent for less cannot make anybody look dead, whose last beat before was up to one interval ago.
+        self._limit_s = max(table.stale_after_s - every_s, 1.5 * every_s)
+        self._every_s = every_s
+        self._heard: tuple[float, float] | None = None
+        self._trusts_at = 0.0
+
+    def heard(self) -> bool:
+        """The file could be written to just now; whether what looks stale may be called so."""
+        steady, wall = time.monotonic(), time.time()
+        last, self._heard = self._heard, (steady, wall)
+        if last is not None and max(steady - last[0], wall - last[1]) > self._limit_s:
+            self._trusts_at = steady + self._every_s
+        return steady >= self._trusts_at
+
+
+class SqlitePulse:
+    """One heartbeat's way to the file; connects at the first beat, and anew after a beat that failed."""
+
+    def __init__(
+        self, address: Address, patience_s: float, statements: Statements, claims: Claims, outages: Outages
+    ) -> None:
+        self._address = address
+        self._patience_s = patience_s
+        self._statements = statements
+        self._claims = claims
+        self._outages = outages
+        self._con: Connection | None = None
+        self._lock = threading.Lock()
+
+    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+        """See the contract. Nobody is ever given up for dead as a whole: each row is lost by itself."""
+        del incarnation, lease_s, overdue_s
+        with self._lock:
+            try:
+                return self._beat(running)
+            except Exception as error:
+                self._close()
+                told = explained(error, self._address.path)
+                if told is error:
+                    raise
+                raise told from error
+
+    def _beat(self, running: Sequence[int]) -> Beat:
+        if self._con is None:
+            self._con = connect(self._address, patience_s=self._patience_s, cache_kb=2_000)
+            self._con.execute("pragma busy_timeout = 0")  # begin() waits by itself
+        con = self._con
+        con.begin(self._patience_s)
+        may_rescue = self._outages.heard()
+        lost = self._extend(con, running)
+        rescued = self._rescue(con) if may_rescue else []
+        con.execute("commit")
+        con.check_place()
+        for key, status in rescued:
+            logger.warning("%s#%s: its worker was lost; it is %s now", self._statements.table.name, key, status)
+        return Beat(is_alive=True, rescued=len(rescued), canceled=tuple(lost))
+
+    def _extend(self, con: Connection, running: Sequence[int]) -> list[int]:
+        lost: list[int] = []
+        bound = instants(self._statements, now_us())
+        for group in by_fence(self._claims.held(running)):
+            keys = bound_keys([claim.key for _, claim in group])
+            statement = self._statements.beat(len(keys))
+            held = {key for (key,) in con.execute(statement, {**bound, **fence(group[0][1]), **keys}).fetchall()}
+            lost += [number for number, claim in group if claim.key not in held]
+        return lost
+
+    def _rescue(self, con: Connection) -> list[tuple[object, str]]:
+        if self._statements.rescue is None:
+            return []
+        table, now = self._statements.table, now_us()
+        stale_us = now - round(table.stale_after_s * SECOND_US)
+        bound = {
+            "stale": stored(self._statements.kinds["heartbeat"], stale_us),
+            "stale_start": stored(self._statements.kinds["started_at"], stale_us),
+            **instants(self._statements, now),
+        }
+        return con.execute(self._statements.rescue, bound).fetchall()
+
+    def close(self) -> None:
+        """See the contract. Repeatable."""
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        con, self._con = self._con, None
+        if con is not None:
+            con.undo()
+            con.close()

@@ -1,0 +1,110 @@
+"""Settling: a mixed batch in one transaction, each row by its fence.
+
+Promises: what is not in the hands of who claimed it any more is left as it is, and reported as lost. Rows of one claim
+that end alike share a statement.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from everpoll.drivers.sqlite.connection import Connection
+from everpoll.stores.contract import LEASE_LIMIT, encode
+from everpoll.tables.claims import Claim
+from everpoll.tables.outcome import RowWrite
+from everpoll.tables.sqlite.claiming import instants
+from everpoll.tables.sqlite.instants import later_us, now_us, stored
+from everpoll.tables.sqlite.statements import Statements, bound_keys
+
+
+class Settled(NamedTuple):
+    """What is to be written about one claim."""
+
+    number: int
+    claim: Claim
+    write: RowWrite
+
+
+def settle(con: Connection, statements: Statements, batch: Iterable[Settled]) -> set[int]:
+    """Write the batch; the numbers that were lost."""
+    now = now_us()
+    lost: set[int] = set()
+    for group in _grouped(batch):
+        _, claim, write = group[0]
+        keys = bound_keys([one.claim.key for one in group])
+        bound = {**_bound(statements, write, now), **fence(claim), **keys}
+        changed = {key for (key,) in con.execute(_statement(statements, write, len(keys)), bound).fetchall()}
+        lost |= {one.number for one in group if one.claim.key not in changed}
+    return lost
+
+
+def settled_before(con: Connection, statements: Statements, batch: Iterable[Settled]) -> set[int]:
+    """Of what was called lost, that which is exactly as an earlier try would have left it."""
+    before: set[int] = set()
+    for number, claim, write in batch:
+        row = con.execute(statements.state(), {"k0": claim.key}).fetchone()
+        if row is None or row[0] != write.status:
+            continue
+        _, worker, started_at, error = row
+        is_ours = (worker, started_at) == (claim.worker, claim.started_at) if write.is_end else worker is None
+        if is_ours and (statements.table.error is None or write.keeps_error or (error or None) == write.error):
+            before.add(number)
+    return before
+
+
+def lost_claims(con: Connection, statements: Statements, claims: Mapping[int, Claim]) -> frozenset[int]:
+    """Those of these claims whose rows somebody else has changed."""
+    lost: set[int] = set()
+    for group in by_fence(claims):
+        keys = bound_keys([claim.key for _, claim in group])
+        held = {key for (key,) in con.execute(statements.held(len(keys)), {**fence(group[0][1]), **keys})}
+        lost |= {number for number, claim in group if claim.key not in held}
+    return frozenset(lost)
+
+
+def by_fence(claims: Mapping[int, Claim]) -> list[list[tuple[int, Claim]]]:
+    """The claims of one look share worker and start, and so a statement."""
+    groups: dict[tuple[str, Any], list[tuple[int, Claim]]] = {}
+    for number, claim in claims.items():
+        groups.setdefault((claim.worker, claim.started_at), []).append((number, claim))
+    return list(groups.values())
+
+
+def fence(claim: Claim) -> dict[str, Any]:
+    """To bind; the key comes with the keys."""
+    return {"worker": claim.worker, "started": claim.started_at}
+
+
+def _grouped(batch: Iterable[Settled]) -> list[list[Settled]]:
+    groups: dict[tuple[Any, ...], list[Settled]] = {}
+    for one in batch:
+        write = one.write
+        alike = (write.status, write.is_end, write.error, write.keeps_error, write.retries, write.delay_s)
+        own = one.number if write.results else None
+        groups.setdefault((one.claim.worker, one.claim.started_at, own, *alike), []).append(one)
+    # A claim is never larger than this, but whoever calls may have put several together.
+    return [group[at : at + LEASE_LIMIT] for group in groups.values() for at in range(0, len(group), LEASE_LIMIT)]
+
+
+def _statement(statements: Statements, write: RowWrite, keys: int) -> str:
+    if write.is_end:
+        return statements.end(keys, tuple(write.results))
+    return statements.again(keys, keeps_error=write.keeps_error, is_delayed=write.delay_s is not None)
+
+
+def _bound(statements: Statements, write: RowWrite, now: int) -> dict[str, Any]:
+    bound: dict[str, Any] = {"status": write.status, "error": write.error, "retries": write.retries}
+    bound |= instants(statements, now)
+    if write.delay_s is not None and "due_at" in statements.kinds:
+        bound["due"] = stored(statements.kinds["due_at"], later_us(now, write.delay_s), up=True)
+    return bound | {f"r{place}": _native(value) for place, value in enumerate(write.results.values())}
+
+
+def _native(value: Any) -> Any:
+    """As SQLite holds it; what has parts becomes JSON."""
+    return encode(value) if isinstance(value, (dict, list)) else value
+
+
+def given_back(claims: Sequence[Claim], queued: str) -> list[Settled]:
+    """Claims that nobody wants any more, numbered by their place."""
+    write = RowWrite(status=queued, is_end=False, keeps_error=True)
+    return [Settled(place, claim, write) for place, claim in enumerate(claims)]

@@ -1,0 +1,1 @@
+"""What is special about a table in an SQLite file."""
