@@ -13,6 +13,9 @@ from everpoll.errors import (
     LeaseLost,
     LoopNotFound,
     NotRunning,
+    RunCanceled,
+    RunFailed,
+    RunTimedOut,
     SchemaOutdated,
     StoreUnavailable,
     TableUnfit,
@@ -21,7 +24,7 @@ from everpoll.errors import (
 )
 from everpoll.jobs import Job, Retry, Task
 from everpoll.loops import Failed, Loop, LoopPolicy, LoopState, Ok, Outcome, Phase, Stop
-from everpoll.policy import Adaptive, Backoff, Breaker, Budget, Cancel, PauseReason, Snooze
+from everpoll.policy import Adaptive, Backoff, Breaker, Budget, Cancel, PauseReason, Rate, Snooze
 from everpoll.stores.contract import TaskInfo
 from everpoll.version import __version__
 
@@ -53,7 +56,11 @@ __all__ = [
     "Outcome",
     "PauseReason",
     "Phase",
+    "Rate",
     "Retry",
+    "RunCanceled",
+    "RunFailed",
+    "RunTimedOut",
     "SchemaOutdated",
     "Snooze",
     "Stop",

@@ -19,11 +19,13 @@ from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, BadInput, NotRunning, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
 from everpoll.loops import LoopOptions, Loops
-from everpoll.policy import Clock, Duration, Rng, human, seconds
+from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds
 from everpoll.stores.contract import Store
 from everpoll.stores.urls import default_url, store_for
 from everpoll.tables import AdoptedTable, Table
+from everpoll.tables.contract import Token
 from everpoll.tables.urls import source_for
+from everpoll.watches import Cadence, Watch, Watches, WatchOptions
 
 logger = logging.getLogger("everpoll")
 
@@ -76,6 +78,7 @@ class Everpoll:
             keep_s=None if history is None else seconds(history, name="history"),
         )
         self.jobs = Jobs(self._works, self.store)
+        self.watches = Watches(self._works, self.store)
         self.tables: dict[str, AdoptedTable] = {}
         self.loops = Loops(rng=rng, wall=time.time if clock is None else clock.wall)
 
@@ -111,13 +114,26 @@ class Everpoll:
 
         return register
 
+    def watch(
+        self, every: "Cadence | Backoff | Duration", budget: Budget, **options: Unpack[WatchOptions]
+    ) -> Callable[[Callable[..., Any]], Watch[Any]]:
+        """Watch operations that run elsewhere: the decorated function is the look, `await it.begin(op)` starts a run.
+
+        A look returns `Done(value)`, `Fail(reason)`, `Wait(after=…)` or `w.verify(name)`. Options: see `WatchOptions`.
+        """
+
+        def register(look: Callable[..., Any]) -> Watch[Any]:
+            return self.watches.add(look, every, budget, options)
+
+        return register
+
     def table(
-        self, table: Table, *, slots: int | None = None, url: str | None = None, token: str | None = None
+        self, table: Table, *, slots: int | None = None, url: str | None = None, token: Token | None = None
     ) -> AdoptedTable:
         """Make a table of your own a queue: rows are claimed, run by its `@….handler`, and settled in place.
 
         It is looked for at the app's own address, or at `url`: another database, or a Supabase project over HTTPS,
-        whose service key is `token` (default: `$SUPABASE_SERVICE_KEY`).
+        whose service key is `token`, or what that function returns (default: `$SUPABASE_SERVICE_KEY`).
         """
         if not isinstance(table, Table):
             raise BadInput(f'{table!r} is no table: write app.table(Table("execution_jobs", …))')
@@ -152,6 +168,7 @@ class Everpoll:
                 # That event loop ended without close(): whatever worked or waited on it is gone.
                 self._worker = None
                 self.jobs.forget()
+                self.watches.forget()
             await self._store.open(migrate=self._migrate)
             self._opened_on = event_loop
 
@@ -170,6 +187,7 @@ class Everpoll:
             stopping = [self.loops.close(grace_s), *(one.stop(grace_s) for one in self.tables.values())]
             await _all(*stopping, *([] if worker is None else [worker.stop(grace_s)]))
         finally:
+            await self.watches.close()
             await self.jobs.close()
             await self._store.close()
             self._opened_on = None
@@ -235,6 +253,7 @@ class Everpoll:
         await self._start_worker()
         for table in self.tables.values():
             await table.start()
+        self.watches.rounds.start()
         await self.loops.start()
 
     async def _start_worker(self) -> Worker | None:
@@ -243,10 +262,14 @@ class Everpoll:
         store = await self.store() if len(self._works) else None
         if store is None or self._worker is not None:
             return None
-        worker = Worker(store, self._works, self.worker_options, self.jobs.settled)
+        worker = Worker(store, self._works, self.worker_options, self._settled)
         await worker.start()
         self._worker = worker
         return worker
+
+    def _settled(self, task_ids: list[int]) -> None:
+        self.jobs.settled(task_ids)
+        self.watches.settled(task_ids)
 
     async def _start_when_possible(self) -> None:
         """A worker that boots before its database waits for it."""

@@ -15,6 +15,9 @@ EverpollError
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── JobFailed                   `result()` of a job that failed; carries the last error
 ├── JobCanceled                 `result()` of a job that was canceled
+├── RunFailed                   `result()` of a watch's run that failed; carries the evidence
+│   └── RunTimedOut             … whose budget was spent
+├── RunCanceled                 `result()` of a run that was canceled
 └── NothingLeftToWait           virtual time: everything waits, and nothing can ever wake it
 
 EverpollWarning (UserWarning)   it works, but probably not as meant
@@ -87,6 +90,22 @@ class JobFailed(EverpollError):
 
 class JobCanceled(EverpollError):
     """The job was canceled."""
+
+
+class RunFailed(EverpollError):
+    """The watched operation failed; `evidence` is what the remote said."""
+
+    def __init__(self, message: str, evidence: object = None) -> None:
+        super().__init__(message)
+        self.evidence = evidence
+
+
+class RunTimedOut(RunFailed):
+    """The watched operation had not ended when its budget was spent."""
+
+
+class RunCanceled(EverpollError):
+    """The run was canceled."""
 
 
 class NothingLeftToWait(EverpollError):

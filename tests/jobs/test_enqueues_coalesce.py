@@ -7,7 +7,7 @@ import pytest
 
 from engine.engine_stage import SpyStore
 from everpoll import Everpoll, StoreUnavailable
-from everpoll.jobs.enqueuer import BATCH, Enqueuer
+from everpoll.engine.enqueuer import BATCH, Enqueuer
 from everpoll.stores.contract import Enqueued, NewTask, TaskFilter
 from everpoll.stores.memory import MemoryStore
 from everpoll.testing import VirtualClock

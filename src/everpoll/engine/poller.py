@@ -102,7 +102,7 @@ class Poller:
                 await self._wait(self._options.poll.delay(1))
             elif looked.leases:
                 self._empty = 0
-                self._pool.start(looked.leases, self.incarnation)
+                self._pool.start(looked.leases, self.incarnation, looked.at)
             else:
                 await self._rest(looked.next_due_s)
 

@@ -79,6 +79,8 @@ class Pool:
         """Cancel these handlers, or all of them; the first reason given stands."""
         for run, carrier in list(self._carriers.items()):
             if run.stop_reason is None and (task_ids is None or run.lease.id in task_ids):
+                if reason is StopReason.CANCELED and run.lease.cancel_requested:
+                    continue  # it knows, and is about it
                 run.stop_reason = reason
                 if carrier is None:
                     self._end(run, _stopped(run))

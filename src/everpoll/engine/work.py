@@ -36,6 +36,14 @@ class Run(Struct, eq=False):
     stop_reason: StopReason | None = None
     deadline: float | None = None
     """By the event loop's clock; for the heartbeat to tell the rescue."""
+    at: float = 0.0
+    """The store's clock when it was leased …"""
+    began: float = 0.0
+    """… and the event loop's."""
+
+    def now(self, event_loop_time: float) -> float:
+        """The store's clock, as far as it can be known here: what lasts longer than a run is measured by it."""
+        return self.at + max(0.0, event_loop_time - self.began)
 
     @property
     def fence(self) -> str:
@@ -51,6 +59,8 @@ class Work:
     queue: str
     run: Callable[[Run], Awaitable[Settlement]]
     timeout_s: float | None = None
+    handles_cancel: bool = False
+    """It wants to be run although somebody wants it canceled: it has something to tell a remote first."""
 
 
 @dataclass(slots=True)

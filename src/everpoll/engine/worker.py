@@ -137,13 +137,18 @@ class Worker:
     async def _prune(self, keep_s: float) -> None:
         """Drop history that is too old, about once an hour: any worker may, and doing it twice is harmless."""
         rng = random.Random()  # noqa: S311 - spreads a fleet, no secret
+        told = ""
         while True:
             await asyncio.sleep(spread(PRUNE_EVERY_S, 0.5, rng.random()))
             try:
                 dropped = await self._store.prune(keep_s)
             except Exception as error:  # noqa: BLE001 - it is tried again in an hour
-                logger.warning("cannot drop old history: %s: %s", type(error).__name__, error)
+                # Said once: where this role may never do it, another worker or a person does.
+                text = f"{type(error).__name__}: {error}"
+                logger.log(logging.DEBUG if text == told else logging.WARNING, "cannot drop old history: %s", text)
+                told = text
             else:
+                told = ""
                 logger.debug("dropped %d partitions or rows of history older than %s", dropped, human(keep_s))
 
     def health(self) -> PollerHealth:

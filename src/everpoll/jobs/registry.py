@@ -6,7 +6,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Work, Works
 from everpoll.errors import BadInput, UnknownJob
-from everpoll.jobs.enqueuer import Enqueuer
+from everpoll.engine.enqueuer import Enqueuer
 from everpoll.jobs.job import Job, JobOptions
 from everpoll.jobs.results import Results
 from everpoll.jobs.task import Task

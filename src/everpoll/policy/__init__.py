@@ -14,6 +14,7 @@ from everpoll.policy.evidence import Confirm, Confirmation, Gate
 from everpoll.policy.figures import number, shown, whole_number
 from everpoll.policy.jitter import Rng, spread, spread_up
 from everpoll.policy.pause import NOT_PAUSED, STAGGER_S, PauseReason, PauseReasons, paused, resume_order, resumed
+from everpoll.policy.rate import Rate, Tokens
 from everpoll.policy.replies import Cancel, Snooze
 
 __all__ = [
@@ -34,8 +35,10 @@ __all__ = [
     "Gate",
     "PauseReason",
     "PauseReasons",
+    "Rate",
     "Rng",
     "Snooze",
+    "Tokens",
     "growth",
     "human",
     "number",

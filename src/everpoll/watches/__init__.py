@@ -1,5 +1,27 @@
 """Watches: operations that run elsewhere, looked at until they have ended."""
 
+from everpoll.watches.cadence import Cadence, History, Learned
+from everpoll.watches.context import LookContext, Verify
+from everpoll.watches.handle import RunEvent, RunInfo, WatchRun
+from everpoll.watches.options import WatchOptions
+from everpoll.watches.registry import Watches
 from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+from everpoll.watches.watch import Watch
 
-__all__ = ["Done", "Fail", "Verdict", "Wait"]
+__all__ = [
+    "Cadence",
+    "Done",
+    "Fail",
+    "History",
+    "Learned",
+    "LookContext",
+    "RunEvent",
+    "RunInfo",
+    "Verdict",
+    "Verify",
+    "Wait",
+    "Watch",
+    "WatchOptions",
+    "WatchRun",
+    "Watches",
+]

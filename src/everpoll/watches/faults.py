@@ -1,0 +1,70 @@
+"""What an exception in a look, a start, a cancel or a cleanup means: try again, or give up.
+
+    transient   the remote or the network is in trouble: counted, re-delayed, until the budget is spent (B12)
+    odd         nobody knows: probably a bug of the look; tried again, but not for ever
+    fatal       it will not get better: the run has failed
+
+Pure. HTTP errors are told by their shape, so that no client library has to be there: httpx, aiohttp, requests, urllib.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal
+
+from everpoll.errors import JobTimeout, StoreUnavailable
+
+Fault = Literal["transient", "odd", "fatal"]
+Classify = Callable[[BaseException], Fault | None]
+
+TRANSIENT_STATUSES = frozenset({408, 409, 421, 423, 425, 429, 500, 502, 503, 504})
+NETWORK = (OSError, TimeoutError, asyncio.TimeoutError, EOFError, JobTimeout, StoreUnavailable)
+NETWORK_NAMES = frozenset(
+    {
+        "TransportError",
+        "ClientConnectionError",
+        "ClientPayloadError",
+        "ServerTimeoutError",
+        "ConnectionError",
+        "Timeout",
+        "ChunkedEncodingError",
+        "APIConnectionError",
+        "APITimeoutError",
+        "IncompleteRead",
+        "RemoteDisconnected",
+    }
+)
+
+
+def fault_of(error: BaseException, rules: tuple[Classify, ...] = ()) -> Fault:
+    """The user's rules first, in order; then ours."""
+    for rule in rules:
+        if (said := rule(error)) is not None:
+            return said
+    status = status_of(error)
+    if status is not None:
+        return "transient" if status in TRANSIENT_STATUSES or status >= 500 else "fatal"
+    if isinstance(error, NETWORK) or any(kind.__name__ in NETWORK_NAMES for kind in type(error).__mro__):
+        return "transient"
+    return "odd"
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status that an error of any common client carries."""
+    response: Any = getattr(error, "response", None)
+    for holder in (response, error):
+        for name in ("status_code", "status", "code"):
+            value = getattr(holder, name, None)
+            if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
+                return value
+    return None
+
+
+def one_of(transient: tuple[type[BaseException], ...], fatal: tuple[type[BaseException], ...]) -> Classify:
+    """A rule from two lists of exception types; fatal wins."""
+
+    def rule(error: BaseException) -> Fault | None:
+        if isinstance(error, fatal):
+            return "fatal"
+        return "transient" if isinstance(error, transient) else None
+
+    return rule

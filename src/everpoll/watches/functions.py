@@ -1,0 +1,82 @@
+"""The user's functions of a watch: look, start, adopt, cancel, cleanup, checks. Each takes what it names.
+
+    async def start(op, key): …       async def cleanup(op, handle, outcome): …
+
+The first parameter is the operation, whatever it is called; the others are found by their names.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import msgspec
+
+from everpoll.engine.calls import Callee
+from everpoll.engine.threads import DaemonThreads
+from everpoll.errors import BadInput
+
+GIVEN = ("key", "handle", "outcome", "w")
+"""What may be asked for, beside the operation."""
+
+
+class UserFunction:
+    """One of them, ready to be called."""
+
+    def __init__(
+        self, where: str, function: Callable[..., Any], timeout_s: float, threads: Callable[[], DaemonThreads]
+    ) -> None:
+        if not callable(function):
+            raise BadInput(f"{where}: {function!r} is no function")
+        parameters = list(inspect.signature(function).parameters.values())
+        names = [one.name for one in parameters[1:]]
+        if not parameters:
+            raise BadInput(f"{where}: its first parameter is the operation: write def {_name(function)}(op, …)")
+        wrong = [one for one in names if one not in GIVEN]
+        if wrong:
+            raise BadInput(f"{where}: it cannot be given {wrong[0]!r}; there are op, {', '.join(GIVEN)}")
+        self.function = function
+        self._names = names
+        self._callee = Callee(function, timeout_s, threads)
+
+    async def __call__(self, op: Any, **given: Any) -> Any:
+        """Call it with what it asks for."""
+        return await self._callee(op, **{name: given[name] for name in self._names})
+
+
+class OperationType:
+    """How the operation is stored, and comes back: the annotation of the look's first parameter says so."""
+
+    def __init__(self, where: str, look: Callable[..., Any]) -> None:
+        self._where = where
+        first = next(iter(inspect.signature(look).parameters), None)
+        try:
+            hints = get_type_hints(look)
+        except Exception:  # noqa: BLE001 - a name that does not resolve: then the operation comes as JSON has it
+            hints = {}
+        self._type: Any = hints.get(first, Any) if first is not None else Any
+
+    def encode(self, op: Any) -> str:
+        """As it is stored; refused where it would not come back."""
+        try:
+            text = _encoder.encode(op).decode()
+            self.decode(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadInput(f"{self._where}: the operation {op!r:.200} cannot be stored: {error}") from None
+        return text
+
+    def decode(self, text: str) -> Any:
+        """As the look wants it."""
+        if self._type is Any:
+            return msgspec.json.decode(text)
+        return msgspec.json.decode(text, type=self._type, strict=False)
+
+    def convert(self, value: Any) -> Any:
+        """From JSON values."""
+        return value if self._type is Any else msgspec.convert(value, self._type, strict=False)
+
+
+_encoder = msgspec.json.Encoder(decimal_format="string")
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", "function")

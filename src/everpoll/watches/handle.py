@@ -1,0 +1,208 @@
+"""A run as its user holds it: after `begin`, or by its id."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Struct
+
+from everpoll.errors import RunCanceled, RunFailed, RunTimedOut, TaskNotFound
+from everpoll.policy import Duration, human, seconds
+from everpoll.stores.contract import TaskInfo, encode
+from everpoll.watches.memory import Decision, Outcome, RunMemory
+
+if TYPE_CHECKING:
+    from everpoll.watches.registry import Watches
+
+PAGE = 1_000
+
+
+class RunInfo(Struct, frozen=True, kw_only=True):
+    """A run as people see it."""
+
+    id: str
+    watch: str
+    task_id: int
+    phase: str
+    """intent, looking, verifying, canceling, cleaning, needs_code, ended."""
+    outcome: Outcome | None
+    reason: str | None
+    status: str | None
+    """The remote's own word, as last seen."""
+    progress: str | None
+    value: Any
+    evidence: Any
+    handle: Any
+    op: Any
+    looks: int
+    errors: int
+    counters: dict[str, int]
+    cleaned: bool | None
+    created_at: datetime
+    next_look_at: datetime | None
+    ended_at: datetime | None
+    elapsed_s: float | None
+    log: tuple[Decision, ...]
+    """The decisions, oldest first: which rule made each, and why the next look was when it was."""
+    memory: dict[str, Any]
+    seq: int
+
+
+class RunEvent(Struct, frozen=True, kw_only=True):
+    """Something changed. `seq` counts from 1 in each run; a snapshot carries the seq of what it includes."""
+
+    seq: int
+    kind: str
+    """`snapshot` for the state at the time of asking, else `change`."""
+    at: datetime
+    phase: str
+    status: str | None = None
+    progress: str | None = None
+    outcome: Outcome | None = None
+    reason: str | None = None
+    looks: int = 0
+
+
+class WatchRun:
+    """One run."""
+
+    __slots__ = ("_watches", "id", "is_new", "task_id", "watch")
+
+    def __init__(self, watches: "Watches", watch: str, run_id: str, task_id: int, *, is_new: bool = True) -> None:
+        self._watches = watches
+        self.watch = watch
+        self.id = run_id
+        self.task_id = task_id
+        self.is_new = is_new
+        """False: this id has been begun before, and this is that run."""
+
+    def __repr__(self) -> str:
+        return f"<WatchRun {self.watch}:{self.id}>"
+
+    async def info(self) -> RunInfo:
+        """Everything that is known about it."""
+        store = await self._watches.store()
+        found = await store.info([self.task_id])
+        if self.task_id not in found:
+            raise TaskNotFound(f"no run {self.watch}:{self.id}: its history was dropped")
+        return run_info(found[self.task_id])
+
+    async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the API's own word
+        """What `Done` carried, once the run has its outcome; any other outcome raises."""
+        limit_s = None if timeout is None else seconds(timeout, name="timeout")
+        try:
+            async with asyncio.timeout(limit_s):
+                info = await self._decided()
+        except TimeoutError:
+            info = await self.info()
+            if info.outcome is None:
+                raise TimeoutError(
+                    f"{self.watch}:{self.id} has no outcome within {human(limit_s or 0)}: it is {info.phase}"
+                ) from None
+        return _value(info)
+
+    async def _decided(self) -> RunInfo:
+        async with self._watches.feed(self.task_id) as changes:
+            while True:
+                info = await self.info()
+                if info.outcome is not None:
+                    return info
+                await changes.wait()
+
+    async def cancel(self, reason: str = "canceled by the caller") -> bool:
+        """Cancel it: the remote is told, waited for and cleaned up; False: it had its outcome already."""
+        before = await self.info()
+        if before.outcome is not None:
+            return False
+        store = await self._watches.store()
+        await store.cancel(self.task_id, encode({"what": "cancel", "why": reason}))
+        return True
+
+    async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:
+        """The state now, then every change behind `after`, those of the past first, until the run has ended (B16)."""
+        async with self._watches.feed(self.task_id) as changes:
+            info = await self.info()
+            yield _snapshot(info)
+            store = await self._watches.store()
+            while True:
+                page = await store.task_events(self.task_id, after, PAGE)
+                for one in page:
+                    after = one.seq
+                    event = msgspec.convert({"seq": one.seq, "kind": "change", "at": one.at, **one.body}, RunEvent)
+                    yield event
+                    if event.phase == "ended":
+                        return
+                if not page:
+                    # Its events may have been dropped with the history, or lie behind what the caller has seen.
+                    if info.phase == "ended" and after >= info.seq:
+                        return
+                    await changes.wait()
+                    info = await self.info()
+
+
+def run_info(task: TaskInfo) -> RunInfo:
+    """A run out of its task: live from its memory, ended from its result."""
+    stored = task.result if task.ended_at is not None and task.result is not None else task.memory
+    try:
+        memory = msgspec.convert(stored, RunMemory)
+    except msgspec.ValidationError:
+        memory = RunMemory(run_id=(task.key or "").partition(":")[2])
+    ended = task.ended_at is not None
+    now = task.ended_at
+    return RunInfo(
+        id=memory.run_id,
+        watch=task.name,
+        task_id=task.id,
+        phase="ended" if ended else "needs_code" if memory.parked else memory.phase,
+        outcome=memory.outcome or ("failed" if ended else None),
+        reason=memory.reason or memory.parked or _trail_reason(task),
+        status=memory.status,
+        progress=memory.progress,
+        value=memory.value,
+        evidence=memory.evidence,
+        handle=memory.handle,
+        op=task.args if memory.op is None else memory.op,
+        looks=memory.looks,
+        errors=memory.errors,
+        counters=memory.counters,
+        cleaned=memory.cleaned,
+        created_at=task.created_at,
+        next_look_at=None if ended else task.due_at,
+        ended_at=task.ended_at,
+        elapsed_s=None if now is None else memory.elapsed_s(memory.decided_at or now.timestamp()),
+        log=tuple(memory.log),
+        memory=memory.user,
+        seq=memory.seq,
+    )
+
+
+def _trail_reason(task: TaskInfo) -> str | None:
+    said = [entry.get("error") or entry.get("why") for entry in task.trail]
+    return str(said[-1]) if said and said[-1] else None
+
+
+def _snapshot(info: RunInfo) -> RunEvent:
+    return RunEvent(
+        seq=info.seq,
+        kind="snapshot",
+        at=info.ended_at or info.created_at,
+        phase=info.phase,
+        status=info.status,
+        progress=info.progress,
+        outcome=info.outcome,
+        reason=info.reason,
+        looks=info.looks,
+    )
+
+
+def _value(info: RunInfo) -> Any:
+    name = f"{info.watch}:{info.id}"
+    if info.outcome == "ready":
+        return info.value
+    if info.outcome == "canceled":
+        raise RunCanceled(f"{name} was canceled: {info.reason}")
+    if info.outcome == "timed_out":
+        raise RunTimedOut(f"{name} timed out: {info.reason}", info.evidence)
+    raise RunFailed(f"{name} failed: {info.reason}", info.evidence)

@@ -1,0 +1,126 @@
+"""What a run remembers between two looks: the JSON in its row. Everything that must last lives here, and only here.
+
+    intent ──start──▶ looking ⇄ verifying ──▶ cleaning ──▶ ended
+                         └─────▶ canceling ──────▲          (parked: needs_code, until a release knows its version)
+
+Promises: rows of earlier releases are understood (B19): fields are only ever added, each with a default.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+Phase = Literal["intent", "looking", "verifying", "canceling", "cleaning"]
+Outcome = Literal["ready", "failed", "canceled", "timed_out"]
+
+LOG_LIMIT = 40
+"""Decisions that a run remembers. Equal ones in a row are one entry, so that this is a long time."""
+
+
+class Decision(Struct, omit_defaults=True):
+    """Why the next look is when it is, or how the run ended; `times` in a row."""
+
+    at: float
+    rule: str
+    """Which rule decided: backoff, hint, after, verify, error, breaker, budget, cancel, …"""
+    why: str
+    next_s: float | None = None
+    """How long until the next look; None: there is none."""
+    status: str | None = None
+    """The remote's own word."""
+    facts: dict[str, Any] = {}
+    """Those that this look has changed."""
+    times: int = 1
+    first_at: float | None = None
+    """Of several equal ones."""
+
+
+class Sighting(Struct, omit_defaults=True):
+    """What `confirm` has seen so far."""
+
+    count: int = 0
+    last_at: float | None = None
+
+
+class RunMemory(Struct, omit_defaults=True):
+    """One run, as it lies in its row."""
+
+    run_id: str
+    phase: Phase = "intent"
+    handle: Any = None
+    started_at: float | None = None
+    """When the handle was stored, by the store's clock: the clock that counts for the budget (B5)."""
+    begun_at: float | None = None
+    """When it was first leased: the clock for the time before the start."""
+    looks: int = 0
+    errors: int = 0
+    """Looks, starts and cancels that failed in passing."""
+    errors_in_a_row: int = 0
+    confirms: dict[str, Sighting] = {}
+    dues: dict[str, float] = {}
+    verifies: dict[str, int] = {}
+    user: dict[str, Any] = {}
+    status: str | None = None
+    progress: str | None = None
+    outcome: Outcome | None = None
+    value: Any = None
+    reason: str | None = None
+    evidence: Any = None
+    decided_at: float | None = None
+    cancel_sent: bool = False
+    canceling_at: float | None = None
+    cleanup_tries: int = 0
+    cleanup_at: float | None = None
+    paused_s: float = 0.0
+    """Time in which nobody could look, through no fault of the run: it does not count."""
+    paused_at: float | None = None
+    has_token: bool = False
+    """It was postponed for the remote's rate, and has its turn when it comes back."""
+    version: int | None = None
+    """Of the code that last wrote it; None: that of the row."""
+    op: Any = None
+    """The operation, where a migration has changed it."""
+    parked: str | None = None
+    """Why no code here may look at it."""
+    cleaned: bool | None = None
+    """Whether the cleanup has succeeded; None: there was nothing to do."""
+    counters: dict[str, int] = {}
+    seq: int = 0
+    """Of the last event."""
+    log: list[Decision] = []
+
+    def note(self, decision: Decision) -> None:
+        """Remember a decision; one that repeats the last is counted there."""
+        last = self.log[-1] if self.log else None
+        if last is not None and _same(last, decision):
+            last.first_at = last.at if last.first_at is None else last.first_at
+            last.at, last.next_s, last.why, last.times = decision.at, decision.next_s, decision.why, last.times + 1
+            return
+        self.log.append(decision)
+        del self.log[:-LOG_LIMIT]
+
+    def count(self, name: str, by: int = 1) -> None:
+        """One more of these (B17)."""
+        self.counters[name] = self.counters.get(name, 0) + by
+
+    def elapsed_s(self, now: float) -> float:
+        """The time that counts."""
+        since = self.started_at if self.started_at is not None else self.begun_at
+        if since is None:
+            return 0.0
+        paused_s = self.paused_s + (0.0 if self.paused_at is None else max(0.0, now - self.paused_at))
+        return max(0.0, now - since - paused_s)
+
+
+def _same(last: Decision, new: Decision) -> bool:
+    return (last.rule, last.status) == (new.rule, new.status) and not new.facts and not last.facts
+
+
+def encode(memory: RunMemory) -> str:
+    """As it is stored."""
+    return _encoder.encode(memory).decode()
+
+
+_encoder = msgspec.json.Encoder()
+decode = msgspec.json.Decoder(RunMemory).decode

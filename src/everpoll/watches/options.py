@@ -1,0 +1,130 @@
+"""How a watch is to behave: what `app.watch` takes, checked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict
+
+from everpoll.errors import BadInput
+from everpoll.policy import Backoff, Breaker, Budget, Duration, Rate, seconds, shown, whole_number
+from everpoll.watches.cadence import Cadence, cadence_of
+from everpoll.watches.faults import Classify, one_of
+
+NAME_LIMIT = 100
+DEFAULT_CLEANUP = Backoff("1s", factor=2, cap="1h", jitter=0.2)
+DEFAULT_START = Backoff("1s", factor=2, cap="1m", jitter=0.2)
+
+
+class WatchOptions(TypedDict, total=False):
+    """What `app.watch` takes beside `every` and `budget`."""
+
+    name: str
+    """Default: the function's own name."""
+    queue: str
+    priority: int
+    timeout: Duration
+    """How long one look, start, cancel or cleanup may take; then it has failed in passing. Default: 1 minute."""
+    version: int
+    """Raise it when rows of the version before cannot be understood; see `@….migrate`."""
+    remote: str | Callable[[Any], str]
+    """Who is asked: a host, a tenant; or a function of the operation. `rate` and `breaker` count by it."""
+    rate: Rate
+    """How often this process may ask each remote."""
+    breaker: Breaker
+    """When to stop asking a remote that cannot be reached."""
+    outage: Literal["pause", "burn"]
+    """While the breaker is open: pause the budget of time (the default), or burn it."""
+    transient: tuple[type[BaseException], ...]
+    fatal: tuple[type[BaseException], ...]
+    classify: Classify
+    """Your own rule: an exception in, "transient", "fatal", "odd" or None (no opinion) out."""
+    odd_errors: int
+    """How often in a row a look may raise what nobody knows, before the run has failed. Default: 5."""
+    cancel_budget: Duration
+    """How long a canceled operation is waited for. Default: 5 minutes."""
+    cleanup_budget: Duration
+    """How long a cleanup is tried. Default: 1 day."""
+    cleanup_every: Backoff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchPolicy:
+    """The options, checked."""
+
+    name: str
+    queue: str
+    priority: int
+    cadence: Cadence
+    budget: Budget
+    timeout_s: float
+    version: int
+    remote: str | Callable[[Any], str]
+    rate: Rate | None
+    breaker: Breaker | None
+    pauses_in_outage: bool
+    rules: tuple[Classify, ...]
+    odd_errors: int
+    cancel_s: float
+    cleanup: Budget
+    cleanup_every: Backoff
+
+
+def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchPolicy:
+    """The policy, or `BadInput` that says what to write."""
+    unknown = sorted(options.keys() - WatchOptions.__annotations__.keys())
+    if unknown:
+        known = ", ".join(sorted(WatchOptions.__annotations__))
+        raise BadInput(f"watch {shown(name)}: there is no option {unknown[0]!r}; there are every, budget, {known}")
+    name = text("name", options.get("name", name), NAME_LIMIT, without=":")
+    where = f"watch {name!r}"
+    cadence = cadence_of(every)
+    if cadence is None:
+        raise BadInput(f'{where}: every={shown(every)}: write Backoff("2s", factor=2, cap="30s"), or "30s"')
+    if not isinstance(budget, Budget):
+        raise BadInput(f'{where}: budget={shown(budget)}: no watch without a deadline; write Budget("29m", looks=120)')
+    return WatchPolicy(
+        name=name,
+        queue=options.get("queue", "default"),
+        priority=options.get("priority", 0),
+        cadence=cadence,
+        budget=budget,
+        timeout_s=seconds(options.get("timeout", "1m"), name=f"{where}: timeout", positive=True),
+        version=whole_number(options.get("version", 1), name=f"{where}: version", at_least=1, accepted="1 or more"),
+        remote=options.get("remote", name),
+        rate=_a(Rate, options.get("rate"), f"{where}: rate", 'Rate(10, per="1s")'),
+        breaker=_a(Breaker, options.get("breaker"), f"{where}: breaker", 'Breaker(10, "5m")'),
+        pauses_in_outage=_outage(where, options.get("outage", "pause")),
+        rules=_rules(options),
+        odd_errors=whole_number(
+            options.get("odd_errors", 5), name=f"{where}: odd_errors", at_least=1, accepted="1 or more"
+        ),
+        cancel_s=seconds(options.get("cancel_budget", "5m"), name=f"{where}: cancel_budget", positive=True),
+        cleanup=Budget(options.get("cleanup_budget", "1d")),
+        cleanup_every=options.get("cleanup_every", DEFAULT_CLEANUP),
+    )
+
+
+def text(name: str, value: object, limit: int, without: str = "\x00") -> str:
+    """A text that may stand in a key."""
+    if not isinstance(value, str) or not value or len(value) > limit or without in value or "\x00" in value:
+        but = "" if without == "\x00" else f" without {without!r}"
+        raise BadInput(f"{name}={shown(value)}: write a text of 1 to {limit} characters{but}")
+    return value
+
+
+def _a(kind: type, value: Any, name: str, like: str) -> Any:
+    if value is None or isinstance(value, kind):
+        return value
+    raise BadInput(f"{name}={shown(value)}: write {like}")
+
+
+def _outage(where: str, value: object) -> bool:
+    if value not in {"pause", "burn"}:
+        raise BadInput(f'{where}: outage={shown(value)}: write "pause" or "burn"')
+    return value == "pause"
+
+
+def _rules(options: WatchOptions) -> tuple[Classify, ...]:
+    rules: list[Classify] = [options["classify"]] if "classify" in options else []
+    if "transient" in options or "fatal" in options:
+        rules.append(one_of(options.get("transient", ()), options.get("fatal", ())))
+    return tuple(rules)

@@ -1,0 +1,98 @@
+"""All watches of one app, and what they share: the store, the way in, the feed, the threads."""
+
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any
+
+from everpoll.engine.enqueuer import Enqueuer
+from everpoll.engine.threads import DaemonThreads
+from everpoll.engine.work import Work, Works
+from everpoll.errors import BadInput, TaskNotFound
+from everpoll.stores.contract import Store
+from everpoll.watches.feed import Changes, Feed
+from everpoll.watches.handle import WatchRun
+from everpoll.watches.options import WatchOptions
+from everpoll.watches.rounds import Rounds
+from everpoll.watches.watch import Watch
+
+THREADS = 1_000
+
+
+class Watches:
+    """Registered watches, by name."""
+
+    def __init__(self, works: Works, store: Callable[[], Awaitable[Store]]) -> None:
+        self._works = works
+        self.store = store
+        self._watches: dict[str, Watch[Any]] = {}
+        self._enqueuer: Enqueuer | None = None
+        self._feed: Feed | None = None
+        self.rounds = Rounds(self)
+        self.threads = DaemonThreads(limit=THREADS, name="everpoll-watch")
+
+    def add(self, look: Callable[..., Any], every: Any, budget: Any, options: WatchOptions) -> Watch[Any]:
+        """Register a look."""
+        if not callable(look):
+            raise BadInput(f"{look!r} is no function: a watch is made from its look")
+        watch: Watch[Any] = Watch(self, look, every, budget, options)
+        if self._works.get(watch.name) is not None:
+            raise BadInput(f"{watch.name!r} is registered already; give one of the two another name=")
+        self._watches[watch.name] = watch
+        self._works.add(Work(watch.name, watch.policy.queue, watch.run, handles_cancel=True))
+        return watch
+
+    def __getitem__(self, name: str) -> Watch[Any]:
+        try:
+            return self._watches[name]
+        except KeyError:
+            known = ", ".join(sorted(self._watches)[:20]) or "none"
+            raise BadInput(f"no watch is called {name!r}; registered: {known}") from None
+
+    def __iter__(self) -> Iterator[Watch[Any]]:
+        return iter(self._watches.values())
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    async def run(self, watch: str, run_id: str) -> WatchRun:
+        """A handle on a run that was begun earlier or elsewhere."""
+        store = await self.store()
+        task = await store.find("watch", f"{watch}:{run_id}")
+        if task is None:
+            raise TaskNotFound(f"no run {watch}:{run_id}: it was never begun here, or its history was dropped")
+        return WatchRun(self, watch, run_id, task.id, is_new=False)
+
+    async def enqueuer(self) -> Enqueuer:
+        """The one way in."""
+        store = await self.store()
+        if self._enqueuer is None:
+            self._enqueuer = Enqueuer(store)
+        return self._enqueuer
+
+    @contextlib.asynccontextmanager
+    async def feed(self, task_id: int) -> AsyncIterator[Changes]:
+        """Changes of this run, from now on."""
+        store = await self.store()
+        if self._feed is None:
+            self._feed = Feed(store)
+        async with self._feed.subscribe(task_id) as changes:
+            yield changes
+
+    def settled(self, task_ids: list[int]) -> None:
+        """This process's worker has settled these."""
+        if self._feed is not None:
+            self._feed.settled(task_ids)
+
+    async def close(self) -> None:
+        """Let go of waiters; a later call begins anew."""
+        feed = self._feed
+        await self.rounds.stop()
+        self.forget()
+        self.threads.shutdown(wait=False, cancel_futures=True)
+        self.threads = DaemonThreads(limit=THREADS, name="everpoll-watch")
+        if feed is not None:
+            await feed.close()
+
+    def forget(self) -> None:
+        """The event loop of earlier calls is gone, and with it whoever waited there."""
+        self._feed = self._enqueuer = None

@@ -1,0 +1,424 @@
+"""One step of a run: everything that happens between a lease and its settlement.
+
+    outcome known?  ──▶ clean up                                                    (after the outcome is committed)
+    canceled?       ──▶ tell the remote, look until it has ended, or time is over
+    not started?    ──▶ adopt what an earlier try has started, else start           (both with the same key)
+    budget spent?   ──▶ timed out
+    remote resting? ──▶ later
+    else            ──▶ look, and judge what it says                                (B3)
+
+Promises: one settlement, one fenced write: memory, due time and events together. The remote is only ever started,
+canceled and cleaned up with the run's key. Whatever the user's functions raise ends here.
+"""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from everpoll.engine.calls import described
+from everpoll.engine.work import Run
+from everpoll.errors import BadInput
+from everpoll.policy import human, shown
+from everpoll.stores.contract import Again, Ended, EndState, NewEvent, Settlement
+from everpoll.stores.contract import encode as encode_json
+from everpoll.watches.cadence import History
+from everpoll.watches.context import LookContext, Verify, as_json, is_id
+from everpoll.watches.faults import Fault, fault_of
+from everpoll.watches.memory import Decision, Outcome, RunMemory, encode
+from everpoll.watches.options import DEFAULT_START
+from everpoll.watches.retry_after import retry_after_s
+from everpoll.watches.schedule import NextLook, Wishes, is_last, next_look, spent
+from everpoll.watches.verdicts import Done, Fail, Wait
+
+if TYPE_CHECKING:
+    from everpoll.watches.watch import Watch
+
+logger = logging.getLogger("everpoll.watches")
+
+STATES: dict[Outcome, EndState] = {"ready": "done", "failed": "failed", "timed_out": "failed", "canceled": "canceled"}
+REASON_LIMIT = 2_000
+
+
+class Step:
+    """One lease of one run."""
+
+    def __init__(self, watch: "Watch[Any]", run: Run, memory: RunMemory, op: Any) -> None:
+        self._watch = watch
+        self._policy = watch.policy
+        self._run = run
+        self._lease = run.lease
+        self._memory = memory
+        self._op = op
+        self._key = watch.key_of(memory.run_id)
+        self._shown = self._visible()
+        self._counted = dict(memory.counters)
+        self._changed: dict[str, Any] = {}
+
+    @property
+    def _now(self) -> float:
+        return self._run.now(asyncio.get_running_loop().time())
+
+    async def take(self) -> Settlement:
+        """Do what is to be done now."""
+        memory = self._memory
+        if memory.begun_at is None:
+            memory.begun_at = self._now
+        if memory.phase != "intent" and memory.started_at is None:
+            memory.started_at = self._now
+        if memory.outcome is not None:
+            return await self._clean()
+        if self._lease.cancel_requested:
+            return await self._cancel()
+        if memory.phase == "intent":
+            return await self._start()
+        if memory.handle is None and self._watch.starts:
+            return await self._find()
+        return await self._look_now()
+
+    # ── start ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _start(self) -> Settlement:
+        memory = self._memory
+        if why := self._policy.budget.spent(memory.elapsed_s(self._now), 0):
+            return self._conclude("timed_out", f"it was never started: {why}")
+        try:
+            handle = await self._started()
+        except Exception as error:  # noqa: BLE001 - the user's own
+            return self._failed_in_passing("start", error)
+        memory.handle = handle
+        memory.started_at = self._now
+        memory.phase = "looking"
+        memory.errors_in_a_row = 0
+        first_s = self._cadence_s(0.0)
+        return self._again(NextLook(first_s, "started", f"started: the first look in {human(first_s)}"))
+
+    async def _started(self) -> Any:
+        """The handle: of an earlier try that nobody heard of, or of a new one with the same key."""
+        watch, given = self._watch, {"key": self._key, "handle": None, "outcome": None, "w": None}
+        handle = None
+        if watch.adopts is not None and self._may_have_started:
+            handle = await watch.adopts(self._op, **given)
+            if is_id(handle):
+                self._memory.count("adopted")
+        if not is_id(handle):
+            assert watch.starts is not None, "an intent is only stored where there is something to start"
+            handle = await watch.starts(self._op, **given)
+        if not is_id(handle) and watch.adopts is not None:
+            handle = await watch.adopts(self._op, **given)
+        if not is_id(handle):
+            raise BadInput(f"start returned {shown(handle)}, which is no id; return what the look needs to find it")
+        return as_json(handle, f"watch {watch.name!r}: what start returns")
+
+    async def _find(self) -> Settlement:
+        """The handle is missing: it is looked up by the key, stored, and only then used (B15)."""
+        try:
+            assert self._watch.starts is not None, "only asked where there is a start"
+            if self._watch.adopts is None:
+                raise BadInput("its handle is missing, and there is no @….adopt to find it by its key")
+            given = {"key": self._key, "handle": None, "outcome": None, "w": None}
+            handle = await self._watch.adopts(self._op, **given)
+            if not is_id(handle):
+                raise BadInput(f"its handle is missing, and adopt({self._key!r}) found none")
+        except Exception as error:  # noqa: BLE001 - the user's own
+            return self._failed_in_passing("adopt", error)
+        self._memory.handle = as_json(handle, f"watch {self._watch.name!r}: what adopt returns")
+        self._memory.count("adopted")
+        return self._again(NextLook(0.0, "adopted", "its handle was found by its key and stored"))
+
+    @property
+    def _may_have_started(self) -> bool:
+        """An earlier lease may have gone as far as the remote."""
+        return self._lease.sequence > 1
+
+    # ── look ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _look_now(self) -> Settlement:
+        memory, now = self._memory, self._now
+        if why := spent(self._policy.budget, memory.elapsed_s(now), memory.looks):
+            return self._conclude("timed_out", why)
+        remote = self._watch.remote_of(self._op)
+        postponed = self._watch.remotes.ask(remote, now, has_token=memory.has_token)
+        if postponed is not None:
+            return self._postpone(postponed.rule, postponed.why, postponed.wait_s)
+        self._unpause(now)
+        memory.has_token = False
+        memory.looks += 1
+        memory.count("looks")
+        context = LookContext(memory, now, frozenset(self._watch.checks), self._key)
+        try:
+            verdict = await self._watch.ask(self._op, context)
+            answer = await self._judged(verdict, context)
+        except Exception as error:  # noqa: BLE001 - the user's own
+            self._changed |= context.changed
+            return self._failed_in_passing("look", error, remote)
+        self._watch.remotes.answered(remote)
+        memory.errors_in_a_row = 0
+        return answer
+
+    def _postpone(self, rule: str, why: str, wait_s: float) -> Settlement:
+        memory, now = self._memory, self._now
+        memory.count(f"postponed:{rule}")
+        if rule == "rate":
+            memory.has_token = True
+        if rule == "breaker" and self._policy.pauses_in_outage:
+            memory.paused_at = now if memory.paused_at is None else memory.paused_at
+        else:
+            wait_s = min(wait_s, self._policy.budget.remaining_s(memory.elapsed_s(now)))
+        return self._again(NextLook(wait_s, rule, why))
+
+    def _unpause(self, now: float) -> None:
+        if self._memory.paused_at is not None:
+            self._memory.paused_s += max(0.0, now - self._memory.paused_at)
+            self._memory.paused_at = None
+
+    async def _judged(self, verdict: object, context: LookContext) -> Settlement:
+        if isinstance(verdict, Verify):
+            return await self._verified(verdict.name, context)
+        self._changed |= context.changed
+        memory = self._memory
+        if isinstance(verdict, Done):
+            value = as_json(verdict.value, f"watch {self._watch.name!r}: what Done carries")
+            return self._conclude("ready", "the look says so", value=value)
+        if isinstance(verdict, Fail):
+            evidence = as_json(verdict.evidence, f"watch {self._watch.name!r}: the evidence of Fail")
+            outcome: Outcome = "canceled" if verdict.canceled else "failed"
+            return self._conclude(outcome, verdict.reason, evidence=evidence)
+        if verdict is None:
+            verdict = Wait()
+        if not isinstance(verdict, Wait):
+            raise BadInput(f"the look returned {shown(verdict)}; it returns Done(…), Fail(…), Wait(…) or w.verify(…)")
+        memory.phase = "looking"
+        memory.status = memory.status if verdict.status is None else verdict.status
+        memory.progress = memory.progress if verdict.note is None else verdict.note
+        return self._pending(context.hints, verdict.after_s)
+
+    async def _verified(self, name: str, context: LookContext) -> Settlement:
+        memory, check = self._memory, self._watch.checks[name]
+        tries = memory.verifies[name] = memory.verifies.get(name, 0) + 1
+        memory.count(f"verify:{name}")
+        said = ""
+        try:
+            value = await check.function(self._op, key=self._key, handle=memory.handle, outcome=None, w=context)
+        except Exception as error:  # noqa: BLE001 - a check that fails has not passed
+            value, said = None, f": {type(error).__name__}: {error}"[:200]
+        self._changed |= context.changed
+        self._changed[f"verify:{name}"] = f"try {tries} of {check.tries}"
+        if isinstance(value, (Done, Fail)):
+            return await self._judged(value, context)
+        if value:
+            proven = None if value is True else as_json(value, f"watch {self._watch.name!r}: what {name} returns")
+            return self._conclude("ready", f"{name} is verified, at try {tries}", value=proven)
+        if tries >= check.tries:
+            why = f"{name} could not be verified in {tries} tries{said}"
+            return self._conclude("ready" if check.exhausted == "ready" else "failed", why)
+        memory.phase = "verifying"
+        delay_s = check.every.delay(tries, self._watch.rng)
+        wishes = Wishes(delay_s, {})
+        planned = next_look(wishes, self._policy.budget, self._now, memory.elapsed_s(self._now))
+        why = f"{name} is not there yet (try {tries} of {check.tries}){said}"
+        return self._again_unless_spent(NextLook(planned.delay_s, "verify", why))
+
+    def _pending(self, hints: dict[str, float], after_s: float | None, floor_s: float | None = None) -> Settlement:
+        now = self._now
+        elapsed_s = self._memory.elapsed_s(now)
+        wishes = Wishes(self._cadence_s(elapsed_s), hints, after_s, floor_s, self._watch.rng.random())
+        return self._again_unless_spent(next_look(wishes, self._policy.budget, now, elapsed_s))
+
+    def _again_unless_spent(self, planned: NextLook) -> Settlement:
+        """Once the last look of the budget was made, there is nothing to wait for."""
+        budget, memory = self._policy.budget, self._memory
+        elapsed_s = memory.elapsed_s(self._now)
+        if is_last(budget, elapsed_s) or (budget.looks is not None and memory.looks >= budget.looks):
+            why = budget.spent(elapsed_s, memory.looks)
+            return self._conclude("timed_out", why or f"time budget of {human(budget.time_s)} is spent")
+        return self._again(planned)
+
+    def _cadence_s(self, elapsed_s: float) -> float:
+        history = History(self._memory.looks, elapsed_s, self._watch.durations_s)
+        return self._policy.cadence.next_s(history, self._watch.rng)
+
+    # ── cancel ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _cancel(self) -> Settlement:
+        memory = self._memory
+        self._unpause(self._now)
+        if memory.phase == "intent" and not self._may_have_started:
+            return self._conclude("canceled", "canceled before it was started")
+        if memory.phase != "canceling":
+            memory.phase, memory.canceling_at, memory.errors_in_a_row = "canceling", self._now, 0
+        is_over = self._now - (memory.canceling_at or self._now) >= self._policy.cancel_s
+        try:
+            verdict = await self._told()
+        except Exception as error:  # noqa: BLE001 - the user's own
+            if is_over or self._fault(error) == "fatal":
+                what = "asked" if memory.cancel_sent else "told"
+                return self._conclude("canceled", f"canceled; the remote could not be {what}: {_text(error)}")
+            return self._try_again("cancel", error)
+        if isinstance(verdict, str):
+            return self._conclude("canceled", f"canceled; {verdict}")
+        if isinstance(verdict, (Done, Fail, Verify)):
+            value = as_json(verdict.value, "what Done carries") if isinstance(verdict, Done) else None
+            return self._conclude("canceled", "canceled; the remote has ended", value=value)
+        if is_over:
+            return self._conclude("canceled", f"canceled; the remote did not end within {human(self._policy.cancel_s)}")
+        memory.errors_in_a_row = 0
+        memory.count("looks after cancel")
+        delay_s = DEFAULT_START.delay(memory.counters["looks after cancel"], self._watch.rng)
+        return self._again(NextLook(delay_s, "cancel", "the remote was told to cancel and has not ended yet"))
+
+    async def _told(self) -> Any:
+        """Tell the remote, once, and look; or the reason why that is not possible."""
+        memory, watch = self._memory, self._watch
+        if memory.handle is None and watch.adopts is not None:
+            found = await watch.adopts(self._op, key=self._key, handle=None, outcome=None, w=None)
+            memory.handle = as_json(found, "handle") if is_id(found) else None
+        if memory.handle is None and watch.starts is not None:
+            return "nothing was found that it had started"
+        if watch.cancels is None:
+            return "there is no way to tell the remote"
+        if not memory.cancel_sent:
+            memory.count("cancels")
+            await watch.cancels(self._op, key=self._key, handle=memory.handle, outcome=None, w=None)
+            memory.cancel_sent = True
+        memory.looks += 1
+        memory.count("looks")
+        return await watch.ask(self._op, LookContext(memory, self._now, frozenset(watch.checks), self._key))
+
+    # ── cleanup ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def _clean(self) -> Settlement:
+        memory, watch = self._memory, self._watch
+        if watch.cleans is None:
+            return self._end()
+        memory.cleanup_tries += 1
+        memory.cleanup_at = self._now if memory.cleanup_at is None else memory.cleanup_at
+        memory.count("cleanups")
+        try:
+            await watch.cleans(self._op, key=self._key, handle=memory.handle, outcome=memory.outcome, w=None)
+        except Exception as error:  # noqa: BLE001 - it never changes the outcome
+            memory.errors += 1
+            spent_s = self._now - memory.cleanup_at
+            why = f"cleanup failed (try {memory.cleanup_tries}): {_text(error)}"
+            logger.warning("%s: %s", self._key, why)
+            if self._fault(error) == "fatal" or self._policy.cleanup.spent(spent_s, 0) is not None:
+                memory.cleaned = False
+                memory.note(Decision(self._now, "cleanup", f"{why}; given up, the sweeper tries again"))
+                return self._end()
+            delay_s = self._policy.cleanup_every.delay(memory.cleanup_tries, watch.rng)
+            return self._again(NextLook(delay_s, "cleanup", why))
+        memory.cleaned = True
+        memory.note(Decision(self._now, "cleanup", f"cleaned up, at try {memory.cleanup_tries}"))
+        return self._end()
+
+    # ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _fault(self, error: Exception) -> Fault:
+        return fault_of(error, self._policy.rules)
+
+    def _failed_in_passing(self, what: str, error: Exception, remote: str | None = None) -> Settlement:
+        """A start, an adoption or a look has raised: go on, or give up."""
+        memory, fault = self._memory, self._fault(error)
+        memory.errors += 1
+        memory.errors_in_a_row += 1
+        memory.count(f"{what} failed")
+        logger.warning("%s: %s failed (%s): %s", self._key, what, fault, _text(error))
+        if remote is not None:
+            if fault == "transient":
+                self._watch.remotes.failed(remote, self._now)
+            else:
+                self._watch.remotes.answered(remote)
+        if fault == "fatal":
+            return self._conclude("failed", f"{what} failed: {_text(error)}", evidence=described(error))
+        if fault == "odd" and memory.errors_in_a_row >= self._policy.odd_errors:
+            why = f"{what} failed {memory.errors_in_a_row} times in a row: {_text(error)}"
+            return self._conclude("failed", why, evidence=described(error))
+        self._changed["error"] = _text(error)[:200]
+        if what == "look":
+            return self._pending({}, None, retry_after_s(error))
+        return self._try_again(what, error)
+
+    def _try_again(self, what: str, error: Exception) -> Settlement:
+        memory, now = self._memory, self._now
+        if what == "cancel":
+            memory.errors += 1
+            memory.errors_in_a_row += 1
+        delay_s = DEFAULT_START.delay(memory.errors_in_a_row, self._watch.rng, at_least_s=retry_after_s(error) or 0.0)
+        if what != "cancel":
+            delay_s = min(delay_s, max(0.0, self._policy.budget.remaining_s(memory.elapsed_s(now))))
+        return self._again(NextLook(delay_s, "error", f"{what} failed: {_text(error)[:200]}"))
+
+    # ── settlements ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def park(self, why: str, wait_s: float) -> Settlement:
+        """No code here may touch it."""
+        memory = self._memory
+        memory.parked = why
+        memory.paused_at = self._now if memory.paused_at is None else memory.paused_at
+        return self._again(NextLook(wait_s, "needs_code", why))
+
+    def _conclude(self, outcome: Outcome, why: str, *, value: Any = None, evidence: Any = None) -> Settlement:
+        """The run has its outcome; the cleanup follows once that is committed."""
+        memory, now = self._memory, self._now
+        self._unpause(now)
+        memory.outcome, memory.reason, memory.value, memory.evidence = outcome, why[:REASON_LIMIT], value, evidence
+        memory.decided_at = now
+        memory.count(f"outcome:{outcome}")
+        memory.note(Decision(now, outcome, why[:REASON_LIMIT], None, memory.status, self._changed))
+        if self._watch.cleans is None or (memory.handle is None and not self._may_have_started):
+            return self._end()
+        memory.phase = "cleaning"
+        events = self._events()
+        return Again(self._lease.id, self._lease.sequence, 0.0, refund=True, memory=self._stored(), events=events)
+
+    def _again(self, planned: NextLook) -> Settlement:
+        memory = self._memory
+        memory.note(Decision(self._now, planned.rule, planned.why, planned.delay_s, memory.status, dict(self._changed)))
+        events = self._events()
+        return Again(
+            self._lease.id, self._lease.sequence, planned.delay_s, refund=True, memory=self._stored(), events=events
+        )
+
+    def _end(self) -> Settlement:
+        memory = self._memory
+        assert memory.outcome is not None, "a run ends with an outcome"
+        events = self._events(is_end=True)
+        return Ended(
+            self._lease.id, self._lease.sequence, STATES[memory.outcome], self._stored(), self._end_note(), events
+        )
+
+    def _end_note(self) -> str | None:
+        memory = self._memory
+        if memory.outcome == "ready":
+            return None
+        said = {"what": memory.outcome, "why" if memory.outcome == "canceled" else "error": memory.reason}
+        return encode_json(said)
+
+    def _stored(self) -> str:
+        for name, number in self._memory.counters.items():
+            self._watch.counters[name] += number - self._counted.get(name, 0)
+        return encode(self._memory)
+
+    def _visible(self) -> tuple[Any, ...]:
+        """What subscribers are told of when it changes."""
+        one = self._memory
+        return (one.phase, one.status, one.progress, one.outcome, one.parked)
+
+    def _events(self, *, is_end: bool = False) -> tuple[NewEvent, ...]:
+        if self._visible() == self._shown and not is_end:
+            return ()
+        memory = self._memory
+        memory.seq += 1
+        body = {
+            "phase": "ended" if is_end else "needs_code" if memory.parked else memory.phase,
+            "status": memory.status,
+            "progress": memory.progress,
+            "outcome": memory.outcome,
+            "reason": memory.reason,
+            "looks": memory.looks,
+        }
+        return (NewEvent(memory.seq, encode_json({name: value for name, value in body.items() if value is not None})),)
+
+
+def _text(error: BaseException) -> str:
+    said = described(error)
+    return f"{said['type']}: {said['error']}"

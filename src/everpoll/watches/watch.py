@@ -1,0 +1,301 @@
+"""A watch: how one kind of remote operation is started, looked at, canceled and cleaned up.
+
+@app.watch(every=Backoff("2s", factor=2, cap="30s", jitter=0.2), budget=Budget("29m", looks=120))
+async def shell_query(op: ShellQuery, w) -> Done | Fail | Wait: ...
+
+@shell_query.start
+async def start(op, key): ...
+"""
+
+import asyncio
+import functools
+import logging
+import random
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from everpoll.engine.work import Run, StopReason
+from everpoll.errors import BadInput, StoreUnavailable
+from everpoll.policy import Backoff, Duration, seconds, shown, whole_number
+from everpoll.stores.contract import Again, Ended, NewEvent, NewTask, Settlement
+from everpoll.stores.contract import encode as encode_json
+from everpoll.watches.batch import Batch
+from everpoll.watches.cadence import Growing
+from everpoll.watches.context import LookContext, as_json, is_id
+from everpoll.watches.functions import OperationType, UserFunction
+from everpoll.watches.handle import WatchRun
+from everpoll.watches.memory import RunMemory, decode, encode
+from everpoll.watches.options import WatchOptions, checked, text
+from everpoll.watches.remotes import Remotes
+from everpoll.watches.step import Step
+
+if TYPE_CHECKING:
+    from everpoll.watches.registry import Watches
+
+logger = logging.getLogger("everpoll.watches")
+
+Op = TypeVar("Op")
+F = TypeVar("F", bound=Callable[..., Any])
+ID_LIMIT = 200
+PARK_S = 300.0
+LEARN_EVERY_S = 300.0
+DEFAULT_CHECK = Backoff("1.5s", factor=2, cap="8s", jitter=0)
+Exhausted = Literal["failed", "ready"]
+Migration = Callable[[Any, dict[str, Any]], tuple[Any, dict[str, Any]] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What a look may ask to have proven (B9)."""
+
+    function: UserFunction
+    tries: int
+    every: Backoff
+    exhausted: Exhausted
+
+
+class Watch(Generic[Op]):
+    """One registered watch. Calling it calls the look; `begin` starts a run."""
+
+    def __init__(
+        self, watches: "Watches", look: Callable[..., Any], every: Any, budget: Any, options: WatchOptions
+    ) -> None:
+        functools.update_wrapper(self, look)
+        self._watches = watches
+        self._function = look
+        self.policy = checked(getattr(look, "__name__", "watch"), every, budget, options)
+        self.name = self.policy.name
+        self._where = f"watch {self.name!r}"
+        self._op_type = OperationType(self._where, look)
+        self._look = self._made("look", look)
+        self._batch: Batch | None = None
+        self.starts: UserFunction | None = None
+        self.adopts: UserFunction | None = None
+        self.cancels: UserFunction | None = None
+        self.cleans: UserFunction | None = None
+        self.checks: dict[str, Check] = {}
+        self._migrations: dict[int, tuple[int, Migration]] = {}
+        self.ensures: list[tuple[float, Callable[[], Any]]] = []
+        self.rng: random.Random = random.Random()  # noqa: S311 - jitter is no secret
+        self.remotes = Remotes(self.policy.rate, self.policy.breaker, self.rng.random)
+        self.counters: Counter[str] = Counter()
+        """Of this process, over all runs (B17)."""
+        self.durations_s: tuple[float, ...] = ()
+        self._learned_at: float | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the look here and now."""
+        return self._function(*args, **kwargs)
+
+    # ── what the user says ───────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self, function: F) -> F:
+        """Start the operation: runs once its intent is stored; what it returns is stored and is `w.handle`."""
+        self.starts = self._once("start", self.starts, function)
+        return function
+
+    def adopt(self, function: F) -> F:
+        """Find what was started under this key: after a crash before the handle was stored. None: there is none."""
+        self.adopts = self._once("adopt", self.adopts, function)
+        return function
+
+    def cancel(self, function: F) -> F:
+        """Tell the remote to stop."""
+        self.cancels = self._once("cancel", self.cancels, function)
+        return function
+
+    def cleanup(self, function: F) -> F:
+        """Remove what the operation left at the remote; runs after every outcome, never before."""
+        self.cleans = self._once("cleanup", self.cleans, function)
+        return function
+
+    def verify(
+        self, name: str, tries: int = 6, every: Backoff = DEFAULT_CHECK, exhausted: Exhausted = "failed"
+    ) -> Callable[[F], F]:
+        """A check that a look may ask for with `return w.verify(name)`: a true answer makes the run ready."""
+        if name in self.checks:
+            raise BadInput(f"{self._where}: the check {name!r} is there already")
+        if exhausted not in {"failed", "ready"}:
+            raise BadInput(f'{self._where}: verify({name!r}, exhausted={shown(exhausted)}): write "failed" or "ready"')
+        number = whole_number(tries, name=f"{self._where}: tries", at_least=1, accepted="how often it is tried")
+
+        def register(function: F) -> F:
+            self.checks[name] = Check(self._made(f"verify({name!r})", function), number, every, exhausted)
+            return function
+
+        return register
+
+    def look_many(self, function: F) -> F:
+        """One call for all runs that are due together: a list of (op, w) in, a list of verdicts out, in order."""
+        if self._batch is not None:
+            raise BadInput(f"{self._where}: there is a look_many already")
+        self._batch = Batch(self._where, function)
+        return function
+
+    def migrate(self, old: int, new: int) -> Callable[[Migration], Migration]:
+        """From one version of the row to another: (op, memory) as JSON in, both out; or None, and changed in place."""
+
+        def register(function: Migration) -> Migration:
+            if old in self._migrations or new <= old:
+                raise BadInput(f"{self._where}: migrate({old}, {new}): one step up from each version")
+            self._migrations[old] = (new, function)
+            return function
+
+        return register
+
+    def ensure(self, every: Duration = "1m") -> Callable[[F], F]:
+        """Business rows that should have a run: a function that returns (op, id) or (op, id, handle) for each (B13).
+
+        It is called now and then by every worker; those that have no run yet get one.
+        """
+        every_s = seconds(every, name=f"{self._where}: every", positive=True)
+
+        def register(function: F) -> F:
+            self.ensures.append((every_s, function))
+            return function
+
+        return register
+
+    def _made(self, what: str, function: Callable[..., Any]) -> UserFunction:
+        return UserFunction(f"{self._where}: {what}", function, self.policy.timeout_s, lambda: self._watches.threads)
+
+    def _once(self, what: str, known: UserFunction | None, function: Callable[..., Any]) -> UserFunction:
+        if known is not None:
+            raise BadInput(f"{self._where}: there is a {what} already")
+        return self._made(what, function)
+
+    # ── runs ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    async def begin(
+        self,
+        op: Op,
+        id: str | None = None,  # noqa: A002 - the API's word
+        *,
+        handle: Any = None,
+        delay: Duration = 0,
+    ) -> WatchRun:
+        """Watch one operation. The same id means the same run: beginning it again answers with that one (B2).
+
+        With a `handle`, the operation was started elsewhere already, and only looks follow.
+        """
+        run_id = uuid.uuid4().hex if id is None else text(f"{self._where}: id", id, ID_LIMIT)
+        enqueuer = await self._watches.enqueuer()
+        enqueued = await enqueuer.one(self._new_task(op, run_id, handle, seconds(delay, name=f"{self._where}: delay")))
+        return WatchRun(self._watches, self.name, run_id, enqueued.id, is_new=enqueued.is_new)
+
+    def _new_task(self, op: Any, run_id: str, handle: Any, delay_s: float) -> NewTask:
+        is_started = self.starts is None or is_id(handle)
+        memory = RunMemory(
+            run_id,
+            phase="looking" if is_started else "intent",
+            handle=as_json(handle, f"{self._where}: handle") if is_id(handle) else None,
+            version=self.policy.version,
+            seq=1,
+        )
+        return NewTask(
+            name=self.name,
+            args=self._op_type.encode(op),
+            kind="watch",
+            queue=self.policy.queue,
+            key=self.key_of(run_id),
+            priority=self.policy.priority,
+            delay_s=delay_s,
+            memory=encode(memory),
+            version=self.policy.version,
+            once=True,
+            events=(NewEvent(1, encode_json({"phase": memory.phase})),),
+        )
+
+    def key_of(self, run_id: str) -> str:
+        """The idempotency key of a run: what start, adopt, cancel and cleanup are given."""
+        return f"{self.name}:{run_id}"
+
+    def remote_of(self, op: Any) -> str:
+        """Who is asked about this operation."""
+        remote = self.policy.remote
+        return remote if isinstance(remote, str) else str(remote(op))
+
+    async def ask(self, op: Any, context: LookContext) -> Any:
+        """One look: alone, or together with others."""
+        if self._batch is not None:
+            async with asyncio.timeout(self.policy.timeout_s):
+                return await self._batch.ask(op, context)
+        return await self._look(op, key=context.key, handle=context.handle, outcome=None, w=context)
+
+    async def run(self, run: Run) -> Settlement:
+        """One step of one run: what the engine calls."""
+        lease = run.lease
+        try:
+            memory = decode(lease.memory or "{}")
+        except msgspec.DecodeError as error:
+            note = encode_json({"what": "failed", "error": f"its memory cannot be read: {error}"})
+            return Ended(lease.id, lease.sequence, "failed", None, note)
+        await self._learn()
+        try:
+            return await self._stepped(run, memory)
+        except asyncio.CancelledError:
+            if run.stop_reason is StopReason.CANCELED:
+                # In the middle of something: nothing of it counts, and the next step, at once, begins with the cancel.
+                return Again(lease.id, lease.sequence, 0.0, refund=True)
+            raise
+
+    async def _stepped(self, run: Run, memory: RunMemory) -> Settlement:
+        lease = run.lease
+        version = lease.version if memory.version is None else memory.version
+        op: Any = msgspec.json.decode(lease.args) if memory.op is None else memory.op
+        if version != self.policy.version:
+            try:
+                op = self._migrated(version, op, memory)
+            except Exception as error:  # noqa: BLE001 - the user's own migration, or none
+                why = f"it was written by version {version}, this is version {self.policy.version}: {error}"
+                logger.error("%s: needs code: %s", self.key_of(memory.run_id), why)
+                return Step(self, run, memory, op).park(why, PARK_S)
+        try:
+            typed = self._op_type.convert(op)
+        except Exception as error:  # noqa: BLE001 - whatever it is, no look can be made with it
+            why = f"the operation does not fit {self.name}: {error}"
+            return Step(self, run, memory, op).park(why, PARK_S)
+        if memory.parked is not None:
+            memory.parked = None
+        return await Step(self, run, memory, typed).take()
+
+    def _migrated(self, version: int, op: Any, memory: RunMemory) -> Any:
+        user = memory.user
+        while version != self.policy.version:
+            if version not in self._migrations:
+                raise BadInput(f"write @{self.name}.migrate({version}, …)")
+            version, migration = self._migrations[version]
+            op, user = migration(op, user) or (op, user)
+        memory.version, memory.op, memory.user = version, op, user
+        return op
+
+    async def _learn(self) -> None:
+        """How long earlier runs took, for cadences that want to know; asked for now and then."""
+        if isinstance(self.policy.cadence, Growing):
+            return
+        now = asyncio.get_running_loop().time()
+        if self._learned_at is not None and now - self._learned_at < LEARN_EVERY_S:
+            return
+        self._learned_at = now
+        try:
+            store = await self._watches.store()
+            results = await store.last_results("watch", self.name)
+        except StoreUnavailable as error:
+            logger.warning("%s: cannot read how long earlier runs took: %s", self._where, error)
+            return
+        self.durations_s = tuple(took for one in results if (took := _took_s(one)) is not None)
+
+
+def _took_s(result: Any) -> float | None:
+    try:
+        memory = msgspec.convert(result, RunMemory)
+    except msgspec.ValidationError:
+        return None
+    if memory.outcome not in {"ready", "failed"} or memory.decided_at is None or memory.started_at is None:
+        return None
+    return memory.elapsed_s(memory.decided_at)
