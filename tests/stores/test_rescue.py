@@ -245,3 +245,35 @@ async def test_a_rescue_of_many(stage: Stage) -> None:
     found = [one.id for _ in range(3) for one in await stage.take(witness, 500)]
     assert sorted(found) == ids
     assert {len(one.trail) for one in (await stage.store.info(ids)).values()} == {1}
+
+
+async def test_who_was_cut_off_itself_gives_nobody_up_by_its_first_beat(stage: Stage) -> None:
+    """A lock on the file, a database that is away, a machine that was paused: the others were cut off by the same."""
+    now_s = 0.0
+    stage.store._silence._clock = lambda: now_s  # type: ignore[attr-defined]
+    first, second, dead = [await stage.worker(label) for label in ("first", "second", "dead")]
+    kept, lost = await stage.running(second), await stage.running(dead)
+    overdue = await stage.running(second, timeout_s=1)
+    now_s = LEASE_S + 1
+    await stage.pass_time(now_s)
+    assert await stage.beat(first) == Beat(is_alive=True)
+    assert await stage.beat(second) == Beat(is_alive=True)
+    assert (await stage.show(lost.id)).state == "running"
+    now_s += LEASE_S / 3
+    assert (await stage.beat(first)).rescued == 2
+    shown = await stage.store.info([kept.id, lost.id, overdue.id])
+    assert [one.state for one in shown.values()] == ["running", "queued", "queued"]
+    assert await stage.store.settle(second, [done(kept)]) == set()
+
+
+async def test_who_beats_as_usual_is_not_cut_off(stage: Stage) -> None:
+    now_s = 0.0
+    stage.store._silence._clock = lambda: now_s  # type: ignore[attr-defined]
+    dead, witness = await stage.worker(), await stage.worker(lease_s=HOUR_S)
+    await stage.running(dead)
+    rescued = []
+    for _ in range(4):
+        now_s += LEASE_S / 3 + 1
+        await stage.pass_time(LEASE_S / 3 + 1)
+        rescued.append((await stage.beat(witness)).rescued)
+    assert rescued == [0, 0, 1, 0]

@@ -3,7 +3,9 @@
 import asyncio
 
 import asyncpg
+import pytest
 
+from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import NewTask
 from everpoll.stores.postgres import PostgresStore
 from stores.stage import HOUR_S, LEASE_S, Stage
@@ -147,3 +149,26 @@ async def test_a_role_without_rights_on_the_schema_still_beats(stage: Stage, sto
     await store._desk.call(lambda connection: connection.execute("drop owned by humble; drop role humble"))
     await stage.beat(await stage.worker())
     assert len(await parts(store)) >= 9
+
+
+async def test_a_role_that_may_not_drop_days_is_told_what_it_lacks(
+    stage: Stage, store: PostgresStore, url: str
+) -> None:
+    """In everpoll's words, and as something that may pass: somebody may grant it."""
+    await store._desk.row(MAKE_DAY.format(days=40))
+    await store._desk.row("drop role if exists everpoll_guest")
+    await store._desk.row("create role everpoll_guest login")
+    for what in ("usage on schema everpoll", "all on all tables in schema everpoll"):
+        await store._desk.row(f"grant {what} to everpoll_guest")
+    guest = PostgresStore(url.replace("postgres@", "everpoll_guest@"))
+    try:
+        assert await guest.queues() == []
+        with pytest.raises(
+            StoreUnavailable, match=r"must be owner of table history_.*grant it to this role, or connect as"
+        ):
+            await guest.prune(DAY_S)
+    finally:
+        await guest.close()
+        await store._desk.row("drop owned by everpoll_guest")
+        await store._desk.row("drop role everpoll_guest")
+    assert await stage.store.prune(DAY_S) >= 1

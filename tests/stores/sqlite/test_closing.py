@@ -146,3 +146,16 @@ async def test_a_refusal_in_a_group_is_only_for_the_one_refused(store: SqliteSto
     first, refused, last = await asyncio.gather(*asked, return_exceptions=True)
     assert isinstance(refused, EverpollError)
     assert [first, last] == [[Enqueued(1)], [Enqueued(2)]]
+
+
+def test_a_store_may_be_opened_and_closed_on_one_event_loop_after_another(path: Path) -> None:
+    """Several callers at once each time: whoever has to wait binds a lock to its event loop."""
+    store = SqliteStore(f"sqlite:///{path}")
+
+    async def together() -> None:
+        await asyncio.gather(*(store.open() for _ in range(3)))
+        assert await store.queues() == []
+        await asyncio.gather(*(store.close() for _ in range(3)))
+
+    for _ in range(3):
+        asyncio.run(together())

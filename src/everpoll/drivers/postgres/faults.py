@@ -1,6 +1,7 @@
 """What an error of the driver means to a caller of the store.
 
     the connection, the server or its locks      StoreUnavailable: it may work again later
+    a right that the role does not have          StoreUnavailable: somebody may grant it, and nothing is lost until then
     a table or function that is not there        SchemaOutdated: `everpoll migrate`
     a value that Postgres cannot keep            BadInput
     anything else is a bug, and passes as it is
@@ -19,6 +20,7 @@ AWAY_CLASSES = ("08", "40", "53", "57", "58")
 AWAY_STATES = ("25006", "25P03", "55P03")
 # After these a connection is of no use any more: it is closed, or leads to a server that may not write.
 ENDING_STATES = ("08", "57", "25006", "25P03")
+DENIED = "42501"
 MISSING_STATES = ("3F000", "42P01", "42703", "42883")
 # A prepared statement that is not where it was made: somebody shares server connections between clients.
 SHARED_STATES = ("26000", "42P05")
@@ -64,6 +66,8 @@ def _said_by_server(error: asyncpg.PostgresError, text: str) -> EverpollError | 
         return StoreUnavailable(f"Postgres: {text}{POOLER}")
     if state in MISSING_STATES:
         return SchemaOutdated(f"Postgres: {text}; the schema does not fit this release: run `everpoll migrate`")
+    if state == DENIED:
+        return StoreUnavailable(f"Postgres: {text}; grant it to this role, or connect as the role that owns the table")
     if state.startswith("22"):
         return BadInput(f"Postgres cannot keep this: {text}")
     if state.startswith(AWAY_CLASSES) or state in AWAY_STATES:

@@ -47,6 +47,7 @@ from everpoll.stores.contract import (
 )
 from everpoll.stores.memory.feed import Feed
 from everpoll.stores.memory.rows import TaskRow, WorkerRow
+from everpoll.stores.silence import Silence
 
 WORKERS_SHOWN_S = 86_400.0
 
@@ -61,6 +62,7 @@ class SystemClock:
 class MemoryStore:
     """Tasks in dictionaries."""
 
+    beats_in_loop = False
     has_push = True
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -68,6 +70,7 @@ class MemoryStore:
         # The wall clock names the instants, the monotonic one moves them: a step of the former changes nothing.
         self._epoch = self._clock.wall() - self._clock.now()
         self._lock = threading.RLock()
+        self._silence = Silence()
         self._live: dict[int, TaskRow] = {}
         self._history: dict[int, TaskRow] = {}
         self._keys: dict[str, int] = {}
@@ -120,12 +123,14 @@ class MemoryStore:
         with self._lock:
             now = self._now()
             self._workers[card.incarnation] = WorkerRow(card, now, now, now + lease_s)
+            self._silence.heard(card.incarnation)
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
         with self._lock:
             if (worker := self._workers.get(incarnation)) and worker.stopped_at is None:
                 worker.stopped_at = self._now()
+            self._silence.forget(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
@@ -409,7 +414,8 @@ class MemoryStore:
             if worker is None or worker.stopped_at is not None:
                 return Beat(is_alive=False)
             worker.beat_at, worker.expires_at = now, now + lease_s
-            rescued = self._rescue(now)
+            rescued = 0 if self._silence.was_cut_off(incarnation, lease_s) else self._rescue(now)
+            self._silence.heard(incarnation)
             canceled = tuple(one for one in running if (row := self._live.get(one)) and row.cancel_requested)
         return Beat(is_alive=True, rescued=rescued, canceled=canceled)
 

@@ -26,28 +26,16 @@ class Hands:
         self._clock = clock
         self._held: dict[int, dict[int, int]] = {}
         self._doubts: dict[int, list[float]] = {}
-        self._heard_at: dict[int, float] = {}
 
     def sign_on(self, incarnation: int) -> None:
         """Empty hands."""
         self._held[incarnation] = {}
         self._doubts.pop(incarnation, None)
-        self.heard(incarnation)
 
     def sign_off(self, incarnation: int) -> None:
         """Nobody any more."""
         self._held.pop(incarnation, None)
         self._doubts.pop(incarnation, None)
-        self._heard_at.pop(incarnation, None)
-
-    def heard(self, incarnation: int) -> None:
-        """The database has just heard of this worker. Called from the heartbeat's thread, too."""
-        self._heard_at[incarnation] = self._clock()
-
-    def silence_s(self, incarnation: int) -> float:
-        """For how long it has not; 0 for one that this process did not sign on."""
-        now = self._clock()
-        return now - self._heard_at.get(incarnation, now)
 
     def take(self, incarnation: int, leases: Iterable[tuple[int, int]]) -> None:
         """These were handed out."""

@@ -2,8 +2,7 @@
 
 Promises: a beat is one statement, on a connection and an event loop of its own that runs only while it beats; a handler
 that blocks the worker's event loop does not stop it. A connection that was cut while nothing was asked of it is
-replaced within the same beat. Who was cut off from the database for long gives nobody up for dead by its first beat
-after that: the others may have been, too.
+replaced within the same beat.
 """
 
 import asyncio
@@ -12,21 +11,18 @@ from collections.abc import Callable, Sequence
 from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import DEADLINE_GRACE_S, RESCUE_LIMIT, Beat
-from everpoll.stores.postgres.hands import Hands
+from everpoll.stores.silence import Silence
 
 BEAT = "select * from everpoll.beat($1, $2, $3, $4, $5, $6)"
-# Workers beat three times a lease. In an outage that all of them share, one's lease runs out when another has been
-# silent for two thirds of its own at least.
-CUT_OFF_SHARE = 0.5
 
 
 class PostgresPulse:
     """One heartbeat's way to the database."""
 
-    def __init__(self, dial: Dial, hands: Hands, on_rescue: Callable[[], None]) -> None:
+    def __init__(self, dial: Dial, silence: Silence, on_rescue: Callable[[], None]) -> None:
         self._event_loop = asyncio.new_event_loop()
         self._lane = Lane(dial)
-        self._hands = hands
+        self._silence = silence
         self._on_rescue = on_rescue
         self._was_heard = False
 
@@ -46,10 +42,9 @@ class PostgresPulse:
         return beat
 
     async def _beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
-        is_cut_off = self._hands.silence_s(incarnation) > lease_s * CUT_OFF_SHARE
-        most_rescues = None if is_cut_off else RESCUE_LIMIT
+        most_rescues = None if self._silence.was_cut_off(incarnation, lease_s) else RESCUE_LIMIT
         row = await self._lane.row(BEAT, incarnation, lease_s, overdue_s, list(running), DEADLINE_GRACE_S, most_rescues)
-        self._hands.heard(incarnation)
+        self._silence.heard(incarnation)
         canceled = set(row["canceled"] or ())
         return Beat(
             is_alive=row["is_alive"],

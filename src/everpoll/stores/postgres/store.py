@@ -40,6 +40,7 @@ from everpoll.stores.postgres.leasing import Leasing
 from everpoll.stores.postgres.marks import Marks
 from everpoll.stores.postgres.notify import CHANNEL, Notifier
 from everpoll.stores.postgres.pulse import PostgresPulse
+from everpoll.stores.silence import Silence
 
 # Repeatable, as everything: a sign-on whose answer got lost is made again under the same incarnation.
 SIGN_ON = """insert into everpoll.workers (owner, label, host, pid, queues, slots, version, expires_at)
@@ -66,6 +67,7 @@ class PostgresStore:
         self._desk = Lane(dial)
         self._marks = Marks()
         self._hands = Hands()
+        self._silence = Silence()
         self._leasing = Leasing(self._leases, self._marks, self._hands)
         self._notifier = Notifier(self._entrance)
         self._listener = Listener(dial, self._desk, self._own_pids, CHANNEL)
@@ -127,6 +129,7 @@ class PostgresStore:
             lease_s,
         )
         self._hands.sign_on(card.incarnation)
+        self._silence.heard(card.incarnation)
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
@@ -135,6 +138,7 @@ class PostgresStore:
         is_clear = self._hands.holds(incarnation) == ([], []) and not self._hands.has_doubts(incarnation)
         await self._desk.row(SIGN_OFF, incarnation, is_clear)
         self._hands.sign_off(incarnation)
+        self._silence.forget(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
@@ -225,7 +229,7 @@ class PostgresStore:
 
     def pulse(self) -> PostgresPulse:
         """See the contract."""
-        return PostgresPulse(self._dial, self._hands, self._marks.forget)
+        return PostgresPulse(self._dial, self._silence, self._marks.forget)
 
     def _own_pids(self) -> set[int]:
         return {lane.pid for lane in (self._entrance, self._desk)}

@@ -11,6 +11,7 @@ from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
 from everpoll.stores.contract import Beat
+from everpoll.stores.silence import Silence
 from everpoll.stores.sqlite.clock import Instants
 from everpoll.stores.sqlite.rescue import beat
 
@@ -18,10 +19,11 @@ from everpoll.stores.sqlite.rescue import beat
 class SqlitePulse:
     """One heartbeat's way to the file; connects at the first beat, and anew after a beat that failed."""
 
-    def __init__(self, address: Address, patience_s: float, instants: Instants) -> None:
+    def __init__(self, address: Address, patience_s: float, instants: Instants, silence: Silence) -> None:
         self._address = address
         self._patience_s = patience_s
         self._instants = instants
+        self._silence = silence
         self._con: Connection | None = None
         self._lock = threading.Lock()
 
@@ -44,9 +46,13 @@ class SqlitePulse:
             self._con.execute("pragma busy_timeout = 0")  # begin() waits by itself
         con = self._con
         con.begin(self._patience_s)
-        answer = beat(con, self._instants.wall_us(), self._instants.steady_ms(), incarnation, lease_s, running)
+        # After begin(), which may have waited for long.
+        rescues = not self._silence.was_cut_off(incarnation, lease_s)
+        now, steady = self._instants.wall_us(), self._instants.steady_ms()
+        answer = beat(con, now, steady, incarnation, lease_s, running, rescues=rescues)
         con.execute("commit")
         con.check_place()
+        self._silence.heard(incarnation)
         return answer
 
     def close(self) -> None:

@@ -44,11 +44,13 @@ def sign_off(con: Connection, now: int, incarnation: int) -> None:
     con.execute(SIGN_OFF, (now, incarnation))
 
 
-def beat(con: Connection, now: int, steady: int, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+def beat(
+    con: Connection, now: int, steady: int, incarnation: int, lease_s: float, running: Sequence[int], *, rescues: bool
+) -> Beat:
     """Extend the worker's lease, rescue what is lost, and tell which of the running tasks are to be canceled."""
     if con.execute(EXTEND, (now, steady, steady + milliseconds(lease_s), incarnation)).rowcount == 0:
         return Beat(is_alive=False)
-    rescued = _rescue(con, now, steady)
+    rescued = _rescue(con, now, steady) if rescues else 0
     wanted = cancels(con)
     return Beat(is_alive=True, rescued=rescued, canceled=tuple(one for one in running if one in wanted))
 

@@ -42,6 +42,7 @@ from everpoll.stores.contract import (
     place_in_feed,
     was_settled,
 )
+from everpoll.stores.silence import Silence
 from everpoll.stores.sqlite import enqueueing, feed, leasing, reading, rescue, retention, settling, steering
 from everpoll.stores.sqlite.clock import Instants, microseconds
 from everpoll.stores.sqlite.pulse import SqlitePulse
@@ -57,6 +58,7 @@ LARGEST_ID = 2**63 - 1
 class SqliteStore:
     """Tasks in a file."""
 
+    beats_in_loop = False
     has_push = True
 
     def __init__(self, url: str, *, clock: Clock | None = None, patience_s: float = PATIENCE_S) -> None:
@@ -68,11 +70,12 @@ class SqliteStore:
         self._writer: Writer | None = None
         self._found = False
         self._reader: Lane | None = None
-        self._opening = asyncio.Lock()
+        self._silence = Silence()
+        self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     async def open(self, *, migrate: bool = True) -> None:
         """See the contract."""
-        async with self._opening:
+        async with self._opening_here():
             await asyncio.to_thread(prepare, self._address, self._patience_s, migrate=migrate)
             if self._writer is None:
                 name = self._address.path.name
@@ -84,9 +87,16 @@ class SqliteStore:
                 self._reader.start()
                 self._writer.listen(bool(self._listeners))
 
+    def _opening_here(self) -> asyncio.Lock:
+        """A lock belongs to the event loop on which somebody first had to wait for it."""
+        event_loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening[0] is not event_loop:
+            self._opening = (event_loop, asyncio.Lock())
+        return self._opening[1]
+
     async def close(self) -> None:
         """See the contract."""
-        async with self._opening:
+        async with self._opening_here():
             writer, self._writer = self._writer, None
             reader, self._reader = self._reader, None
             for listener in self._listeners:
@@ -112,10 +122,12 @@ class SqliteStore:
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""
         await self._write(Op(lambda con: rescue.sign_on(con, self._now(), self._steady(), card, lease_s)))
+        self._silence.heard(card.incarnation)
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
         await self._write(Op(lambda con: rescue.sign_off(con, self._now(), incarnation)))
+        self._silence.forget(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract. A caller that is canceled meanwhile leases nothing: what it got is handed back."""
@@ -258,7 +270,7 @@ class SqliteStore:
 
     def pulse(self) -> SqlitePulse:
         """See the contract."""
-        return SqlitePulse(self._address, self._patience_s, self._instants)
+        return SqlitePulse(self._address, self._patience_s, self._instants, self._silence)
 
     def _write(self, op: Op[T]) -> "asyncio.Future[T]":
         if self._writer is None:

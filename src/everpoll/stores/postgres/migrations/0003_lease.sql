@@ -69,7 +69,8 @@ begin
         order by c.rank, c.due_at, c.id limit room),
     got as (
         update everpoll.tasks t
-        set owner = me, is_leased = true, lease = t.lease + 1, attempt = t.attempt + 1, leased_at = now()
+        -- Not now(): the row may have been enqueued since this transaction began, and nothing starts before it is there.
+        set owner = me, is_leased = true, lease = t.lease + 1, attempt = t.attempt + 1, leased_at = clock_timestamp()
         where t.ctid = any(array(select ctid from pick)) and not t.is_leased
         returning t.id, t.lease, t.attempt, t.name, t.args, t.queue, t.memory, t.key, t.rescues, t.version,
                   t.cancel_requested, t.timeout_s, t.rank, t.due_at),
