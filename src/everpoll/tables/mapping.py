@@ -55,9 +55,9 @@ class Table:
     due_at: str | None = None
     """Not before this time; empty means now. Without it a retry follows at once, and `Snooze` is not to be had."""
     version: str = "version"
-    """With guard="version": a number that every change of everpoll's raises by one."""
+    """With guard="version": a number that claim, end, give-back and rescue raise by one; a heartbeat does not."""
     updated_at: str = "updated_at"
-    """With guard="timestamp": an instant that every change of everpoll's sets."""
+    """With guard="timestamp": an instant that claim, end, give-back and rescue set; a heartbeat does not."""
     guard: Guard = "skip_locked"
     heartbeat_every: Duration = "30s"
     stale_after: Duration = "5m"
@@ -84,6 +84,12 @@ class Table:
         return tuple(self.name.split("."))
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """Every word that everpoll writes into the status column."""
+        words = (self.queued, self.running, self.done, self.failed)
+        return tuple(dict.fromkeys(words if self.canceled is None else (*words, self.canceled)))
+
+    @property
     def heartbeat_every_s(self) -> float:
         """In seconds."""
         return seconds(self.heartbeat_every, name="heartbeat_every", positive=True)
@@ -100,26 +106,28 @@ class Table:
 
     @property
     def used(self) -> dict[str, str]:
-        """Every column that is used, by what it is used for; `columns` and `results` by their own names."""
+        """Every column that is used, by what it is used for; those that only the handler knows as `column NAME`."""
         roles = ["key", "status", "order_by", "worker", "started_at", "finished_at", "error", "heartbeat", "retries"]
         roles += ["priority", "due_at"]
         roles += {"version": ["version"], "timestamp": ["updated_at"]}.get(self.guard, [])
         used = {role: getattr(self, role) for role in roles if getattr(self, role) is not None}
-        return used | {one: one for one in (*self.columns, *self.results) if one not in used}
+        named = set(used.values())
+        return used | {f"column {one}": one for one in (*self.columns, *self.results) if one not in named}
 
     def _check(self) -> None:
         where = f"table {shown(self.name)}"
-        if not isinstance(self.name, str) or len(self.parts) > 2:
+        if not _is_text(self.name) or len(self.parts) > 2:
             raise BadInput(f'{where}: write its name, or with its schema: "public.execution_jobs"')
         for what, name in [("name", one) for one in self.parts] + list(self.used.items()):
-            if not isinstance(name, str) or not name or len(name.encode()) > NAME_LIMIT or "\x00" in name:
+            if not _is_text(name) or len(name.encode()) > NAME_LIMIT:
                 raise BadInput(f"{where}: {what}={shown(name)}: write the name of a column, up to {NAME_LIMIT} bytes")
         if self.guard not in GUARDS:
             raise BadInput(f"{where}: guard={shown(self.guard)}: write one of {', '.join(GUARDS)}")
-        words = [self.queued, self.running, self.done, self.failed, *([self.canceled] if self.canceled else [])]
-        if not all(isinstance(word, str) and word for word in words):
-            raise BadInput(f"{where}: queued, running, done and failed are words of its status column")
-        if len({self.queued, self.running}) < 2 or {self.queued, self.running} & {self.done, self.failed}:
+        self._check_written(where)
+        words = [self.queued, self.running, self.done, self.failed, *([] if self.canceled is None else [self.canceled])]
+        if not all(map(_is_text, words)):
+            raise BadInput(f"{where}: queued, running, done, failed and canceled are words of its status column")
+        if len({self.queued, self.running}) < 2 or {self.queued, self.running} & set(words[2:]):
             raise BadInput(
                 f"{where}: queued, running and the ends must be different words; they are {', '.join(words)}"
             )
@@ -131,3 +139,18 @@ class Table:
         if self.heartbeat_every_s * 2 > self.stale_after_s:
             raise BadInput(f"{where}: stale_after must be at least twice heartbeat_every, or live workers look dead")
         _ = self.timeout_s
+
+    def _check_written(self, where: str) -> None:
+        """What is written is written once, and is neither the key nor what orders the queue."""
+        fixed = {"key": self.key, "order_by": self.order_by, "priority": self.priority}
+        written = [(use, name) for use, name in self.used.items() if use not in fixed and not use.startswith("column ")]
+        taken = {name: use for use, name in fixed.items() if name is not None}
+        for use, name in [*written, *(("results", name) for name in dict.fromkeys(self.results))]:
+            if name in taken:
+                raise BadInput(f"{where}: {shown(name)} is named as {taken[name]} and as {use}: one column, one use")
+            taken[name] = use
+
+
+def _is_text(value: object) -> bool:
+    """One that a database can hold."""
+    return isinstance(value, str) and value != "" and "\x00" not in value

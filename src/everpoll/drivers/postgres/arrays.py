@@ -15,7 +15,9 @@ ARRAYS = {
     "_int4": (1007, 23),
     "_int8": (1016, 20),
     "_float8": (1022, 701),
+    "_timestamp": (1115, 1114),
     "_timestamptz": (1185, 1184),
+    "_uuid": (2951, 2950),
 }
 _UNUSED = dict.fromkeys(("basetype", "range_subtype", "attrtypoids", "attrnames", "elemtype_name"))
 RECORDS = [

@@ -1,0 +1,98 @@
+"""What the catalog of Postgres says about a table: read once, when the table is opened.
+
+Unqualified names are found as the connection's `search_path` has it. Domains are followed to what they are made of:
+values are sent and read as that, while words are cast to the column's own type.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from everpoll.drivers.postgres.lane import Connection
+from everpoll.tables.mapping import Table
+from everpoll.tables.postgres.names import identifier, literal
+
+RELATION = """select c.oid::bigint, n.nspname, c.relname, c.relkind::text from pg_class c
+    join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass($1)"""
+COLUMNS = """with recursive made_of (number, type, modifier, is_nullable) as (
+    select attnum, atttypid, atttypmod, not attnotnull from pg_attribute
+    where attrelid = $1::bigint::oid and attnum > 0 and not attisdropped
+    union all
+    select m.number, t.typbasetype, case when m.modifier = -1 then t.typtypmod else m.modifier end,
+        m.is_nullable and not t.typnotnull
+    from made_of m join pg_type t on t.oid = m.type where t.typtype = 'd')
+select a.attname, format_type(a.atttypid, -1) as type, format_type(a.atttypid, a.atttypmod) as declared,
+    t.typname as base, t.typcategory::text as category, m.is_nullable, a.attgenerated <> '' as is_generated,
+    case when t.typname in ('varchar', 'bpchar') and m.modifier > 4 then m.modifier - 4 end as length
+from pg_attribute a join made_of m on m.number = a.attnum
+join pg_type t on t.oid = m.type and t.typtype <> 'd'
+where a.attrelid = $1::bigint::oid and a.attnum > 0"""
+CHECKS = """select c.conname, pg_get_expr(c.conbin, c.conrelid) as expression from pg_constraint c
+    join pg_attribute a on a.attrelid = c.conrelid and array[a.attnum] = c.conkey
+    where c.conrelid = $1::bigint::oid and c.contype = 'c' and a.attname = $2"""
+TABLE_KINDS = ("r", "p")
+
+
+class Column(Struct, frozen=True):
+    """One column."""
+
+    name: str
+    type: str
+    """As SQL has it, without a length: casting to it never cuts anything off."""
+    declared: str
+    """With the length, as it was declared."""
+    base: str
+    """What a domain is made of, by Postgres's own name for it: int8, timestamptz, …"""
+    category: str
+    is_nullable: bool
+    is_generated: bool
+    length: int | None
+
+
+class Relation(Struct, frozen=True):
+    """The table as it is."""
+
+    oid: int
+    schema: str
+    name: str
+    columns: dict[str, Column]
+
+    @property
+    def sql(self) -> str:
+        """Its name, with its schema."""
+        return f"{identifier(self.schema)}.{identifier(self.name)}"
+
+
+async def read(connection: Connection, table: Table) -> Relation | None:
+    """The table; None: there is none of that name."""
+    found = await connection.fetchrow(RELATION, ".".join(map(identifier, table.parts)))
+    if found is None or found["relkind"] not in TABLE_KINDS:
+        return None
+    columns = [Column(*row) for row in await connection.fetch(COLUMNS, found["oid"])]
+    return Relation(found["oid"], found["nspname"], found["relname"], {one.name: one for one in columns})
+
+
+async def refused_words(connection: Connection, table: Table, relation: Relation, refusals: Any) -> dict[str, str]:
+    """The words that the status column cannot hold, and why: an enum, a domain, a length or a constraint is against it.
+
+    `refusals` are the errors of the driver that say so.
+    """
+    column = relation.columns[table.status]
+    checks = await connection.fetch(CHECKS, relation.oid, table.status)
+    refused: dict[str, str] = {}
+    for word in table.words:
+        cast = f"{literal(word)}::{column.type}"
+        if column.length is not None and len(word) > column.length:
+            refused[word] = f"it is longer than {column.length} characters"
+            continue
+        try:
+            await connection.fetchval(f"select {cast}::text")
+            for name, expression in checks:
+                is_fit = await connection.fetchval(
+                    f"select ({expression}) from (select {cast} as {identifier(column.name)}) as one"
+                )
+                if is_fit is False:
+                    refused[word] = f"the constraint {name} does not allow it"
+        except refusals as error:
+            refused[word] = str(error)
+    return refused

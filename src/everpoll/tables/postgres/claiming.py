@@ -1,0 +1,178 @@
+"""Claiming: a row that waits becomes ours in one guarded write.
+
+    skip_locked   one statement: the best rows that nobody has locked (D1)
+    status        a look, then a write of what still waits (A3)
+    version       a look, then a write of what still waits in the version that was seen (A5)
+    timestamp     a look, then a write of what still waits and was not changed since it was seen (A5)
+
+Promises: every guard asks for the word for waiting, so workers with different guards are safe together. A lost race is
+no error: fewer rows, and `missed` says how many. All rows of a claim have one start, the database's; what was really
+stored is read back, whatever precision the column has or a trigger makes of it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from everpoll.drivers.postgres.lane import Connection, Lane
+from everpoll.errors import EverpollError, StoreUnavailable
+from everpoll.stores.contract import LEASE_LIMIT, Leased
+from everpoll.tables.claims import Claim, Claims
+from everpoll.tables.postgres.doubts import Doubts
+from everpoll.tables.postgres.names import identifier
+from everpoll.tables.postgres.phrases import LOCKED, Phrases
+from everpoll.tables.row import RowLease
+
+SEEN = {"version": "version", "timestamp": "updated_at"}
+"""What a guard compares beside the status, by the column's use."""
+
+
+class Claiming:
+    """The lane for claims of one table, in one process."""
+
+    def __init__(self, lane: Lane, phrases: Phrases, claims: Claims, doubts: Doubts) -> None:
+        self._lane = lane
+        self._claims = claims
+        self._doubts = doubts
+        self._table = phrases.table
+        self._claim = claim(phrases)
+        self._poll = poll(phrases)
+        self._claim_seen = claim_seen(phrases)
+        self._waits = waits(phrases)
+        self._recover = recover(phrases)
+        bases = [phrases.relation.columns[name].base for name in phrases.table.columns]
+        self._json = [number for number, base in enumerate(bases) if base in {"json", "jsonb"}]
+        self.worker = ""
+
+    async def lease(self, most: int) -> Leased:
+        """See the contract."""
+        if self._doubts.are_due():
+            await self.recover()
+        most = max(0, min(most, LEASE_LIMIT))
+        if not most:
+            return Leased([])
+        try:
+            rows, seen = await self._lane.call(lambda connection: self._claimed(connection, most))
+        except BaseException as error:
+            # A cancellation as well: the server may have claimed what nobody will hear of.
+            if not isinstance(error, EverpollError) or isinstance(error, StoreUnavailable):
+                self._doubts.begin()
+            raise
+        missed = seen - len(rows)
+        if rows:
+            return Leased(list(map(self._taken, rows)), None, missed)
+        if missed:
+            return Leased([], 0.0, missed)
+        return Leased([], await self._next_due_s())
+
+    async def _claimed(self, connection: Connection, most: int) -> tuple[list[Any], int]:
+        """The rows that are ours now, and how many were seen."""
+        if self._table.guard == "skip_locked":
+            rows = await connection.fetch(self._claim, self.worker, most)
+            return rows, len(rows)
+        seen = await connection.fetch(self._poll, most)
+        if not seen:
+            return [], 0
+        columns = [[row[number] for row in seen] for number in range(len(seen[0]))]
+        return await connection.fetch(self._claim_seen, self.worker, *columns), len(seen)
+
+    def _taken(self, row: Any) -> RowLease:
+        key, started_at, retries, *values = row
+        for number in self._json:
+            if values[number] is not None:
+                values[number] = msgspec.json.decode(values[number])
+        claim = Claim(key, self.worker, started_at)
+        return self._claims.take(claim, retries + 1, dict(zip(self._table.columns, values, strict=True)))
+
+    async def _next_due_s(self) -> float | None:
+        """After a look that brought nothing; 0: something is due, and somebody holds it for the moment."""
+        if self._table.guard != "skip_locked" and self._table.due_at is None:
+            return None
+        row = await self._lane.row(self._waits)
+        if row[0]:
+            return 0.0
+        return None if row[1] is None else max(0.0, row[1])
+
+    async def recover(self) -> None:
+        """Give back what stands in the table as ours and was never answered."""
+        held = self._claims.all().values()
+        keys, starts = [one.key for one in held], [one.started_at for one in held]
+        await self._lane.rows(self._recover, keys, starts, self.worker)
+        self._doubts.settled()
+
+
+def claim(phrases: Phrases) -> str:
+    """$1 worker, $2 how many."""
+    best = f"select {phrases.key} from {phrases.name} where {phrases.is_due} order by {phrases.ordered} limit $2"
+    return _claimed(phrases, f"{best} {LOCKED}")
+
+
+def poll(phrases: Phrases) -> str:
+    """The look for rows that wait, $1 how many: what the index is for."""
+    seen = SEEN.get(phrases.table.guard)
+    outputs = phrases.key_out if seen is None else f"{phrases.key_out}, {_seen(phrases, seen)} as v"
+    return f"select {outputs} from {phrases.name} where {phrases.is_due} order by {phrases.ordered} limit $1"
+
+
+def claim_seen(phrases: Phrases) -> str:
+    """Those that are as they were seen. $1 worker, $2 keys, $3 versions or times of change."""
+    seen = SEEN.get(phrases.table.guard)
+    if seen is None:
+        still = f"select {phrases.key} from {phrases.name} where {phrases.key} = any($2::{phrases.keys_in})"
+    else:
+        kind = "int8" if seen == "version" else phrases.column_of(seen).base
+        rows = f"unnest($2::{phrases.keys_in}, $3::{kind}[]) as u (k, v) join {phrases.name} on {phrases.key} = u.k"
+        still = f"select {phrases.key} from {rows} where {_seen(phrases, seen)} is not distinct from u.v"
+    return _claimed(phrases, f"{still} and {phrases.is_due} {LOCKED}")
+
+
+def _seen(phrases: Phrases, use: str) -> str:
+    return f"{phrases.at(use)}::int8" if use == "version" else phrases.at(use)
+
+
+def _claimed(phrases: Phrases, picked: str) -> str:
+    """Whatever was picked, and is locked, becomes ours; in the order of the queue, with what the handler reads."""
+    table = phrases.table
+    values = {"status": phrases.word(table.running), "worker": f"$1::{phrases.worker_type}"}
+    sets = phrases.sets(values | {"started_at": "now()", "heartbeat": "now()"})
+    read = [_read(phrases, name) for name in table.columns]
+    outputs = [phrases.key_out, f"{phrases.at('started_at')} as s", f"{phrases.retries}::int8 as r"]
+    outputs += [f"{one} as c{number}" for number, one in enumerate(read)]
+    outputs += [f"t.{identifier(name)} as o{number}" for number, (name, _) in enumerate(phrases.order)]
+    names = ", ".join(["k", "s", "r", *(f"c{number}" for number in range(len(read)))])
+    by = ", ".join(f"o{number}{way}" for number, (_, way) in enumerate(phrases.order))
+    return (
+        f"with picked as materialized ({picked}), claimed as (update {phrases.name} set {sets} "
+        f"where {phrases.is_one_of('picked')} and {phrases.has_status(table.queued)} "
+        f"returning {', '.join(outputs)}) select {names} from claimed order by {by}"
+    )
+
+
+def _read(phrases: Phrases, name: str) -> str:
+    # The driver would ask the server about an enum's type first.
+    is_enum = phrases.relation.columns[name].category == "E"
+    return f"t.{identifier(name)}::text" if is_enum else f"t.{identifier(name)}"
+
+
+def waits(phrases: Phrases) -> str:
+    """Whether something is due although nothing was to be had, and in how many seconds the next one is."""
+    is_there = f"exists(select from {phrases.name} where {phrases.is_due})"
+    if phrases.table.due_at is None:
+        return f"select {is_there}, null::float8"
+    due = phrases.instant("due_at")
+    return (
+        f"select {is_there}, (select extract(epoch from min({due}) - now())::float8 from {phrases.name} "
+        f"where {phrases.has_status(phrases.table.queued)} and {due} > now())"
+    )
+
+
+def recover(phrases: Phrases) -> str:
+    """$1 keys and $2 starts that the worker knows of, $3 worker: the others that it has wait again."""
+    fence = phrases.is_ours("$3")
+    known = f"select from {phrases.held()} as u (k, s) where u.k = {phrases.key} and u.s = {phrases.at('started_at')}"
+    unknown = f"select {phrases.key} from {phrases.name} where {fence} and not exists({known}) {LOCKED}"
+    sets = phrases.sets({"status": phrases.word(phrases.table.queued)} | phrases.emptied)
+    return (
+        f"with unknown as materialized ({unknown}) update {phrases.name} set {sets} "
+        f"where {phrases.is_one_of('unknown')} and {fence} returning 1"
+    )

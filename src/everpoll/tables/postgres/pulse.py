@@ -1,0 +1,127 @@
+"""The heartbeat of a table's worker: blocking calls, from the heartbeat's thread, on a connection of its own.
+
+Promises: one statement tells the table that our rows are alive (D2), and us which of them are ours no more: given to
+another, or their status changed by the user, who is right. Another one gives back what nobody has been heard of for too
+long (D3), by the database's clock; any number of workers may do that at once. Who was cut off from the database for
+long gives nobody up by its first beat after that: the others may have been, too.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from everpoll.drivers.postgres.lane import Dial, Lane
+from everpoll.errors import StoreUnavailable
+from everpoll.stores.contract import Beat
+from everpoll.tables.claims import Claims
+from everpoll.tables.postgres.names import identifier, literal
+from everpoll.tables.postgres.phrases import LOCKED, SECOND, Phrases
+
+RESCUE_BATCH = 500
+# Workers beat at least twice in the time after which they look dead. In an outage that all of them share, one looks
+# dead when another has been silent for half of that time at least.
+CUT_OFF_SHARE = 0.5
+
+
+class TablePulse:
+    """One heartbeat's way to the database."""
+
+    def __init__(self, dial: Dial, phrases: Phrases, claims: Claims, worker: str) -> None:
+        self._event_loop = asyncio.new_event_loop()
+        self._lane = Lane(dial)
+        self._claims = claims
+        self._worker = worker
+        self._stale_after_s = phrases.table.stale_after_s
+        self._beat_sql = beat(phrases)
+        self._rescue_sql = rescue(phrases)
+        self._was_heard = False
+        self.heard_at = time.monotonic()
+
+    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+        """See the contract. Nobody gives a table's worker up for dead: it loses rows, one by one."""
+        try:
+            answer = self._event_loop.run_until_complete(self._beat(running))
+        except StoreUnavailable:
+            # The server may have ended the connection while nobody looked at it. A beat may be repeated.
+            was_heard, self._was_heard = self._was_heard, False
+            if not was_heard:
+                raise
+            answer = self._event_loop.run_until_complete(self._beat(running))
+        self._was_heard = True
+        return answer
+
+    async def _beat(self, running: Sequence[int]) -> Beat:
+        began_at = time.monotonic()
+        is_cut_off = began_at - self.heard_at > self._stale_after_s * CUT_OFF_SHARE
+        gone = await self._gone(running)
+        back = 0
+        if self._rescue_sql is not None and not is_cut_off:
+            rows = await self._lane.rows(self._rescue_sql, self._stale_after_s)
+            back = sum(row[0] for row in rows)
+        self.heard_at = began_at
+        return Beat(is_alive=True, rescued=back, canceled=gone)
+
+    async def _gone(self, running: Sequence[int]) -> tuple[int, ...]:
+        held = self._claims.held(running)
+        if not held:
+            return ()
+        keys = [claim.key for claim in held.values()]
+        starts = [claim.started_at for claim in held.values()]
+        ours = {row[0] for row in await self._lane.rows(self._beat_sql, keys, starts, self._worker)}
+        # What was settled meanwhile is not ours any more either, and not gone.
+        return tuple(number for number, claim in self._claims.held(held).items() if claim.key not in ours)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if not self._event_loop.is_closed():
+            self._event_loop.run_until_complete(self._lane.close())
+            self._event_loop.close()
+
+
+def beat(phrases: Phrases) -> str:
+    """$1 keys, $2 starts, $3 worker: the keys that still are ours, and the table hears of each.
+
+    What a settlement has locked at this moment needs no beat.
+    """
+    fence = f"{phrases.at('started_at')} = u.s and {phrases.is_ours('$3')}"
+    rows = f"{phrases.held()} as u (k, s) join {phrases.name} on {phrases.key} = u.k where {fence}"
+    if phrases.table.heartbeat is None:
+        return f"select {phrases.key_out} from {rows}"
+    update = f"update {phrases.name} set {identifier(phrases.table.heartbeat)} = now()"
+    return (
+        f"with free as materialized (select {phrases.key} from {rows} {LOCKED}), "
+        f"heard as ({update} where {phrases.is_one_of('free')} and {phrases.is_ours('$3')}) "
+        f"select {phrases.key_out} from {rows}"
+    )
+
+
+def rescue(phrases: Phrases) -> str | None:
+    """$1 seconds: rows of silent workers wait again, or have failed. Each: whether it waits."""
+    table = phrases.table
+    if table.heartbeat is None:
+        return None
+    heard_at = f"coalesce({phrases.instant('heartbeat')}, {phrases.instant('started_at')})"
+    is_stale = f"{phrases.has_status(table.running)} and {heard_at} < now() - $1::float8 * {SECOND}"
+    stale = f"select {phrases.key} from {phrases.name} where {is_stale} limit {RESCUE_BATCH} {LOCKED}"
+    return (
+        f"with stale as materialized ({stale}) update {phrases.name} set {_given_back(phrases)} "
+        f"where {phrases.is_one_of('stale')} and {is_stale} returning {phrases.has_status(table.queued)}"
+    )
+
+
+def _given_back(phrases: Phrases) -> str:
+    table = phrases.table
+    # Without a column to count in, a row never runs out of attempts: its worker's death is not its own failure.
+    is_last = "false" if table.retries is None else f"{phrases.retries} + 1 >= {table.attempts}"
+    attempt = "" if table.retries is None else f" || ' (attempt ' || {phrases.retries} + 1 || ' of {table.attempts})'"
+    silence = literal(f" had no heartbeat for {table.stale_after_s:g} s and was given up for dead")
+    error = f"'worker ' || coalesce({phrases.at('worker')}::text, '?') || {silence}{attempt}"
+    values = {
+        "status": f"case when {is_last} then {phrases.word(table.failed)} else {phrases.word(table.queued)} end",
+        "retries": f"{phrases.retries} + 1",
+        "error": phrases.error(error),
+        **{use: f"case when {is_last} then {phrases.at(use)} end" for use in phrases.emptied},
+    }
+    if table.finished_at is not None:
+        values["finished_at"] = f"case when {is_last} then now() else {phrases.at('finished_at')} end"
+    return phrases.sets(values)

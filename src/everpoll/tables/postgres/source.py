@@ -1,0 +1,214 @@
+"""PostgresTable: somebody's own table in Postgres as a source of work for the engine.
+
+    poller ────▶ claiming ──┐
+    settler ───▶ settling ──┼──▶ the user's table: its columns are all the bookkeeping there is
+    heartbeat ─▶ pulse ─────┤      each arrow is a lane: one connection that mends itself
+    listener ◀── trigger ───┘
+
+Promises: what `Source` does, in READ COMMITTED, by the database's clock, with nothing in any session that a transaction
+pooler would lose. Nothing is written into a row that is not ours by its fence; a row whose status the user changes is
+the user's. Rows are taken however they got there.
+"""
+
+import os
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
+
+import asyncpg
+
+from everpoll.drivers.postgres.address import read_address
+from everpoll.drivers.postgres.lane import Connection, Dial, Lane
+from everpoll.drivers.wake import OnWake
+from everpoll.errors import SchemaOutdated, TableUnfit
+from everpoll.stores.contract import Again, Leased, Settlement, WorkerCard
+from everpoll.tables.claims import Claims
+from everpoll.tables.contract import Finding
+from everpoll.tables.mapping import Table
+from everpoll.tables.postgres import catalog, ddl, inspection
+from everpoll.tables.postgres.catalog import Relation
+from everpoll.tables.postgres.claiming import Claiming
+from everpoll.tables.postgres.doubts import Doubts
+from everpoll.tables.postgres.fitness import Flaw, flaws, told
+from everpoll.tables.postgres.phrases import Phrases
+from everpoll.tables.postgres.pulse import TablePulse
+from everpoll.tables.postgres.push import Push
+from everpoll.tables.postgres.settling import Settling
+
+T = TypeVar("T")
+
+IS_READ_COMMITTED = "select current_setting('default_transaction_isolation') = 'read committed'"
+
+
+class PostgresTable:
+    """One table of one database, for one worker."""
+
+    beats_in_loop = False
+
+    def __init__(self, url: str, table: Table) -> None:
+        dial = Dial(read_address(url))
+        self._table = table
+        self._dial = dial
+        self._taking, self._settlements = Lane(dial, busy=True), Lane(dial, busy=True)
+        self._desk = Lane(dial)
+        self._claims = Claims(table.name)
+        self._doubts = Doubts()
+        self._taking.on_connect = self._doubts.connected
+        self._relation: Relation | None = None
+        self._opened: Opened | None = None
+        self._worker = ""
+
+    @property
+    def has_push(self) -> bool:
+        """See the contract."""
+        return self._opened is not None and self._opened.push.has_push
+
+    @has_push.setter
+    def has_push(self, _: bool) -> None:
+        raise AttributeError("has_push is found out by listening")
+
+    async def open(self) -> None:
+        """See the contract."""
+        relation, found = await self._desk.call(self._looked_at)
+        if relation is None:
+            raise TableUnfit(
+                f"there is no table {self._table.name!r} in this database, or not in its search_path: write its name "
+                "with its schema, or make it; `everpoll tables ddl` prints the statement",
+                self.ddl(),
+            )
+        if found:
+            raise TableUnfit(told(self._table, found), [one.ddl for one in found if one.ddl is not None])
+        self._relation = relation
+        phrases = Phrases(self._table, relation)
+        self._opened = Opened(
+            phrases,
+            Claiming(self._taking, phrases, self._claims, self._doubts),
+            Settling(self._settlements, phrases, self._claims),
+            Push(self._dial, self._desk, lambda: {self._settlements.pid}, self._table, relation),
+        )
+
+    async def _looked_at(self, connection: Connection) -> tuple[Relation | None, list[Flaw]]:
+        if not await connection.fetchval(IS_READ_COMMITTED):
+            self._dial.insist_on_read_committed()
+        relation = await catalog.read(connection, self._table)
+        if relation is None:
+            return None, []
+        refused: dict[str, str] = {}
+        if self._table.status in relation.columns:
+            refused = await catalog.refused_words(connection, self._table, relation, asyncpg.PostgresError)
+        return relation, flaws(self._table, relation, refused)
+
+    async def close(self) -> None:
+        """See the contract."""
+        if self._opened is not None:
+            await self._opened.push.close()
+        for lane in (self._taking, self._settlements, self._desk):
+            await lane.close()
+
+    async def inspect(self) -> list[Finding]:
+        """See the contract."""
+        relation, found = await self._desk.call(self._looked_at)
+        if relation is None:
+            detail = "is not in this database, or not in its search_path"
+            return [
+                Finding(
+                    what=f"table {self._table.name}", is_fit=False, detail=detail, ddl=ddl.create_table(self._table)
+                )
+            ]
+        findings = inspection.columns(self._table, relation, found)
+        if not found:
+            findings.append(await inspection.key(self._desk, self._table, relation))
+            findings.append(await inspection.index(self._desk, Phrases(self._table, relation)))
+        if self._table.status in relation.columns:
+            findings.append(await inspection.push(self._desk, self._table, relation))
+        return findings
+
+    def ddl(self) -> list[str]:
+        """See the contract. Once the table was looked at, only columns that it lacks."""
+        table, relation = self._table, self._relation
+        if relation is None:
+            statements = [ddl.create_table(table)]
+        else:
+            lacking = [(use, name) for use, name in table.used.items() if name not in relation.columns]
+            statements = [ddl.add_column(table, relation, use, name) for use, name in lacking]
+        statements.append(ddl.create_index(table, relation))
+        if table.due_at is not None:
+            statements.append(ddl.create_due_index(table, relation))
+        return [*statements, *ddl.create_trigger(table, relation)]
+
+    async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
+        """The worker's label is what it writes into its rows (A4)."""
+        opened = self._is_open()
+        length = opened.phrases.column_of("worker").length
+        if length is not None and len(card.label) > length:
+            raise TableUnfit(
+                f"table {self._table.name!r}: its column {self._table.worker!r} holds {length} characters, and this "
+                f"worker is called {card.label!r}: set WORKER_ID to a shorter name, or widen the column"
+            )
+        self._worker = opened.claiming.worker = card.label
+        self._doubts.is_id_unique = card.label != os.environ.get("WORKER_ID")
+
+    async def sign_off(self, incarnation: int) -> None:
+        """See the contract."""
+        if self._doubts.are_left:
+            await self._told(self._is_open().claiming.recover())
+
+    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+        """See the contract."""
+        return await self._told(self._is_open().claiming.lease(min(most, *rooms.values()) if rooms else most))
+
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        if not settlements:
+            return set()
+        lost = await self._told(self._is_open().settling.settle(settlements))
+        if any(isinstance(one, Again) for one in settlements):
+            # There is something to do now, or the next due time has changed.
+            self._is_open().push.wake()
+        return lost
+
+    async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        return await self._told(self._is_open().settling.settled_before(settlements))
+
+    async def note_loss(self, task_id: int, note: str) -> None:
+        """The table has no place for it; the engine's log tells."""
+
+    async def prune(self, older_than_s: float) -> int:
+        """The table's history is its owner's."""
+        return 0
+
+    async def listen(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        await self._is_open().push.add(on_wake)
+
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        await self._is_open().push.remove(on_wake)
+
+    def pulse(self) -> TablePulse:
+        """See the contract."""
+        return TablePulse(self._dial, self._is_open().phrases, self._claims, self._worker)
+
+    def _is_open(self) -> "Opened":
+        assert self._opened is not None, "a table is opened before it is used"
+        return self._opened
+
+    async def _told(self, asked: Awaitable[T]) -> T:
+        """What is missing in the user's table is not for `everpoll migrate` to bring."""
+        try:
+            return await asked
+        except SchemaOutdated as error:
+            what = str(error).split(";", 1)[0]
+            raise TableUnfit(
+                f"table {self._table.name!r} has changed under way: {what}; `everpoll tables check` tells what it lacks"
+            ) from error
+
+
+class Opened:
+    """What there is once the columns are known."""
+
+    def __init__(self, phrases: Phrases, claiming: Claiming, settling: Settling, push: Push) -> None:
+        self.phrases = phrases
+        self.claiming = claiming
+        self.settling = settling
+        self.push = push
