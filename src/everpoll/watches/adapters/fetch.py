@@ -175,6 +175,9 @@ class _Exchange:
             body = answer.read(self.max_bytes + 1)
             if len(body) > self.max_bytes:
                 raise Refused(f"{shown(self.url)} answered with more than {self.max_bytes} bytes")
+            # http.client says so by itself only when it is asked for everything.
+            if answer.length:
+                raise http.client.IncompleteRead(body, answer.length)
             headers: dict[str, str] = {}
             for name, value in answer.getheaders():
                 headers.setdefault(name.lower(), value)

@@ -1,0 +1,138 @@
+"""One exchange ends within its timeout and its size, whatever the other side does; what breaks is an OSError."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from everpoll.watches.adapters import Refused, ThreadFetch
+from watches.adapters.fake_server import Answer, serving
+
+LIMIT_S = 20.0
+"""Far more than anything here takes: a test that needs it has failed."""
+
+
+@contextmanager
+def raw_server(talk: Callable[[socket.socket, threading.Event], None]) -> Iterator[str]:
+    """A server that talks to one client as it likes; the event says that the test is over."""
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, suppress(OSError):
+                talk(connection, over)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/x"
+        finally:
+            over.set()
+            thread.join(LIMIT_S)
+            assert not thread.is_alive()
+
+
+def say(text: bytes) -> Callable[[socket.socket, threading.Event], None]:
+    def talk(connection: socket.socket, over: threading.Event) -> None:
+        connection.recv(65536)
+        connection.sendall(text)
+
+    return talk
+
+
+def drip(connection: socket.socket, over: threading.Event) -> None:
+    """A byte now and then: each one arrives within any timeout of a single read."""
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+    while not over.wait(0.01):
+        connection.sendall(b"x")
+
+
+def silence(connection: socket.socket, over: threading.Event) -> None:
+    connection.recv(65536)
+    # Until the client hangs up, which is what a timeout or a cancellation is to do.
+    connection.recv(65536)
+
+
+async def test_an_exchange_has_status_headers_and_body() -> None:
+    with serving(lambda asked: Answer(418, {"you sent": asked.body}, {"X-Tea": "green"})) as fake:
+        response = await ThreadFetch()("PUT", f"{fake.url}/pot?a=1", headers={"X-A": "b"}, body=b'{"cups": 2}')
+    assert (response.status, response.headers["x-tea"]) == (418, "green")
+    assert response.json() == {"you sent": {"cups": 2}}
+    assert fake.asked[0].path == "/pot?a=1"
+    assert fake.asked[0].headers["x-a"] == "b"
+    assert fake.asked[0].headers["user-agent"].startswith("everpoll/")
+
+
+async def test_redirects_are_answers() -> None:
+    with serving(lambda asked: Answer(302, None, {"Location": "/elsewhere"})) as fake:
+        response = await ThreadFetch()("GET", fake.url, headers={})
+    assert (response.status, len(fake.asked)) == (302, 1)
+
+
+@pytest.mark.parametrize("talk", [drip, silence])
+async def test_a_server_that_drips_or_is_silent_costs_one_timeout(
+    talk: Callable[[socket.socket, threading.Event], None],
+) -> None:
+    with raw_server(talk) as url:
+        async with asyncio.timeout(LIMIT_S):
+            with pytest.raises(TimeoutError, match="did not answer within 100ms"):
+                await ThreadFetch(timeout="100ms")("GET", f"{url}?sig=secret", headers={})
+
+
+async def test_cancellation_hangs_up() -> None:
+    reached = threading.Event()
+
+    def talk(connection: socket.socket, over: threading.Event) -> None:
+        connection.recv(65536)
+        reached.set()
+        assert connection.recv(65536) == b""
+
+    with raw_server(talk) as url:
+        asking = asyncio.create_task(ThreadFetch(timeout="1h")("GET", url, headers={}))
+        await asyncio.to_thread(reached.wait, LIMIT_S)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+
+
+async def test_a_body_beyond_the_limit_is_refused_and_one_that_fits_is_not() -> None:
+    with serving(lambda asked: Answer(200, b"x" * 100)) as fake:
+        assert len((await ThreadFetch(max_bytes=100)("GET", fake.url, headers={})).body) == 100
+        with pytest.raises(Refused, match="more than 99 bytes"):
+            await ThreadFetch(max_bytes=99)("GET", fake.url, headers={})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b"SSH-2.0-OpenSSH_9.2\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"A: b\r\n" * 5000 + b"\r\n",
+    ],
+)
+async def test_what_is_no_http_is_a_broken_connection(text: bytes) -> None:
+    with raw_server(say(text)) as url, pytest.raises(OSError, match=r".") as error:
+        await ThreadFetch(timeout=LIMIT_S)("GET", f"{url}?sig=secret", headers={})
+    assert "secret" not in str(error.value)
+
+
+async def test_nobody_there_is_an_oserror() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(OSError, match=r"refused"):
+        await ThreadFetch()("GET", f"http://127.0.0.1:{port}/", headers={})
+
+
+async def test_a_header_cannot_smuggle_in_another() -> None:
+    with serving(lambda asked: Answer(200)) as fake:
+        with pytest.raises(OSError, match="cannot be asked"):
+            await ThreadFetch()("GET", fake.url, headers={"X-A": "b\r\nX-Evil: yes"})
+        assert fake.asked == []
