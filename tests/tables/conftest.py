@@ -10,6 +10,7 @@ import pytest
 from everpoll.tables import Guard
 from servers.databases import PostgresServers
 from tables.postgres_stage import PostgresStage
+from tables.postgrest_stage import PostgRestStage, on_postgrest, postgrest
 from tables.sqlite_stage import SqliteStage
 from tables.stages import TableStage
 
@@ -33,7 +34,9 @@ def on_sqlite(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterato
     yield SqliteStage(request.getfixturevalue("tmp_path") / "own.db")
 
 
-STAGES: dict[str, Made] = {"sqlite": on_sqlite, "postgres": on_postgres}
+STAGES: dict[str, Made] = {"sqlite": on_sqlite, "postgres": on_postgres, "postgrest": on_postgrest}
+
+__all__ = ["postgrest"]
 
 
 @pytest.fixture(params=list(STAGES))
@@ -70,6 +73,16 @@ def postgres_stage(postgres_servers: PostgresServers, runner: asyncio.Runner) ->
         yield stage
     finally:
         runner.run(stage.close())
+
+
+@pytest.fixture
+def postgrest_stage(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[PostgRestStage]:
+    """For what is special about Supabase."""
+    with on_postgrest(request, runner) as stage:
+        try:
+            yield stage
+        finally:
+            runner.run(stage.close())
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,10 +1,14 @@
 """What a database's own file must offer for somebody's table: a source for the engine, and an inspection for people."""
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Struct
 
 from everpoll.stores.contract import Source
+
+Token = str | Callable[[], str | Awaitable[str]]
+"""A key, or a function that returns a fresh one: asked again when the last one was refused."""
 
 
 class Finding(Struct, frozen=True, kw_only=True):

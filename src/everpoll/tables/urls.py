@@ -2,11 +2,11 @@
 
 from everpoll.drivers.addresses import masked
 from everpoll.errors import BadInput
-from everpoll.tables.contract import TableSource
+from everpoll.tables.contract import TableSource, Token
 from everpoll.tables.mapping import Table
 
 
-def source_for(url: str, table: Table, token: str | None = None) -> TableSource:
+def source_for(url: str, table: Table, token: Token | None = None) -> TableSource:
     """The table at that address; it is opened later."""
     scheme = url.split(":", 1)[0].lower() if "://" in url else ""
     if scheme in {"postgresql", "postgres"}:

@@ -1,0 +1,187 @@
+"""Claiming over HTTP: look at the best rows, then take them by one conditional PATCH.
+
+    candidates ──PATCH key=in.(…)&status=eq.queued──▶ those that come back are ours
+                                                      the others were claimed by somebody else: no error (A3)
+    with the functions in the database: one call, FOR UPDATE SKIP LOCKED, nobody loses
+
+Promises: what a claim brought is never forgotten. An answer that got lost leaves a claim whose start nobody else has:
+the next looks ask for it by that, and take what it brought. Best first, never more than asked for (A15).
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from everpoll.errors import StoreUnavailable
+from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
+from everpoll.tables.claims import Claims
+from everpoll.tables.supabase import faults
+from everpoll.tables.supabase.clock import DatabaseClock, monotonic_s, read_instant, written
+from everpoll.tables.supabase.functions import CLOCK
+from everpoll.tables.supabase.http import Http, Request
+from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
+
+logger = logging.getLogger("everpoll.tables")
+
+ROUNDS = 3
+"""Looks of one claim, if others take what it looked at."""
+WIDER = 4
+"""After a lost race, rows are drawn from so many times as many: workers that all want the same rows get in each
+other's way for ever."""
+UNCLEAR_S = 60.0
+"""For how long a claim without an answer is asked for: longer than any statement waits for a lock."""
+
+
+class Unclear(Struct, eq=False):
+    """A claim of which nobody knows whether it happened."""
+
+    worker: str
+    started_at: datetime
+    """No other request of any claim has it."""
+    until_s: float
+    found: set[Any]
+    """Keys of what it brought, and what was taken since."""
+
+
+class Claiming:
+    """The claims of one table in this process."""
+
+    def __init__(
+        self, http: Http, statements: Statements, claims: Claims, clock: DatabaseClock, function: str | None
+    ) -> None:
+        self._http = http
+        self._statements = statements
+        self._table = statements.table
+        self._claims = claims
+        self._clock = clock
+        self._function = function
+        self._batch = LEASE_LIMIT
+        self._unclear: list[Unclear] = []
+        self._rng = random.Random()  # noqa: S311 - spreads workers, no secret
+
+    async def claim(self, worker: str, most: int) -> Leased:
+        """At most so many rows, best first."""
+        leases: list[Lease] = []
+        missed = 0
+        try:
+            leases += await self._found_again(most)
+            if len(leases) < most:
+                missed = await self._claim(worker, most, leases)
+            if missed and not leases:
+                # Others were quicker, and there may be more: the next look comes soon.
+                return Leased(leases, 0.0, missed)
+            return Leased(leases, None if len(leases) == most else await self._next_due_s(), missed)
+        except faults.TooLarge:
+            self._batch = max(1, min(most, self._batch) // 2)
+            if not leases:
+                raise
+        except StoreUnavailable as error:
+            if not leases:
+                raise
+            logger.warning("table %s: claimed %d rows, then: %s", self._table.name, len(leases), error)
+        return Leased(leases, None, missed)
+
+    async def give_up(self) -> None:
+        """Put back what claims without an answer may have brought; nobody here will ask for them again."""
+        unclear, self._unclear = self._unclear, []
+        for one in unclear:
+            await self._http.rows(self._statements.unclaim(one.worker, one.started_at))
+
+    async def _claim(self, worker: str, most: int, leases: list[Lease]) -> int:
+        """Add what could be claimed; how many rows others were quicker to get."""
+        if self._function is not None:
+            leases += await self._call(self._function, worker, min(most - len(leases), self._batch))
+            return 0
+        missed = 0
+        for round_ in range(ROUNDS):
+            wanted = min(most - len(leases), self._batch)
+            among = wanted if round_ == 0 else min(wanted * WIDER, LEASE_LIMIT)
+            rows = await self._http.rows(self._statements.candidates(among))
+            picked = rows if len(rows) <= wanted else self._rng.sample(rows, wanted)
+            won = await self._patch(worker, picked) if picked else []
+            leases += won
+            if len(won) == len(picked):
+                break
+            missed += len(picked) - len(won)
+        return missed
+
+    async def _patch(self, worker: str, candidates: Sequence[Body]) -> list[Lease]:
+        key = self._table.key
+        place = {candidate[key]: index for index, candidate in enumerate(candidates)}
+        parts = self._statements.claims(candidates, worker, self._clock.unique, self._clock.is_sure)
+        sending = [self._send(worker, started_at, request) for started_at, request in parts]
+        answers = await asyncio.gather(*sending, return_exceptions=True)
+        rows = [row for answer in answers if not isinstance(answer, BaseException) for row in answer]
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        if errors and not rows:
+            raise errors[0]
+        for error in errors:
+            logger.warning("table %s: a part of a claim failed: %s", self._table.name, error)
+        return [self._take(worker, row) for row in sorted(rows, key=lambda row: place[row[key]])]
+
+    async def _call(self, function: str, worker: str, most: int) -> list[Lease]:
+        started_at = self._clock.unique()
+        arguments = {"worker": worker, "started_at": written(started_at), "most": most}
+        clock, *rows = await self._send(worker, started_at, self._statements.call(function, arguments))
+        self._clock.saw(clock[CLOCK])
+        return [self._take(worker, row) for row in rows]
+
+    async def _send(self, worker: str, started_at: datetime, request: Request) -> list[Body]:
+        """A claim. It is remembered before it is sent: whatever happens then, canceling included, it can be found."""
+        unclear = Unclear(worker, started_at, monotonic_s() + UNCLEAR_S, set())
+        self._unclear.append(unclear)
+        try:
+            rows = await self._http.rows(request)
+        except Exception as error:
+            if not isinstance(error, StoreUnavailable):
+                self._unclear.remove(unclear)  # PostgREST refused it, so nothing was changed
+            raise
+        self._unclear.remove(unclear)
+        return rows
+
+    async def _found_again(self, most: int) -> list[Lease]:
+        """What claims whose answers got lost have brought."""
+        leases: list[Lease] = []
+        for unclear in list(self._unclear):
+            if len(leases) >= most:
+                break
+            is_over = monotonic_s() > unclear.until_s
+            # With those that were found before: they are skipped below, but the limit counts them.
+            limit = min(most - len(leases), self._batch) + len(unclear.found)
+            rows = await self._http.rows(self._statements.claimed(unclear.worker, unclear.started_at, limit))
+            fresh = [row for row in rows if row[self._table.key] not in unclear.found]
+            unclear.found.update(row[self._table.key] for row in fresh)
+            leases += [self._take(unclear.worker, row) for row in fresh]
+            if is_over and len(rows) < limit:
+                self._unclear.remove(unclear)
+        if leases:
+            logger.warning("table %s: found %d rows of a claim whose answer got lost", self._table.name, len(leases))
+        return leases
+
+    def _take(self, worker: str, row: Body) -> Lease:
+        table = self._table
+        retries = (row[table.retries] or 0) if table.retries is not None else 0
+        claim = HttpClaim(
+            row[table.key],
+            worker,
+            row[table.started_at],
+            retries,
+            row[table.version] if table.guard == "version" else None,
+        )
+        return self._claims.take(claim, retries + 1, {name: row[name] for name in table.columns})
+
+    async def _next_due_s(self) -> float | None:
+        request = self._statements.later()
+        if request is None:
+            return None
+        rows: list[dict[str, Any]] = await self._http.rows(request)
+        if not rows:
+            return None
+        due_at = rows[0][str(self._table.due_at)]
+        # It is due by the database's clock, which ours may be behind of: not sooner than in a moment.
+        return max(0.05, (read_instant(due_at) - self._clock.now()).total_seconds())

@@ -1,0 +1,92 @@
+"""What an answer that is no answer means.
+
+    refused, timed out, name or certificate unknown, 408, 429, 5xx, a server that       StoreUnavailable: later perhaps
+      restarts, a transaction that must be repeated, an expired token (A9)
+    a table, column or function that is not there, or that the key may not use          Refused, and TableUnfit at open
+    a value that the table cannot keep                                                  BadInput
+    anything else                                                                       Refused, with the server's words
+
+The server's own words are kept, a key never: `masked` is the last thing that happens to every message.
+"""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from everpoll.errors import BadInput, EverpollError, StoreUnavailable
+
+NO_ROW = "PGRST116"
+NO_FUNCTION = "PGRST202"
+# Decoding a token, anonymous access, its claims: PostgREST 13 tells an expired one as the last of these.
+TOKEN_CODES = ("PGRST301", "PGRST302", "PGRST303")
+# Of PostgREST itself: no connection, an internal error of it, no schema cache yet, no free connection in time.
+AWAY_CODES = ("PGRST000", "PGRST001", "PGRST002", "PGRST003")
+# By SQLSTATE, as in the drivers: connection, transaction rollback, resources, operator intervention, system.
+AWAY_CLASSES = ("08", "40", "53", "57", "58")
+AWAY_STATES = ("25006", "25P03", "55P03")
+VALUE_CLASSES = ("22", "23")
+AWAY_STATUSES = (408, 425, 429)
+# Relation, column or schema unknown to Postgres; the same, unknown to PostgREST.
+MISSING_CODES = ("42P01", "42703", "3F000", "PGRST106", "PGRST200", "PGRST202", "PGRST204", "PGRST205")
+SAID_LIMIT = 500
+
+
+class Refused(EverpollError):
+    """PostgREST understood the request and does not do it; `code` is its own, or the SQLSTATE."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TokenRefused(StoreUnavailable):
+    """The token has expired, or is not accepted: a fresh one may be."""
+
+
+class TooLarge(StoreUnavailable):
+    """The answer has more bytes than are read; a smaller batch fits."""
+
+
+def of_transport(error: Exception, timeout_s: float) -> StoreUnavailable:
+    """No answer came."""
+    if isinstance(error, asyncio.TimeoutError):
+        return StoreUnavailable(f"PostgREST did not answer within {timeout_s:g} s")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return StoreUnavailable(f"cannot connect to PostgREST: {error}")
+    return StoreUnavailable(f"the connection to PostgREST broke: {str(error) or type(error).__name__}")
+
+
+def of_answer(status: int, body: bytes) -> EverpollError:
+    """An answer came, and it is an error."""
+    said = _said(body)
+    code, message = str(said.get("code") or ""), str(said.get("message") or "no reason given")[:SAID_LIMIT]
+    text = f"PostgREST answered {status}{f' {code}' if code else ''}: {message}"
+    if details := said.get("details"):
+        text += f" ({str(details)[:SAID_LIMIT]})"
+    if 300 <= status < 400:
+        return StoreUnavailable(f"PostgREST answered {status}, a redirect, which is not followed: write its address")
+    if code in TOKEN_CODES or status == 401:
+        return TokenRefused(f"the token has expired or is not accepted: {text}")
+    if _is_away(status, code):
+        return StoreUnavailable(text)
+    if code.startswith(VALUE_CLASSES) and len(code) == 5:
+        return BadInput(f"the table cannot keep this: {text}")
+    return Refused(text, code)
+
+
+def _is_away(status: int, code: str) -> bool:
+    is_state = len(code) == 5 and not code.startswith("PGRST")
+    if code in AWAY_CODES or code in AWAY_STATES or (is_state and code.startswith(AWAY_CLASSES)):
+        return True
+    # A 5xx with a SQLSTATE that is not among those is a statement that will fail again.
+    return status in AWAY_STATUSES or (status >= 500 and not is_state)
+
+
+def _said(body: bytes) -> dict[str, Any]:
+    try:
+        said = msgspec.json.decode(body)
+    except (msgspec.DecodeError, ValueError):
+        said = None
+    return said if isinstance(said, dict) else {"message": body[:SAID_LIMIT].decode("utf-8", "replace").strip()}

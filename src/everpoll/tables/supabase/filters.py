@@ -1,0 +1,63 @@
+"""How names and values are written into the query of a PostgREST address.
+
+Promises: no name and no value, whatever characters it has, is ever read as anything else than itself. No address
+becomes longer than `URL_LIMIT`: lists are cut into chunks.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from urllib.parse import quote
+
+URL_LIMIT = 6_000
+"""In bytes. Servers and proxies stop between 8 kB and 16 kB; the rest of the address needs room, too."""
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What PostgREST reads as a word of its own where a column could stand.
+_RESERVED = frozenset({"select", "order", "limit", "offset", "columns", "on_conflict", "or", "and", "not"})
+
+Query = tuple[tuple[str, str], ...]
+
+
+def column(name: str) -> str:
+    """A column's name, quoted where it has to be."""
+    return name if _PLAIN.fullmatch(name) and name.lower() not in _RESERVED else quoted(name)
+
+
+def quoted(text: str) -> str:
+    """Between double quotes: nothing in it has a meaning any more."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def text_of(value: Any) -> str:
+    """A value of JSON as Postgres reads it."""
+    return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
+
+
+def equals(value: Any) -> str:
+    """`eq.…`; what is empty can only be asked for by `is`. Outside of a list nothing is quoted: all of it counts."""
+    return "is.null" if value is None else f"eq.{text_of(value)}"
+
+
+def one_of(values: Sequence[Any]) -> str:
+    """`in.(…)`. A single value is compared instead: PostgREST reads a list of one empty text as an empty list."""
+    return equals(values[0]) if len(values) == 1 else f"in.({','.join(quoted(text_of(value)) for value in values)})"
+
+
+def encoded(query: Iterable[tuple[str, str]]) -> str:
+    """The part after the question mark."""
+    return "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query)
+
+
+def chunks(values: Sequence[Any], taken: int) -> Iterator[Sequence[Any]]:
+    """Cut a list so that each part fits into an address in which `taken` bytes are used already."""
+    room = max(URL_LIMIT - taken, 1)
+    start = used = 0
+    for index, value in enumerate(values):
+        size = len(quote(quoted(text_of(value)), safe="")) + len("%2C")
+        if used + size > room and index > start:
+            yield values[start:index]
+            start, used = index, 0
+        used += size
+    if start < len(values):
+        yield values[start:]

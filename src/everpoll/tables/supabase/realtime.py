@@ -1,0 +1,265 @@
+"""Push by Supabase Realtime: the Phoenix protocol over a WebSocket, proven to work, made anew for ever.
+
+    connecting ──▶ joining ──reply and "Subscribed"──▶ listening
+        ▲             │                                    │
+        └── backoff ──┴────── broken, refused, silent ─────┘   after which everybody is woken at once
+
+Promises: `has_push` is what Realtime confirmed, not what was hoped: the join was answered, and then the subscription to
+the database's changes. A heartbeat every BEAT_S, answered before the next one is due, or the connection counts as
+dead. Whatever was missed in between is found by the look that follows a new connection.
+Never raises for a Realtime that is away; never gives up. A bare PostgREST server has none: rows are polled for.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import random
+import secrets
+from typing import Any
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from everpoll.drivers.wake import OnWake
+from everpoll.errors import EverpollError, StoreUnavailable
+from everpoll.policy import Backoff, human
+from everpoll.tables.contract import Finding
+from everpoll.tables.mapping import Table
+from everpoll.tables.supabase.filters import encoded
+from everpoll.tables.supabase.functions import schema_of
+from everpoll.tables.supabase.http import Link
+
+logger = logging.getLogger("everpoll.tables")
+
+BEAT_S = 25.0
+"""What Supabase's own clients do; the server hangs up after a minute of silence."""
+JOIN_S = 10.0
+"""For the answers to a join: the subscription takes some seconds where nobody else listens to the database yet."""
+FIRST_S = 3.0
+"""For how long a starting worker waits to know; after that it polls, and push comes when it comes."""
+RETRY = Backoff("500ms", cap="30s", jitter=0.2)
+MESSAGE_LIMIT = 4 * 1024 * 1024
+"""A message carries the changed row; nothing of it is read."""
+
+
+class Realtime:
+    """Wakes everybody in this process who wants to know; one connection serves all."""
+
+    def __init__(self, link: Link, table: Table) -> None:
+        self._link = link
+        self._table = table
+        self._wanted: list[OnWake] = []
+        self._task: asyncio.Task[None] | None = None
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        self._tried = asyncio.Event()
+        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self.has_push = False
+
+    async def add(self, on_wake: OnWake) -> None:
+        """Wake this one too; returns once it is known whether Realtime answers, or after a moment."""
+        if self._link.address.realtime is None:
+            logger.info("table %s: a bare PostgREST server has no push: polling", self._table.name)
+            return
+        event_loop = asyncio.get_running_loop()
+        if self._event_loop is not event_loop:
+            self._wanted, self._task, self._event_loop = [], None, event_loop
+        self._wanted.append(on_wake)
+        if self._task is None:
+            self._tried = asyncio.Event()
+            self._task = event_loop.create_task(self._listen(self._link.address.realtime), name="everpoll-realtime")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_S):
+                await self._tried.wait()
+
+    async def remove(self, on_wake: OnWake) -> None:
+        """Not any more; the last one takes the connection with it."""
+        self._wanted = [one for one in self._wanted if one != on_wake]
+        if not self._wanted:
+            await self.close()
+
+    async def close(self) -> None:
+        """Nobody listens any more. Repeatable."""
+        task, self._task = self._task, None
+        self._wanted, self.has_push = [], False
+        self._tried.set()
+        if task is not None and self._event_loop is asyncio.get_running_loop():
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def inspect(self) -> Finding:
+        """Whether a subscription is confirmed, tried once."""
+        url = self._link.address.realtime
+        if url is None:
+            detail = "a bare PostgREST server has no push: rows are polled for"
+            return Finding(what="push", is_fit=False, is_needed=False, detail=detail)
+        try:
+            async with aiohttp.ClientSession(trust_env=True) as session, self._channel(session, url) as channel:
+                await channel.join()
+        except (EverpollError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            detail = f"Realtime does not tell of changes, so rows are polled for: {self._words(error)}"
+            return Finding(what="push", is_fit=False, is_needed=False, detail=detail)
+        return Finding(what="push", is_fit=True, detail="Realtime tells of inserts and changes")
+
+    async def _listen(self, url: str) -> None:
+        failures = 0
+        async with aiohttp.ClientSession(trust_env=True) as session:
+            while True:
+                try:
+                    async with self._channel(session, url) as channel:
+                        await channel.join()
+                        failures = 0
+                        self._joined()
+                        await channel.listen(self._wake)
+                except Exception as error:  # noqa: BLE001 - whatever it is, the next connection may work
+                    failures += 1
+                    wait_s = RETRY.delay(failures, self._rng)
+                    said = self._words(error)
+                    logger.warning(
+                        "table %s: Realtime: %s; polling instead, next try in %s", self._table.name, said, human(wait_s)
+                    )
+                    self.has_push = False
+                    self._tried.set()
+                    await asyncio.sleep(wait_s)
+
+    def _channel(self, session: aiohttp.ClientSession, url: str) -> "Channel":
+        return Channel(self._link, session, url, self._table)
+
+    def _joined(self) -> None:
+        self.has_push = True
+        self._tried.set()
+        # The first time, too: it may have come later than the first look.
+        self._wake()
+
+    def _wake(self) -> None:
+        for on_wake in self._wanted:
+            on_wake(False)
+
+    def _words(self, error: Exception) -> str:
+        said = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+        if isinstance(error, aiohttp.WSServerHandshakeError):
+            # Its own text quotes the address, and the address carries the key.
+            said = f"the server answered {error.status} instead of opening a WebSocket"
+        return self._link.key.masked(said)
+
+
+class Channel:
+    """One connection, joined to the changes of one table."""
+
+    def __init__(self, link: Link, session: aiohttp.ClientSession, url: str, table: Table) -> None:
+        self._link = link
+        self._session = session
+        self._url = url
+        self._table = table
+        self._topic = f"realtime:everpoll-{secrets.token_hex(4)}"
+        self._refs = (str(number) for number in itertools.count(1))
+        self._beat: str | None = None
+        self._told = ""
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+
+    async def __aenter__(self) -> "Channel":
+        token = await self._link.key.current()
+        query = encoded((("apikey", token), ("vsn", "1.0.0")))
+        async with asyncio.timeout(JOIN_S):
+            self._socket = await self._session.ws_connect(
+                URL(f"{self._url}?{query}", encoded=True), max_msg_size=MESSAGE_LIMIT, autoping=True
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._socket is not None:
+            async with asyncio.timeout(1.0):
+                await self._socket.close()
+
+    async def join(self) -> None:
+        """Subscribe to the table's changes; an error unless Realtime confirms it."""
+        token = await self._link.key.current()
+        where = {"schema": schema_of(self._table), "table": self._table.parts[-1]}
+        wanted = where | {"filter": f"{self._table.status}=eq.{self._table.queued}"}
+        config = {
+            "broadcast": {"ack": False, "self": False},
+            "presence": {"key": ""},
+            "postgres_changes": [{"event": event, **wanted} for event in ("INSERT", "UPDATE")],
+            "private": False,
+        }
+        ref = await self._send(self._topic, "phx_join", {"config": config, "access_token": token})
+        is_joined = is_subscribed = False
+        self._told = token
+        async with asyncio.timeout(JOIN_S):
+            while not (is_joined and is_subscribed):
+                message = await self._receive()
+                try:
+                    self._raise_if_over(message)
+                except StoreUnavailable:
+                    # Perhaps because of the token: the next try takes a fresh one, where one is to be had.
+                    await self._link.key.renewed(token)
+                    raise
+                is_joined = is_joined or self._answers(message, ref)
+                is_subscribed = is_subscribed or self._is_subscribed(message)
+
+    async def listen(self, wake: Any) -> None:
+        """Tell of every change, until the connection breaks, which is an error."""
+        beat_at = asyncio.get_running_loop().time() + BEAT_S
+        while True:
+            try:
+                async with asyncio.timeout_at(beat_at):
+                    message = await self._receive()
+            except TimeoutError:
+                if self._beat is not None:
+                    raise StoreUnavailable("it did not answer a heartbeat") from None
+                await self._tell_token()
+                self._beat = await self._send("phoenix", "heartbeat", {})
+                beat_at = asyncio.get_running_loop().time() + BEAT_S
+                continue
+            if message.get("event") == "phx_reply" and message.get("ref") == self._beat:
+                self._beat = None
+            self._raise_if_over(message)
+            if message.get("event") == "postgres_changes" and message.get("topic") == self._topic:
+                wake()
+
+    async def _tell_token(self) -> None:
+        """A subscription ends with the token that it began with, unless it is told of a fresh one."""
+        token = await self._link.key.current()
+        if token != self._told:
+            await self._send(self._topic, "access_token", {"access_token": token})
+            self._told = token
+
+    async def _send(self, topic: str, event: str, payload: dict[str, Any]) -> str:
+        assert self._socket is not None, "it is open inside of its block"
+        ref = next(self._refs)
+        message = {"topic": topic, "event": event, "payload": payload, "ref": ref}
+        if topic == self._topic:
+            message["join_ref"] = ref
+        async with asyncio.timeout(JOIN_S):
+            await self._socket.send_str(msgspec.json.encode(message).decode())
+        return ref
+
+    async def _receive(self) -> dict[str, Any]:
+        assert self._socket is not None, "it is open inside of its block"
+        received = await self._socket.receive()
+        if received.type is not aiohttp.WSMsgType.TEXT:
+            raise StoreUnavailable("the connection was closed")
+        try:
+            message = msgspec.json.decode(received.data)
+        except msgspec.DecodeError:
+            raise StoreUnavailable("it said something that is not JSON") from None
+        return message if isinstance(message, dict) else {}
+
+    def _raise_if_over(self, message: dict[str, Any]) -> None:
+        if message.get("topic") != self._topic:
+            return
+        payload = message.get("payload") or {}
+        event, status = message.get("event"), payload.get("status")
+        if event in {"phx_error", "phx_close"} or (event in {"phx_reply", "system"} and status == "error"):
+            said = payload.get("message") or payload.get("response") or event
+            raise StoreUnavailable(f"the subscription was refused or ended: {str(said)[:300]}")
+
+    def _answers(self, message: dict[str, Any], ref: str) -> bool:
+        payload = message.get("payload") or {}
+        return message.get("event") == "phx_reply" and message.get("ref") == ref and payload.get("status") == "ok"
+
+    def _is_subscribed(self, message: dict[str, Any]) -> bool:
+        payload = message.get("payload") or {}
+        is_about_changes = message.get("event") == "system" and payload.get("extension") == "postgres_changes"
+        return is_about_changes and payload.get("status") == "ok"

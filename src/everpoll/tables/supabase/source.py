@@ -1,0 +1,170 @@
+"""Somebody's table behind PostgREST, as a source of the engine.
+
+    closed ──open: look at the table──▶ open ──sign on──▶ claim · beat · settle ──sign off──▶ closed
+
+Guards `status`, `version` and `timestamp` need nothing in the database. `skip_locked` needs a function, which is
+offered as DDL. Push comes from Supabase Realtime where the address is that of a project; else rows are polled for.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from everpoll.drivers.wake import OnWake
+from everpoll.errors import NotRunning, TableUnfit
+from everpoll.stores.contract import Leased, Pulse, Settlement, WorkerCard
+from everpoll.tables.claims import Claims
+from everpoll.tables.contract import Finding, Token
+from everpoll.tables.mapping import Table
+from everpoll.tables.supabase import inspection
+from everpoll.tables.supabase.address import address_of
+from everpoll.tables.supabase.claiming import Claiming
+from everpoll.tables.supabase.clock import DatabaseClock
+from everpoll.tables.supabase.fenced import Versions
+from everpoll.tables.supabase.functions import claim_function
+from everpoll.tables.supabase.http import Http, Link
+from everpoll.tables.supabase.pulse import SupabasePulse
+from everpoll.tables.supabase.realtime import Realtime
+from everpoll.tables.supabase.settling import Settling
+from everpoll.tables.supabase.statements import Statements
+from everpoll.tables.supabase.token import Key
+
+logger = logging.getLogger("everpoll.tables")
+
+
+class Opened:
+    """What is there while the table is open, on one event loop."""
+
+    def __init__(self, link: Link, http: Http, statements: Statements, claims: Claims, function: str | None) -> None:
+        self.http = http
+        self.statements = statements
+        self.versions = Versions()
+        self.claiming = Claiming(http, statements, claims, link.clock, function)
+        self.settling = Settling(http, statements, claims, link.clock, self.versions)
+
+
+class SupabaseTable:
+    """The table at that address: `https://….supabase.co`, or that of a PostgREST server."""
+
+    def __init__(self, url: str, table: Table, token: Token | None = None) -> None:
+        self._table = table
+        self._link = Link(address_of(url), Key(token, table.name), DatabaseClock())
+        self._claims = Claims(table.name)
+        self._realtime = Realtime(self._link, table)
+        self._workers: dict[int, str] = {}
+        self._opened: Opened | None = None
+
+    def __repr__(self) -> str:
+        return f"<SupabaseTable {self._table.name} at {self._link.address.rest}>"
+
+    @property
+    def has_push(self) -> bool:
+        """Whether Realtime has confirmed that it tells of this table's changes."""
+        return self._realtime.has_push
+
+    async def open(self) -> None:
+        """Connect and look at the columns; `TableUnfit` names everything that is missing or wrong, at once."""
+        if self._opened is not None:
+            return
+        if not self._link.address.is_private:
+            logger.warning("table %s: the key travels unencrypted: write https://…", self._table.name)
+        self._link.key.settle_on(asyncio.get_running_loop())
+        http = Http(self._link)
+        try:
+            self._opened = await self._looked_at(http)
+        except BaseException:
+            await http.close()
+            raise
+
+    async def _looked_at(self, http: Http) -> Opened:
+        statements = Statements(self._table)
+        shape, found = await self._examined(http, statements)
+        problem = inspection.unfit(self._table, found)
+        if problem is not None:
+            raise problem
+        uses_function = self._table.guard == "skip_locked"
+        function = claim_function(self._table, statements.read) if uses_function else None
+        return Opened(self._link, http, Statements(self._table, shape.required), self._claims, function)
+
+    async def _examined(self, http: Http, statements: Statements) -> tuple[inspection.Shape, list[Finding]]:
+        shape = await inspection.read_shape(http, statements)
+        found = list(inspection.findings(self._table, shape))
+        if all(one.is_fit for one in found):
+            found.append(await inspection.may_write(http, statements))
+            if self._table.guard == "skip_locked":
+                is_there = await inspection.has_function(http, statements, self._link.clock)
+                found.append(inspection.function_finding(statements, is_there=is_there))
+        return shape, found
+
+    async def close(self) -> None:
+        """Let go of every connection. Repeatable."""
+        opened, self._opened = self._opened, None
+        await self._realtime.close()
+        if opened is not None:
+            await opened.http.close()
+
+    async def inspect(self) -> list[Finding]:
+        """What can be seen over HTTP: columns and their types, the key's rights, the function, push."""
+        self._link.key.settle_on(asyncio.get_running_loop())
+        async with Http(self._link) as http:
+            statements = Statements(self._table)
+            try:
+                _, found = await self._examined(http, statements)
+            except TableUnfit as error:
+                return [Finding(what="table", is_fit=False, detail=str(error))]
+        found += [inspection.index_finding(self._table), inspection.heartbeat_finding(self._table)]
+        return [*found, await self._realtime.inspect()]
+
+    def ddl(self) -> list[str]:
+        """For Supabase's SQL editor: columns, the index of A6, the function, the publication for push."""
+        return inspection.ddl(Statements(self._table), None)
+
+    async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
+        """Its label is what the worker's column gets."""
+        self._workers[card.incarnation] = card.label
+
+    async def sign_off(self, incarnation: int) -> None:
+        """Put back what claims without an answer may have brought."""
+        self._workers.pop(incarnation, None)
+        if self._opened is not None:
+            await self._opened.claiming.give_up()
+
+    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+        """At most so many rows, best first."""
+        wanted = min(most, rooms.get(self._table.name, 0))
+        if wanted <= 0:
+            return Leased([])
+        return await self._at_work().claiming.claim(self._workers[incarnation], wanted)
+
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """Each row by its fence; not one transaction. The ids that were lost."""
+        return await self._at_work().settling.settle(settlements)
+
+    async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """Of those that were lost, the ids that an earlier try has settled."""
+        return await self._at_work().settling.settled_before(settlements)
+
+    async def note_loss(self, task_id: int, note: str) -> None:
+        """There is no place for it beside somebody's own table; the log has it."""
+
+    async def prune(self, older_than_s: float) -> int:
+        """The user's rows are the user's."""
+        return 0
+
+    async def listen(self, on_wake: OnWake) -> None:
+        """By Realtime, where the address has it; returns once it is known whether that works."""
+        await self._realtime.add(on_wake)
+
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """Stop calling it."""
+        await self._realtime.remove(on_wake)
+
+    def pulse(self) -> Pulse:
+        """Connections and an event loop of its own, for another thread."""
+        opened = self._at_work()
+        return SupabasePulse(self._link, opened.statements, self._claims, opened.versions)
+
+    def _at_work(self) -> Opened:
+        if self._opened is None:
+            raise NotRunning(f"table {self._table.name!r} is not open")
+        return self._opened

@@ -1,0 +1,252 @@
+"""The requests, made from the mapping: what is asked and what is written, and under which condition.
+
+Promises: every write carries its whole condition in the address, so PostgREST makes one UPDATE of it that changes a row
+only where all of it holds (A3); who was changed is what comes back. Only the needed columns are selected (A6).
+Never: decides anything. What time it is comes in as a parameter, or as the word `now`, which the database reads.
+"""
+
+from collections.abc import Callable, Container, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import UNSET, UnsetType
+
+from everpoll.tables.claims import Claim
+from everpoll.tables.mapping import Table
+from everpoll.tables.outcome import RowWrite
+from everpoll.tables.supabase.clock import written
+from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of
+from everpoll.tables.supabase.http import Request
+
+NOW = "now"
+"""Read by Postgres, by its own clock, when the statement runs."""
+Body = dict[str, Any]
+
+
+class HttpClaim(Claim, frozen=True, gc=False):
+    """A row in our hands, with the figures that can only be written whole over HTTP."""
+
+    retries: int = 0
+    version: int | None = None
+    """As it was claimed; later writes raise it further."""
+
+
+class Statements:
+    """For one table. `required` are the columns that do not take NULL: those keep what they have."""
+
+    def __init__(self, table: Table, required: Container[str] = frozenset()) -> None:
+        self.table = table
+        self._required = required
+        *schema, name = table.parts
+        self.path = "/" + quote(name, safe="")
+        self._reading = {"Accept-Profile": schema[0]} if schema else {}
+        self._writing = {"Content-Profile": schema[0]} if schema else {}
+        self.read = list(dict.fromkeys([table.key, *self._taken(), *table.columns]))
+        """What a claim brings back."""
+
+    def _taken(self) -> list[str]:
+        table = self.table
+        found = [table.started_at, table.heartbeat, table.retries, self.seen]
+        return [name for name in found if name is not None]
+
+    @property
+    def seen(self) -> str | None:
+        """The column that must be as it was seen, by the guard."""
+        return {"version": self.table.version, "timestamp": self.table.updated_at}.get(self.table.guard)
+
+    def get(self, names: Sequence[str], filters: Query, order: str | None = None, limit: int | None = None) -> Request:
+        """Rows, with these columns."""
+        query = [("select", ",".join(column(name) for name in names)), *filters]
+        if order is not None:
+            query.append(("order", order))
+        if limit is not None:
+            query.append(("limit", str(limit)))
+        return Request(method="GET", path=self.path, query=tuple(query), headers=self._reading)
+
+    def patch(self, names: Sequence[str], filters: Query, body: Body) -> Request:
+        """Change what the filters leave; the changed rows come back, with these columns."""
+        select = ("select", ",".join(column(name) for name in names))
+        headers = {**self._writing, "Prefer": "return=representation"}
+        return Request(method="PATCH", path=self.path, query=(select, *filters), body=body, headers=headers)
+
+    def call(self, function: str, arguments: Body) -> Request:
+        """A function of ours in the database."""
+        return Request(method="POST", path=f"/rpc/{function}", body=arguments, headers=self._writing)
+
+    def by_keys(self, filters: Query, keys: Sequence[Any]) -> Iterator[tuple[Sequence[Any], Query]]:
+        """The filters for as many keys as an address has room for, part by part."""
+        table = self.table
+        taken = len(self.get(self.read, filters).target) + len(quote(column(table.key), safe="")) + len("=in.%28%29&")
+        for part in chunks(keys, taken):
+            yield part, ((column(table.key), one_of(part)), *filters)
+
+    def candidates(self, limit: int) -> Request:
+        """The best rows that wait and are due, by key, with what the guard must find again."""
+        table = self.table
+        names = [table.key] if self.seen is None else [table.key, self.seen]
+        return self.get(names, (*self._is(table.queued), *self._is_due()), self._order(), limit)
+
+    def later(self) -> Request | None:
+        """The next row that falls due; None: rows of this table are always due."""
+        due_at = self.table.due_at
+        if due_at is None:
+            return None
+        waits = (*self._is(self.table.queued), (column(due_at), f"gt.{NOW}"))
+        return self.get([due_at], waits, f"{column(due_at)}.asc", 1)
+
+    def claims(
+        self, candidates: Sequence[Body], worker: str, start: Callable[[], datetime], is_sure: bool
+    ) -> Iterator[tuple[datetime, Request]]:
+        """One request for each part of the candidates that can be claimed under one condition, each with its start.
+
+        Of a clock that may be wrong others must not judge an age: then the database writes the heartbeat by its own.
+        """
+        table, groups = self.table, dict[Any, list[Any]]()
+        for row in candidates:
+            groups.setdefault(None if self.seen is None else row[self.seen], []).append(row[table.key])
+        for seen, keys in groups.items():
+            filters = self._is(table.queued)
+            if self.seen is not None:
+                filters += ((column(self.seen), equals(seen)),)
+            touched = self.touched(seen if table.guard == "version" else None)
+            for _, whole in self.by_keys(filters, keys):
+                started_at = start()
+                body = {table.status: table.running, table.worker: worker, table.started_at: written(started_at)}
+                body |= _if(table.heartbeat, written(started_at) if is_sure else NOW)
+                yield started_at, self.patch(self.read, whole, body | touched)
+
+    def claimed(self, worker: str, started_at: datetime, limit: int) -> Request:
+        """What a claim whose answer got lost has brought all the same."""
+        return self.get(self.read, self._fence(worker, written(started_at)), limit=limit)
+
+    def unclaim(self, worker: str, started_at: datetime) -> Request:
+        """Put back all that a claim may have brought."""
+        return self.patch([self.table.key], self._fence(worker, written(started_at)), self.waiting())
+
+    def fenced(
+        self, claim: Claim, version: int | None, keys: Sequence[Any], body: Body
+    ) -> Iterator[tuple[Sequence[Any], Request]]:
+        """Write the same into rows that were claimed together and still are in our hands."""
+        filters = self.held(claim)
+        if self.table.guard == "version":
+            filters += ((column(self.table.version), equals(version)),)
+        instants = [name for name in (self.table.heartbeat, self.table.finished_at) if body.get(name or "") == NOW]
+        names = [self.table.key, *(name for name in instants if name is not None)]
+        for part, whole in self.by_keys(filters, keys):
+            yield part, self.patch(names, whole, body | self.touched(version))
+
+    def still_held(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
+        """Which of these rows still are in our hands, and at which version."""
+        table = self.table
+        names = [table.key, table.version] if table.guard == "version" else [table.key]
+        for _, whole in self.by_keys(self.held(claim), keys):
+            yield self.get(names, whole)
+
+    def states(self, keys: Sequence[Any]) -> Iterator[Request]:
+        """These rows as they stand."""
+        table = self.table
+        names = [table.key, table.status, table.worker, table.started_at, *([table.error] if table.error else [])]
+        for _, whole in self.by_keys((), keys):
+            yield self.get(names, whole)
+
+    def settled(self, write: RowWrite, claim: HttpClaim, due_at: datetime | None) -> Body:
+        """What a settlement writes into its row, beside what the guard wants."""
+        table = self.table
+        body: Body = {} if write.is_end else self.waiting()
+        body[table.status] = write.status
+        body |= _if(table.finished_at, NOW if write.is_end else UNSET)
+        body |= _if(table.due_at, UNSET if due_at is None else written(due_at))
+        body |= _if(table.error, UNSET if write.keeps_error else self._text(table.error, write.error))
+        body |= _if(table.retries, claim.retries + write.retries if write.retries else UNSET)
+        return body | write.results
+
+    def held(self, claim: Claim) -> Query:
+        """The fence: still running, and still by this claim."""
+        return self._fence(claim.worker, claim.started_at)
+
+    def waiting(self) -> Body:
+        """A row that waits again belongs to nobody."""
+        table = self.table
+        empty = [table.worker, table.started_at, table.heartbeat]
+        return {table.status: table.queued} | {
+            name: None for name in empty if name is not None and name not in self._required
+        }
+
+    def rescued(self, retries: int, error: str) -> Body:
+        """What becomes of a row whose worker was given up for dead: it waits again, or has failed (D3)."""
+        table = self.table
+        body = self.waiting() | _if(table.error, error) | _if(table.retries, retries + 1)
+        if table.retries is not None and retries + 1 >= table.attempts:
+            body |= {table.status: table.failed} | _if(table.finished_at, NOW)
+        return body
+
+    def probe(self) -> Body:
+        """Every column that a claim writes: to find out whether it may."""
+        table = self.table
+        return {table.status: table.running, table.worker: "", table.started_at: NOW} | _if(table.heartbeat, NOW)
+
+    def touched(self, version: int | None) -> Body:
+        """What every change sets, for those who guard their own changes with it (A5)."""
+        match self.table.guard:
+            case "version":
+                return {self.table.version: (version or 0) + 1}
+            case "timestamp":
+                return {self.table.updated_at: NOW}
+            case _:
+                return {}
+
+    def stale(self, before: datetime | None, limit: int) -> Request:
+        """Running rows that were not heard of since; None: all that were ever heard of."""
+        table = self.table
+        assert table.heartbeat is not None, "without a heartbeat nobody is given up for dead"
+        names = [table.key, table.heartbeat, *([table.retries] if table.retries else []), *self._counted()]
+        return self.get(names, self.is_stale(before), f"{column(table.heartbeat)}.asc", limit)
+
+    def rescues(self, rows: Sequence[Body], error: str) -> Iterator[Request]:
+        """Take rows back, each only if nothing has happened to it since it was looked at."""
+        table, groups = self.table, dict[tuple[Any, ...], list[Any]]()
+        assert table.heartbeat is not None, "without a heartbeat nobody is given up for dead"
+        as_seen = [table.heartbeat, *([table.retries] if table.retries else []), *self._counted()]
+        for row in rows:
+            groups.setdefault(tuple(row[name] for name in as_seen), []).append(row[table.key])
+        for seen, keys in groups.items():
+            found = dict(zip(as_seen, seen, strict=True))
+            filters = (*self._is(table.running), *((column(name), equals(value)) for name, value in found.items()))
+            body = self.rescued((found[table.retries] or 0) if table.retries else 0, error)
+            body |= self.touched(found.get(table.version) if table.guard == "version" else None)
+            for _, whole in self.by_keys(filters, keys):
+                yield self.patch([table.key, table.status], whole, body)
+
+    def is_stale(self, before: datetime | None) -> Query:
+        """A row that somebody claimed without a heartbeat is not ours to judge: NULL is never older."""
+        assert self.table.heartbeat is not None, "without a heartbeat nobody is given up for dead"
+        old = "not.is.null" if before is None else f"lt.{written(before)}"
+        return (*self._is(self.table.running), (column(self.table.heartbeat), old))
+
+    def _counted(self) -> list[str]:
+        return [self.table.version] if self.table.guard == "version" else []
+
+    def _text(self, name: str | None, value: str | None) -> str | None:
+        return "" if value is None and name in self._required else value
+
+    def _is(self, word: str) -> Query:
+        return ((column(self.table.status), equals(word)),)
+
+    def _fence(self, worker: str, started_at: Any) -> Query:
+        table = self.table
+        by = ((column(table.worker), equals(worker)), (column(table.started_at), equals(started_at)))
+        return (*self._is(table.running), *by)
+
+    def _is_due(self) -> Query:
+        due_at = self.table.due_at
+        return () if due_at is None else (("or", f"({column(due_at)}.is.null,{column(due_at)}.lte.{NOW})"),)
+
+    def _order(self) -> str:
+        table = self.table
+        first = [] if table.priority is None else [f"{column(table.priority)}.desc.nullslast"]
+        return ",".join([*first, f"{column(table.order_by)}.asc", f"{column(table.key)}.asc"])
+
+
+def _if(name: str | None, value: Any | UnsetType) -> Body:
+    return {} if name is None or value is UNSET else {name: value}

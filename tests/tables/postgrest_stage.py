@@ -1,0 +1,117 @@
+"""A table in a Postgres database, reached through a real PostgREST server with a service key, as Supabase has it."""
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import aiohttp
+import asyncpg
+import pytest
+
+from everpoll.policy import Backoff
+from everpoll.tables import Row, Table
+from servers.databases import PostgresServers
+from servers.postgrest import GRANTS, ROLES, PostgRest, token
+from tables.postgres_stage import DROP, PostgresStage
+from tables.stages import GIVE_UP_S, QUICK, Claimer, Working
+
+_marks = itertools.count(1)
+
+
+class PostgRestStage(PostgresStage):
+    """What the user does goes to Postgres itself, what everpoll does goes over HTTP."""
+
+    has_trigger_push = False
+
+    def __init__(self, name: str, url: str, server: PostgRest) -> None:
+        super().__init__(name, url)
+        self.database_url = url
+        self.server = server
+        self.url = server.url
+        self.token = token()
+
+    async def connection(self) -> Any:
+        url, self.url = self.url, self.database_url
+        try:
+            return await super().connection()
+        finally:
+            self.url = url
+
+    async def begin(self) -> None:
+        await super().execute(f"{ROLES};\n{DROP};\n{GRANTS}")
+
+    async def execute(self, sql: str) -> None:
+        await super().execute(sql)
+        await self.reloaded()
+
+    async def reloaded(self) -> None:
+        """PostgREST knows the schema as it is now: a table that is made last is seen."""
+        mark = f"seen_{next(_marks)}"
+        await super().execute(f"create table public.{mark} (id bigint); notify pgrst, 'reload schema'")
+        headers = {"Authorization": f"Bearer {self.token}"}
+        async with aiohttp.ClientSession(headers=headers) as session, asyncio.timeout(GIVE_UP_S):
+            while True:
+                async with session.get(self.server.url) as answer:
+                    known = (await answer.json(content_type=None)).get("definitions", {})
+                    if mark in known:
+                        break
+                await asyncio.sleep(0.01)
+        await super().execute(f"drop table public.{mark}")
+
+    async def prepare(self, mapping: Table) -> None:
+        """Guard "skip_locked" needs a function over HTTP; whoever owns the database has made it."""
+        if mapping.guard == "skip_locked":
+            for statement in self.source(mapping).ddl():
+                await super().execute(statement)
+            await self.reloaded()
+
+    @contextlib.asynccontextmanager
+    async def claimer(self, mapping: Table | None = None, label: str = "worker-1") -> AsyncIterator[Claimer]:
+        await self.prepare(self.mapping() if mapping is None else mapping)
+        async with super().claimer(mapping, label) as claimer:
+            yield claimer
+
+    @contextlib.asynccontextmanager
+    async def working(
+        self,
+        handler: Callable[[Row], Any],
+        mapping: Table | None = None,
+        *,
+        slots: int = 4,
+        poll: Backoff | None = QUICK,
+    ) -> AsyncIterator[Working]:
+        await self.prepare(self.mapping() if mapping is None else mapping)
+        async with super().working(handler, mapping, slots=slots, poll=poll) as working:
+            yield working
+
+
+@pytest.fixture(scope="session")
+def postgrest(postgres_servers: PostgresServers) -> Iterator[PostgRest]:
+    """A real server for the length of the session, in front of a database that stays."""
+    url = postgres_servers[None].lasting("adopted_http")
+    asyncio.run(_make_roles(url))
+    server = PostgRest(url)
+    try:
+        yield server
+    finally:
+        server.close()
+
+
+async def _make_roles(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(ROLES)
+    finally:
+        await connection.close()
+
+
+@contextlib.contextmanager
+def on_postgrest(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Iterator[PostgRestStage]:
+    """A database that stays, and that each test finds emptied, behind a server that stays."""
+    server: PostgRest = request.getfixturevalue("postgrest")
+    servers: PostgresServers = request.getfixturevalue("postgres_servers")
+    stage = PostgRestStage("postgrest", servers[None].lasting("adopted_http"), server)
+    runner.run(stage.begin())
+    yield stage
