@@ -22,7 +22,7 @@ CUT = """select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()"""
 # Truncating would take 50 to 90 ms: a dozen partitions, each with its indexes.
 FORGET = """delete from everpoll.tasks; delete from everpoll.history; delete from everpoll.workers;
-    delete from everpoll.losses"""
+    delete from everpoll.losses; delete from everpoll.events"""
 INSTANTS = """select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
     where c.relnamespace = 'everpoll'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
       and c.relname <> 'migrations' and a.atttypid = 'timestamptz'::regtype and not a.attisdropped"""

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from everpoll.drivers.postgres.lane import Connection, Lane
-from everpoll.stores.contract import Enqueued, NewTask
+from everpoll.stores.contract import Enqueued, NewTask, refuse_misused_once
 
 CHUNK = 5_000
 """Rows per statement; larger calls take several, in one transaction."""
@@ -37,12 +37,18 @@ MANY = """with put as (
 KEYED = """select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end from everpoll.enqueue_keyed(
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10) e"""
 
-_shape = attrgetter("queue", "name", "priority", "timeout_s", "kind", "version", "delay_s", "memory", "key")
+WATCHES = """select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end from everpoll.enqueue_watches(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15) e"""
+
+_shape = attrgetter(
+    "queue", "name", "priority", "timeout_s", "kind", "version", "delay_s", "memory", "key", "once", "events"
+)
+PLAIN = (None, None, False, ())
 
 
 async def enqueue(lane: Lane, tasks: Sequence[NewTask], notify: bool) -> list[Enqueued]:
     """Put them in; the last statement carries the notification."""
-    if len(tasks) == 1 and tasks[0].key is None:
+    if len(tasks) == 1 and _shape(tasks[0])[-3:] == PLAIN[-3:]:
         return [Enqueued((await _one(lane, tasks[0], notify))[0])]
     if len(tasks) <= CHUNK:
         return await lane.call(lambda connection: _many(connection, tasks, notify))
@@ -77,8 +83,8 @@ async def _one(lane: Lane, task: NewTask, notify: bool) -> Any:
 
 async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) -> list[Enqueued]:
     shape = _shape(tasks[0])
-    if shape[-2:] == (None, None) and all(_shape(task) == shape for task in tasks):
-        queue, name, priority, timeout_s, kind, version, delay_s, _, _ = shape
+    if shape[-4:] == PLAIN and all(_shape(task) == shape for task in tasks):
+        queue, name, priority, timeout_s, kind, version, delay_s, *_ = shape
         args = [task.args for task in tasks]
         row = await connection.fetchrow(
             ALIKE, queue, name, -priority, timeout_s, kind, version, max(0.0, delay_s), args, notify
@@ -102,6 +108,10 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
         ),
         strict=True,
     )
+    if any(task.once or task.events for task in tasks):
+        columns = (queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys)
+        row = await connection.fetchrow(WATCHES, *columns, notify, *_specials(tasks))
+        return [Enqueued(*answer) for answer in zip(row[0], row[1], strict=True)]
     if any(key is not None for key in keys):
         row = await connection.fetchrow(
             KEYED, queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys, notify
@@ -111,3 +121,12 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
         MANY, queues, names, ranks, argss, timeouts_s, kinds, versions, memories, delays_s, notify
     )
     return [Enqueued(task_id) for task_id in row[0]]
+
+
+def _specials(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
+    """Which are to be begun once; and the events, by the place of their task."""
+    for task in tasks:
+        refuse_misused_once(task)
+    events = [(place, event.seq, event.body) for place, task in enumerate(tasks, 1) for event in task.events]
+    onces = [task.once for task in tasks]
+    return [onces, *(list(column) for column in zip(*events, strict=True))] if events else [onces, None, None, None]

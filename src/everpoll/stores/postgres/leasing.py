@@ -8,6 +8,8 @@ from collections import Counter
 from itertools import repeat
 from typing import Any
 
+import msgspec
+
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import EverpollError, LeaseLost, StoreUnavailable
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
@@ -41,7 +43,7 @@ class Leasing:
         leased = await self._leased(incarnation, rooms, most)
         if self._hands.is_in_doubt(incarnation):
             # It was connected anew under way: nobody rests on that, the next look hands back.
-            return Leased(leased.leases, 0.0)
+            return msgspec.structs.replace(leased, next_due_s=0.0)
         return leased
 
     async def _leased(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
@@ -52,20 +54,20 @@ class Leasing:
             return leased
         if full_due_s := self._marks.full_due_s():
             # Nobody rests on a marked look: the next one comes when a full look may be afforded.
-            return Leased(leased.leases, min(full_due_s, leased.next_due_s or full_due_s))
+            return msgspec.structs.replace(leased, next_due_s=min(full_due_s, leased.next_due_s or full_due_s))
         try:
             return await self._look_again(incarnation, rooms, most, leased.leases)
         except EverpollError:
             # What we have is leased, and must not be lost on the way.
             if not leased.leases:
                 raise
-            return Leased(leased.leases, 0.0)
+            return msgspec.structs.replace(leased, next_due_s=0.0)
 
     async def _look_again(self, incarnation: int, rooms: dict[str, int], most: int, found: list[Lease]) -> Leased:
         taken = Counter(lease.queue for lease in found)
         left = {queue: room - taken[queue] for queue, room in rooms.items()}
         more = await self._look(incarnation, left, most - len(found), self._marks.full(list(rooms)))
-        return Leased(found + more.leases, more.next_due_s)
+        return Leased(found + more.leases, more.next_due_s, at=more.at)
 
     async def _look(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased:
         queues, caps = list(rooms), [max(0, min(room, most)) for room in rooms.values()]
@@ -94,7 +96,7 @@ class Leasing:
         self._hands.take(incarnation, zip(row["ids"] or (), row["leases"] or (), strict=True))
         self._remember(row, ranges, len(leases), most)
         next_due_s = row["next_due_s"]
-        return Leased(leases, None if next_due_s is None else max(0.0, next_due_s))
+        return Leased(leases, None if next_due_s is None else max(0.0, next_due_s), at=row["at"])
 
     def _remember(self, row: Any, ranges: Ranges, found: int, most: int) -> None:
         self._marks.looked(ranges, row["took_s"], found, most)

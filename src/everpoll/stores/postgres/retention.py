@@ -16,6 +16,11 @@ DELETE_LOSSES = """with old as (select id from everpoll.losses
         where at < now() - $1::float8 * interval '1 second' order by id limit $2),
     gone as (delete from everpoll.losses where id in (select id from old) returning 1)
     select count(*) from gone"""
+# Events have their times in the order of their ids, or nearly so: the first ones tell whether there are any.
+DELETE_EVENTS = """with old as (select id, at from everpoll.events order by id limit $2),
+    gone as (delete from everpoll.events where id in (
+        select id from old where at < now() - $1::float8 * interval '1 second') returning 1)
+    select count(*) from gone"""
 # Their labels are in the rows that they held.
 DELETE_WORKERS = "delete from everpoll.workers where is_clear and stopped_at < now() - interval '1 day'"
 
@@ -26,6 +31,8 @@ async def prune(lane: Lane, older_than_s: float) -> int:
     while deleted := await lane.value(DELETE, older_than_s, older_than_s < DAY_S, STEP):
         gone += int(deleted)
     while await lane.value(DELETE_LOSSES, older_than_s, STEP) == STEP:
+        pass
+    while await lane.value(DELETE_EVENTS, older_than_s, STEP) == STEP:
         pass
     await lane.row(DELETE_WORKERS)
     return gone

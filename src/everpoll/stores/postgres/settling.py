@@ -12,7 +12,10 @@ from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.stores.contract import Again, Ended, Settlement
 
 SETTLE = "select everpoll.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+SETTLE_WITH_EVENTS = """select everpoll.settle(
+    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"""
 
+NOTHING_ELSE: list[None] = [None] * 11
 
 _id = attrgetter("id")
 
@@ -21,13 +24,13 @@ async def settle(lane: Lane, incarnation: int, settlements: Sequence[Settlement]
     """Settle them; the ids that were lost."""
     batches = list(_without_repeats(settlements))
     if len(batches) == 1:
-        return set(await lane.value(SETTLE, incarnation, *columns(batches[0])) or ())
+        return set(await lane.value(*_statement(incarnation, batches[0])) or ())
 
     async def one_after_another(connection: Connection) -> set[int]:
         lost: set[int] = set()
         async with connection.transaction():
             for batch in batches:
-                lost.update(await connection.fetchval(SETTLE, incarnation, *columns(batch)) or ())
+                lost.update(await connection.fetchval(*_statement(incarnation, batch)) or ())
         return lost
 
     return await lane.call(one_after_another)
@@ -45,6 +48,17 @@ def _without_repeats(settlements: Sequence[Settlement]) -> Iterable[Sequence[Set
         yield list(first.values())
 
 
+def _statement(incarnation: int, settlements: Sequence[Settlement]) -> list[Any]:
+    """The call, and what it takes."""
+    about = columns(settlements)
+    # What is plain has none.
+    events = [(one.id, event) for one in settlements for event in one.events] if about[2:] != NOTHING_ELSE else []
+    if not events:
+        return [SETTLE, incarnation, *about]
+    seqs, bodies = [event.seq for _, event in events], [event.body for _, event in events]
+    return [SETTLE_WITH_EVENTS, incarnation, *about, [task_id for task_id, _ in events], seqs, bodies]
+
+
 def columns(settlements: Sequence[Settlement]) -> list[Any]:
     """The arrays that the settle function takes."""
     sequence = settlements[0].sequence
@@ -56,9 +70,10 @@ def columns(settlements: Sequence[Settlement]) -> list[Any]:
         and one.result is None
         and one.note is None
         and one.state == "done"
+        and not one.events
     ]
     if len(plain) == len(settlements):
-        return [plain, sequence, *[None] * 11]
+        return [plain, sequence, *NOTHING_ELSE]
     rest = settlements if not plain else _without(settlements, set(plain))
     ended = [one for one in rest if isinstance(one, Ended)]
     again = [one for one in rest if isinstance(one, Again)]

@@ -2,7 +2,7 @@
 
     poller ────▶ leasing ───┐
     settler ───▶ settling ──┤
-    callers ───▶ enqueueing ┼──▶ schema `everpoll`: tasks, history (a partition a day), workers, losses
+    callers ───▶ enqueueing ┼──▶ schema `everpoll`: tasks, history (a partition a day), events, workers, losses
     people ────▶ reading ───┤
     heartbeat ─▶ pulse ─────┤      each arrow is a lane: one connection that mends itself
     listener ◀── NOTIFY ────┘
@@ -21,6 +21,8 @@ from everpoll.drivers.wake import OnWake
 from everpoll.stores.contract import (
     Again,
     Enqueued,
+    Event,
+    EventPage,
     Lease,
     Leased,
     NewTask,
@@ -34,7 +36,7 @@ from everpoll.stores.contract import (
     WorkerInfo,
     was_settled,
 )
-from everpoll.stores.postgres import enqueueing, reading, retention, schema, settling
+from everpoll.stores.postgres import enqueueing, feed, reading, retention, schema, settling
 from everpoll.stores.postgres.hands import Hands
 from everpoll.stores.postgres.leasing import Leasing
 from everpoll.stores.postgres.marks import Marks
@@ -175,6 +177,7 @@ class PostgresStore:
         """See the contract."""
         row = await self._desk.row(CANCEL, task_id, note)
         if row["is_changed"]:
+            self._marks.forget()  # a watch is due now
             self._listener.wake(cancel=True)
         state: TaskState | None = row["state"]
         return state
@@ -202,6 +205,22 @@ class PostgresStore:
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """See the contract."""
         return await reading.by_id(self._desk, reading.ENDED_BY_ID, task_ids)
+
+    async def find(self, kind: str, key: str) -> TaskInfo | None:
+        """See the contract."""
+        return await reading.find(self._desk, kind, key)
+
+    async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
+        """See the contract."""
+        return await reading.last_results(self._desk, kind, name, limit)
+
+    async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
+        """See the contract."""
+        return await feed.of_task(self._desk, task_id, after, limit)
+
+    async def events(self, after: str | None, limit: int = 1000) -> EventPage:
+        """See the contract."""
+        return await feed.page(self._desk, after, limit)
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""

@@ -33,6 +33,8 @@ create table everpoll.tasks (
 create index tasks_ready on everpoll.tasks (queue, rank, due_at, id) where is_due;
 create index tasks_waiting on everpoll.tasks (queue, due_at) where not is_due;
 create unique index tasks_key on everpoll.tasks (key) where key is not null;
+-- Watches are few among many jobs, and only they pay for being found by people, by key and by name.
+create index tasks_watch on everpoll.tasks (id) where kind = 'watch';
 
 -- Ended tasks, one partition a day: old ones are dropped, not deleted.
 create table everpoll.history (
@@ -64,6 +66,9 @@ create table everpoll.history (
 
 create index history_id on everpoll.history (id);
 create index history_ill on everpoll.history (id) where state <> 'done';
+create index history_watch on everpoll.history (id) where kind = 'watch';
+create index history_watch_key on everpoll.history (key, ended_at) where kind = 'watch';
+create index history_watch_name on everpoll.history (name, ended_at, id) where kind = 'watch';
 -- Takes what comes while its day has no partition: a settle never fails for want of one.
 create table everpoll.history_rest partition of everpoll.history default;
 

@@ -23,7 +23,7 @@ create function everpoll.lease(me bigint, room int, wanted text[], rooms int[],
     out is_lost boolean, out ids bigint[], out leases int[], out names text[], out args text[],
     out in_queues text[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[], out rescues smallint[],
     out versions smallint[], out canceled boolean[], out mark_queues text[], out mark_ranks int[],
-    out mark_dues timestamptz[], out promoted int, out next_due_s float8, out took_s float8)
+    out mark_dues timestamptz[], out promoted int, out next_due_s float8, out took_s float8, out at float8)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
@@ -109,6 +109,7 @@ begin
         next_due_s := extract(epoch from next_at - clock_timestamp());
     end if;
     took_s := extract(epoch from clock_timestamp() - now());
+    at := extract(epoch from clock_timestamp());
 end $$;
 
 -- Hands back what `me` holds without knowing: leases whose answer never reached it. It says what it does know of.

@@ -2,10 +2,13 @@
 -- if (owner, lease) still is the caller's; what is not comes back as lost. Absent arrays are null.
 --   done_ids: ended as done, with nothing to say, all under the one sequence done_lease: needs no join (measured: 3.2
 --   against 4.2 us a row). delays_s: null keeps the place in the line. refunds: 1 gives the attempt back.
--- A task that would be due again although somebody wants it canceled ends as canceled.
+-- A task that would be due again although somebody wants it canceled ends as canceled. Not so a watch, which ends
+-- itself: if it was asked while it ran, which its due time tells (see cancel), it could not know, and is due at once.
+--   event_tasks: what happened to which task (events), unless it was lost.
 create function everpoll.settle(me bigint, done_ids bigint[], done_lease int,
     ids bigint[], leases int[], states text[], results text[], notes text[],
     again_ids bigint[], again_leases int[], delays_s float8[], refunds int[], memories text[], again_notes text[],
+    event_tasks bigint[] default null, event_seqs bigint[] default null, event_bodies text[] default null,
     out lost bigint[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
@@ -53,15 +56,16 @@ begin
             update everpoll.tasks t set
                 owner = null, is_leased = false, worker = me_label,
                 attempt = t.attempt - u.refund,
-                due_at = case when u.delay_s is null then t.due_at
+                due_at = case when t.cancel_requested and t.due_at > t.leased_at then clock_timestamp()
+                              when u.delay_s is null then t.due_at
                               else clock_timestamp() + u.delay_s * interval '1 second' end,
-                is_due = coalesce(u.delay_s, 0) <= 0,
+                is_due = coalesce(u.delay_s, 0) <= 0 or (t.cancel_requested and t.due_at > t.leased_at),
                 memory = coalesce(u.memory, t.memory),
                 trail = everpoll.remember(t.trail, me_label, u.note)
             from unnest(again_ids, again_leases, delays_s, refunds, memories, again_notes)
                 u(id, lease, delay_s, refund, memory, note)
             where t.id = any(again_ids) and t.id = u.id and t.lease = u.lease and t.owner = me
-              and not t.cancel_requested
+              and (not t.cancel_requested or t.kind = 'watch')
             returning t.id)
         select array_agg(a.id) into touched from again a;
         if cardinality(touched) is distinct from cardinality(again_ids) then
@@ -70,7 +74,7 @@ begin
                 using unnest(again_ids, again_leases, refunds, memories, again_notes)
                     u(id, lease, refund, remembered, note)
                 where t.id = any(again_ids) and t.id = u.id and t.lease = u.lease and t.owner = me
-                  and t.cancel_requested
+                  and t.cancel_requested and t.kind <> 'watch'
                 returning t.*, u.refund, u.remembered, u.note),
             ended as (
                 insert into everpoll.history (id, due_at, created_at, owner, leased_at, timeout_s, lease, rank, attempt,
@@ -85,5 +89,8 @@ begin
             lost := coalesce(lost, '{}') || array(
                 select unnest(again_ids) except select unnest(touched) except select unnest(moved));
         end if;
+    end if;
+    if event_tasks is not null then
+        perform everpoll.append_events(event_tasks, event_seqs, event_bodies, lost);
     end if;
 end $$;

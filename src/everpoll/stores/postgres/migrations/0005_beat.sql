@@ -56,14 +56,14 @@ begin
     ended as (
         delete from everpoll.tasks t using noted n
         where t.ctid = n.row and t.ctid = any(array(select l.ctid from lost l)) and t.is_leased
-          and (t.rescues + 1 >= most_rescues or t.cancel_requested)
+          and (t.rescues + 1 >= most_rescues or (t.cancel_requested and t.kind <> 'watch'))
         returning t.*, n.label, n.is_dead),
     moved as (
         insert into everpoll.history (id, due_at, created_at, owner, leased_at, timeout_s, lease, rank, attempt,
             rescues, version, cancel_requested, state, kind, queue, name, key, worker, args, memory, progress, trail)
         select e.id, e.due_at, e.created_at, e.owner, e.leased_at, e.timeout_s, e.lease, e.rank, e.attempt - 1,
             e.rescues + 1, e.version, e.cancel_requested,
-            case when e.cancel_requested then 'canceled' else 'failed' end,
+            case when e.cancel_requested and e.kind <> 'watch' then 'canceled' else 'failed' end,
             e.kind, e.queue, e.name, e.key, e.label, e.args, e.memory, e.progress,
             everpoll.remember(e.trail, 'rescue', everpoll.rescue_note(
                 e.rescues + 1 >= most_rescues, e.is_dead, e.label, e.leased_at, e.rescues + 1))
@@ -75,7 +75,7 @@ begin
                 false, n.is_dead, n.label, t.leased_at, t.rescues + 1))
         from noted n
         where t.ctid = n.row and t.ctid = any(array(select l.ctid from lost l)) and t.is_leased
-          and t.rescues + 1 < most_rescues and not t.cancel_requested
+          and t.rescues + 1 < most_rescues and (not t.cancel_requested or t.kind = 'watch')
         returning t.id)
     select (select count(*) from moved) + (select count(*) from back) into rescued;
 

@@ -1,0 +1,46 @@
+"""Events as they are read: those of one task, and the feed of all.
+
+Promises: nothing ever appears in front of a position that was handed out, whatever order transactions commit in. The
+feed ends before the first event that somebody may still be about to commit, so a transaction that has appended events
+and stays open holds it up. No other transaction does (decision 19).
+"""
+
+# ruff: noqa: S608 - only the column lists of this module are put into SQL
+
+from typing import Any
+
+import msgspec
+
+from everpoll.drivers.postgres.lane import Lane
+from everpoll.stores.contract import Event, EventPage, place_in_feed
+
+COLUMNS = "task_id, name, key, seq, at, body, id"
+OF_TASK = f"select {COLUMNS} from everpoll.events where task_id = $1 and seq > $2 order by seq limit $3"
+BEHIND = f"select {COLUMNS} from everpoll.feed($1, $2)"
+NOW = "select everpoll.feed_now()"
+
+
+async def of_task(lane: Lane, task_id: int, after: int, limit: int) -> list[Event]:
+    """Those of one task, by number."""
+    return [_shown(row) for row in await lane.rows(OF_TASK, task_id, after, limit)]
+
+
+async def page(lane: Lane, after: str | None, limit: int) -> EventPage:
+    """Those behind a position."""
+    if after is None:
+        return EventPage((), str(await lane.value(NOW)))
+    found = tuple(_shown(row) for row in await lane.rows(BEHIND, place_in_feed(after), limit))
+    return EventPage(found, found[-1].position if found else after)
+
+
+def _shown(row: Any) -> Event:
+    task_id, name, key, seq, at, body, number = row
+    return Event(
+        task_id=task_id,
+        name=name,
+        key=key,
+        seq=seq,
+        at=at,
+        body=msgspec.json.decode(body),
+        position=str(number),
+    )
