@@ -53,7 +53,7 @@ class Everpoll:
 
     def __init__(  # noqa: PLR0913 - what a user may say about an app, each with its default
         self,
-        url: str | None = None,
+        url: str | Store | None = None,
         *,
         slots: int = 50,
         queues: dict[str, int] | None = None,
@@ -63,8 +63,9 @@ class Everpoll:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        self.url = default_url() if url is None else url
-        self._store = store_for(self.url, clock)
+        # A store of somebody's own: tests share one between several apps, as a fleet shares a database.
+        self.url = url if isinstance(url, str) else default_url() if url is None else "memory://"
+        self._store: Store = store_for(self.url, clock) if url is None or isinstance(url, str) else url
         self._migrate = migrate
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._opened_on: asyncio.AbstractEventLoop | None = None

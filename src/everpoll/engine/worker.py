@@ -19,6 +19,7 @@ import socket
 from collections.abc import Callable, Iterable
 
 from everpoll.engine.heartbeat import Heartbeat
+from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.meter import UNHEALTHY_ERRORS, Meter, PollerHealth
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.poller import Poller
@@ -61,7 +62,7 @@ class Worker:
         self._poller = Poller(store, works, self._pool, options, self.meter, lambda: self._settler.backlog)
         self._poller.on_lost = self._sign_on_anew
         self._settler.on_shorter = self._poller.backlog_shorter
-        self._heartbeat: Heartbeat | None = None
+        self._heartbeat: Heartbeat | LoopHeartbeat | None = None
         self._polling: asyncio.Task[None] | None = None
         self._pruning: asyncio.Task[None] | None = None
         self._notes: set[asyncio.Task[None]] = set()
@@ -195,7 +196,8 @@ class Worker:
                 logger.warning("cannot sign on: %s; trying again in %s", error, human(delay_s))
                 await asyncio.sleep(delay_s)
         self._poller.incarnation = card.incarnation
-        self._heartbeat = Heartbeat(
+        kind = LoopHeartbeat if getattr(self._store, "beats_in_loop", False) else Heartbeat
+        self._heartbeat = kind(
             self._store.pulse,
             card.incarnation,
             self.options.lease_s,

@@ -6,5 +6,22 @@
 from everpoll.errors import NothingLeftToWait
 from everpoll.testing.clock import VirtualClock
 from everpoll.testing.drain import drain
+from everpoll.testing.explore import BrokenPromise, Exploration, World, explore
+from everpoll.testing.points import crash_point
+from everpoll.testing.remote import RemoteCall, ScriptedRemote
+from everpoll.testing.timeline import Moment, Timeline
 
-__all__ = ["NothingLeftToWait", "VirtualClock", "drain"]
+__all__ = [
+    "BrokenPromise",
+    "Exploration",
+    "Moment",
+    "NothingLeftToWait",
+    "RemoteCall",
+    "ScriptedRemote",
+    "Timeline",
+    "VirtualClock",
+    "World",
+    "crash_point",
+    "drain",
+    "explore",
+]

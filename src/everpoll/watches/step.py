@@ -302,12 +302,12 @@ class Step:
             logger.warning("%s: %s", self._key, why)
             if self._fault(error) == "fatal" or self._policy.cleanup.spent(spent_s, 0) is not None:
                 memory.cleaned = False
-                memory.note(Decision(self._now, "cleanup", f"{why}; given up, the sweeper tries again"))
+                self._note(Decision(self._now, "cleanup", f"{why}; given up, the sweeper tries again"))
                 return self._end()
             delay_s = self._policy.cleanup_every.delay(memory.cleanup_tries, watch.rng)
             return self._again(NextLook(delay_s, "cleanup", why))
         memory.cleaned = True
-        memory.note(Decision(self._now, "cleanup", f"cleaned up, at try {memory.cleanup_tries}"))
+        self._note(Decision(self._now, "cleanup", f"cleaned up, at try {memory.cleanup_tries}"))
         return self._end()
 
     # ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -363,7 +363,7 @@ class Step:
         memory.outcome, memory.reason, memory.value, memory.evidence = outcome, why[:REASON_LIMIT], value, evidence
         memory.decided_at = now
         memory.count(f"outcome:{outcome}")
-        memory.note(Decision(now, outcome, why[:REASON_LIMIT], None, memory.status, self._changed))
+        self._note(Decision(now, outcome, why[:REASON_LIMIT], None, memory.status, self._changed))
         if self._watch.cleans is None or (memory.handle is None and not self._may_have_started):
             return self._end()
         memory.phase = "cleaning"
@@ -372,7 +372,7 @@ class Step:
 
     def _again(self, planned: NextLook) -> Settlement:
         memory = self._memory
-        memory.note(Decision(self._now, planned.rule, planned.why, planned.delay_s, memory.status, dict(self._changed)))
+        self._note(Decision(self._now, planned.rule, planned.why, planned.delay_s, memory.status, dict(self._changed)))
         events = self._events()
         return Again(
             self._lease.id, self._lease.sequence, planned.delay_s, refund=True, memory=self._stored(), events=events
@@ -392,6 +392,11 @@ class Step:
             return None
         said = {"what": memory.outcome, "why" if memory.outcome == "canceled" else "error": memory.reason}
         return encode_json(said)
+
+    def _note(self, decision: Decision) -> None:
+        for listener in self._watch.on_decision:
+            listener(self._memory.run_id, decision)
+        self._memory.note(decision)
 
     def _stored(self) -> str:
         for name, number in self._memory.counters.items():

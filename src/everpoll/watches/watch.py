@@ -29,7 +29,7 @@ from everpoll.watches.cadence import Growing
 from everpoll.watches.context import LookContext, as_json, is_id
 from everpoll.watches.functions import OperationType, UserFunction
 from everpoll.watches.handle import WatchRun
-from everpoll.watches.memory import RunMemory, decode, encode
+from everpoll.watches.memory import Decision, RunMemory, decode, encode
 from everpoll.watches.options import WatchOptions, checked, text
 from everpoll.watches.remotes import Remotes
 from everpoll.watches.step import Step
@@ -85,6 +85,8 @@ class Watch(Generic[Op]):
         self.remotes = Remotes(self.policy.rate, self.policy.breaker, self.rng.random)
         self.counters: Counter[str] = Counter()
         """Of this process, over all runs (B17)."""
+        self.on_decision: list[Callable[[str, Decision], None]] = []
+        """Told of every decision as it is made: for timelines."""
         self.durations_s: tuple[float, ...] = ()
         self._learned_at: float | None = None
 

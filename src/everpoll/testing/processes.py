@@ -1,0 +1,82 @@
+"""A store as one simulated process sees it: when the process is dead or frozen, nothing comes through any more."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from everpoll.errors import StoreUnavailable
+from everpoll.stores.contract import Beat, Leased, Pulse, Settlement, Store
+from everpoll.testing.points import Process
+
+WRITES = frozenset({"enqueue", "sign_on", "sign_off", "progress", "cancel", "retry", "note_loss", "prune"})
+
+
+class ProcessStore:
+    """All of a store, through the process's gate; lease and settle have crash points before and behind them."""
+
+    beats_in_loop = True
+
+    def __init__(self, store: Store, process: Process) -> None:
+        self._store = store
+        self._process = process
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        if name not in WRITES:
+            return found
+
+        async def gated(*args: Any, **kwargs: Any) -> Any:
+            await self._process.gate()
+            answer = await found(*args, **kwargs)
+            await self._process.gate()
+            return answer
+
+        return gated
+
+    async def open(self, *, migrate: bool = True) -> None:
+        """The store is open already."""
+
+    async def close(self) -> None:
+        """It stays open: other processes use it."""
+
+    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+        """See the contract."""
+        await self._process.gate()
+        leased = await self._store.lease(incarnation, rooms, most)
+        if leased.leases:
+            await self._pass("after_lease")
+        else:
+            await self._process.gate()
+        return leased
+
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        await self._pass("before_settle")
+        lost = await self._store.settle(incarnation, settlements)
+        await self._pass("after_settle")
+        return lost
+
+    async def _pass(self, name: str) -> None:
+        await self._process.gate()
+        self._process.knife.meets(self._process, name)
+        await self._process.gate()
+
+    def pulse(self) -> Pulse:
+        """See the contract."""
+        return _GatedPulse(self._store.pulse(), self._process)
+
+
+class _GatedPulse:
+    def __init__(self, pulse: Pulse, process: Process) -> None:
+        self._pulse = pulse
+        self._process = process
+
+    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+        if self._process.state == "frozen":
+            # A stopped process notices nothing: neither that it is silent, nor that it was given up.
+            return Beat(is_alive=True)
+        if self._process.state == "dead":
+            raise StoreUnavailable(f"{self._process.name} is dead")
+        return self._pulse.beat(incarnation, lease_s, overdue_s, running)
+
+    def close(self) -> None:
+        self._pulse.close()
