@@ -31,12 +31,16 @@ bench: $(READY) ## Measure, side by side with a bare reference, and print ratios
 docs: $(READY) ## Build the documentation into site/, failing on a broken link
 	$(BIN)/mkdocs build --strict --quiet
 
-lock: ## Pin the development requirements anew, with hashes (needs uv)
-	uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-emit-find-links \
-	  --all-extras --upgrade --quiet pyproject.toml requirements/dev.in -o requirements/dev.txt
+COMPILE = uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+  --no-emit-find-links --upgrade --quiet
+PEERS   = $(basename $(notdir $(wildcard bench/peers/*.in)))
+
+lock: ## Pin the development and benchmark requirements anew, with hashes (needs uv)
+	$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
+	$(foreach peer,$(PEERS),$(COMPILE) bench/peers/$(peer).in -o bench/peers/$(peer).txt && ) true
 
 clean: ## Remove the environment and everything built
-	rm -rf $(VENV) site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) bench/.peers site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --no-build-isolation: the build backend is locked like everything else.

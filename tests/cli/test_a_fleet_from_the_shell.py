@@ -128,6 +128,11 @@ def test_a_worker_runs_what_was_enqueued_and_says_what_became_of_it(
     errors = shop.json("jobs", "show", bad)["errors"]
     assert [(error["attempt"], error["type"]) for error in errors] == [(1, "ValueError"), (2, "ValueError")]
     assert all("Traceback" in error["traceback"] for error in errors)
+    story = shop.everpoll("jobs", "show", bad)
+    assert story.index("retry by till-1: attempt 1 of 2 failed") < story.index(
+        "failed by till-1: attempt 2 of 2 failed"
+    )
+    assert story.count("Traceback") == 2
     # What a remote says is text, never markup.
     assert "order 7 is [red]broken[/red]" in shop.everpoll("jobs", "list", "--state", "failed")
     assert "failed after 2 attempts: ValueError: order 7" in shop.json("why", bad)["verdict"]
@@ -147,6 +152,7 @@ def test_sigterm_hands_back_what_runs_at_no_attempts_cost(shop: Shop, worker: "s
     shown = shop.json("jobs", "show", task)
     assert (shown["state"], shown["attempt"]) == ("queued", 0)
     assert shown["trail"][-1]["what"] == "give-back"
+    assert "give-back by till-1: its worker shuts down" in shop.everpoll("jobs", "show", task)
     assert shop.json("why", task)["verdict"] == "No worker is alive."
 
 

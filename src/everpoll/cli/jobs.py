@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from everpoll.cli.session import AsJson, Url, ago, console, print_json, with_store
-from everpoll.engine.why import Why, why
+from everpoll.engine.why import Why, recorded, why
 from everpoll.errors import BadInput, TaskNotFound
 from everpoll.stores.contract import END_STATES, LIVE_STATES, Store, TaskFilter, TaskInfo, TaskPage, WorkerInfo, encode
 
@@ -89,7 +89,7 @@ def _row(task: TaskInfo) -> list[str]:
 
 @jobs.command("show")
 def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
-    """Show everything about one job, every attempt's error included."""
+    """Show everything about one job: every decision about it, every attempt's error."""
     task = with_store(url, lambda store: _found(store, task_id))
     if as_json:
         print_json(msgspec.structs.asdict(task) | {"errors": task.errors})
@@ -105,10 +105,12 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
         table.add_row(field, f"[{STATE_STYLE[task.state]}]{shown}[/]" if field == "state" else escape(shown))
     out = console()
     out.print(table)
-    for error in task.errors:
-        head = f"{error.get('type', 'error')}: {error.get('error')}"
-        out.print(f"\n[bold red]attempt {error.get('attempt', '?')}[/] {escape(head)}")
-        out.print(escape(str(error.get("traceback", ""))), style="dim")
+    if task.trail:
+        out.print("\n[bold]what happened[/]")
+    for entry in task.trail:
+        out.print(escape(recorded(entry)), style="red" if "error" in entry else "", soft_wrap=True)
+        if entry.get("traceback"):
+            out.print(escape(str(entry["traceback"]).rstrip()), style="dim", soft_wrap=True)
 
 
 @jobs.command("cancel")

@@ -13,6 +13,11 @@ from msgspec import Struct
 from everpoll.policy import human
 from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
 
+# A rest beneath a working push takes up to a minute, jitter included: what is due for longer should have been leased.
+LONGEST_REST_S = 70.0
+# Longer than a heartbeat's rest by default, and than the clean-up of most handlers.
+STUBBORN_S = 30.0
+
 
 class Why(Struct, frozen=True):
     """One answer: the verdict in one sentence, what proves it, and what can be done."""
@@ -36,7 +41,7 @@ def why(
         answer = _waiting(task, now) if task.due_at > now else _due(task, workers, queues, now)
     else:
         answer = _ended(task)
-    records = tuple(_recorded(entry) for entry in (*task.trail, *losses))
+    records = tuple(recorded(entry) for entry in (*task.trail, *losses))
     return Why(answer.verdict, answer.evidence + records, answer.advice)
 
 
@@ -68,10 +73,18 @@ def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime) -> Wh
     evidence = [f"attempt {task.attempt}, leased by worker {task.worker} (incarnation {task.incarnation:016x})"]
     if task.deadline_at is not None:
         evidence.append(f"its deadline is {_relative(task.deadline_at, now)}")
-    if task.cancel_requested:
+    asked_s = _asked_to_end_s(task, now)
+    if task.cancel_requested and asked_s < STUBBORN_S:
         evidence.append("somebody asked to cancel it; its worker learns that at its next heartbeat")
     if worker is not None and worker.is_alive:
         evidence.append(f"that worker's last heartbeat is {human(round(worker.beat_age_s, 1))} old")
+        if task.cancel_requested and asked_s >= STUBBORN_S:
+            return Why(
+                f"It was asked to end {human(round(asked_s))} ago and has not: its function goes on on worker "
+                f"{task.worker}, and keeps its slot.",
+                tuple(evidence),
+                advice="a plain function has to look at task.is_stopping, or have a timeout=; else end that worker",
+            )
         return Why(f"It is running{since} on worker {task.worker}, which is alive.", tuple(evidence))
     living = [one for one in workers if one.is_alive]
     evidence.append("that worker is not known any more" if worker is None else _silence(worker))
@@ -80,6 +93,12 @@ def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime) -> Wh
     return Why(
         "Its worker is lost, and no worker is alive to rescue it.", tuple(evidence), advice="start one: everpoll run"
     )
+
+
+def _asked_to_end_s(task: TaskInfo, now: datetime) -> float:
+    """For how long somebody has wanted it canceled; 0 where nothing says so."""
+    asked = [entry["at"] for entry in task.trail if entry.get("what") == "cancel" and "at" in entry]
+    return float(now.timestamp() - asked[0]) if asked else 0.0
 
 
 def _waiting(task: TaskInfo, now: datetime) -> Why:
@@ -110,16 +129,35 @@ def _due(task: TaskInfo, workers: Sequence[WorkerInfo], queues: Sequence[QueueIn
     evidence += [f"worker {one.label} runs {one.running} of {one.slots}" for one in serving[:10]]
     if all(one.running >= one.slots for one in serving):
         return Why(
-            f"All {len(serving)} workers that serve its queue are full.",
+            f"All {len(serving)} workers that serve its queue are full."
+            if len(serving) > 1
+            else "The worker that serves its queue is full.",
             tuple(evidence),
             advice="add workers or slots, or give it a higher priority",
         )
+    if waiting is not None and waiting.running:
+        # Workers tell the names of their queues, not how many slots they give to each.
+        return Why(
+            f"It waits for its turn: {waiting.running} of its queue are running; its workers have free slots, but may "
+            "give fewer of them to this queue.",
+            tuple(evidence),
+            advice="compare how many of its queue are running with queues= of the app",
+        )
     if waiting is not None and waiting.ready > 1:
-        return Why(f"It stands in line behind others of priority {task.priority} or higher.", tuple(evidence))
+        return Why(
+            "It stands in line: higher priorities come first, then what has been due for longer.", tuple(evidence)
+        )
+    if (now - task.due_at).total_seconds() > LONGEST_REST_S:
+        return Why(
+            "It should have been leased by now: its workers are alive and have free slots.",
+            tuple(evidence),
+            advice="read their logs: looks that fail are told there",
+        )
     return Why("It is about to be leased.", tuple(evidence))
 
 
-def _recorded(entry: dict[str, Any]) -> str:
+def recorded(entry: dict[str, Any]) -> str:
+    """One decision of a trail as a line of text."""
     at = datetime.fromtimestamp(entry["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S") if "at" in entry else "?"
     by = f" by {entry['by']}" if entry.get("by") else ""
     error = f" ({entry.get('type', 'error')}: {entry['error']})" if entry.get("error") else ""
