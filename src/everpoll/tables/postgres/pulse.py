@@ -2,63 +2,58 @@
 
 Promises: one statement tells the table that our rows are alive (D2), and us which of them are ours no more: given to
 another, or their status changed by the user, who is right. Another one gives back what nobody has been heard of for too
-long (D3), by the database's clock; any number of workers may do that at once. Who was cut off from the database for
-long gives nobody up by its first beat after that: the others may have been, too.
+long (D3), by the database's clock; any number of workers may do that at once.
 """
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import Beat
+from everpoll.stores.silence import Silence
 from everpoll.tables.claims import Claims
 from everpoll.tables.postgres.names import identifier, literal
 from everpoll.tables.postgres.phrases import LOCKED, SECOND, Phrases
 
 RESCUE_BATCH = 500
-# Workers beat at least twice in the time after which they look dead. In an outage that all of them share, one looks
-# dead when another has been silent for half of that time at least.
-CUT_OFF_SHARE = 0.5
 
 
 class TablePulse:
     """One heartbeat's way to the database."""
 
-    def __init__(self, dial: Dial, phrases: Phrases, claims: Claims, worker: str) -> None:
+    def __init__(self, dial: Dial, phrases: Phrases, claims: Claims, silence: Silence, worker: str) -> None:
         self._event_loop = asyncio.new_event_loop()
         self._lane = Lane(dial)
         self._claims = claims
+        self._silence = silence
         self._worker = worker
         self._stale_after_s = phrases.table.stale_after_s
         self._beat_sql = beat(phrases)
         self._rescue_sql = rescue(phrases)
         self._was_heard = False
-        self.heard_at = time.monotonic()
 
     def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
         """See the contract. Nobody gives a table's worker up for dead: it loses rows, one by one."""
         try:
-            answer = self._event_loop.run_until_complete(self._beat(running))
+            answer = self._event_loop.run_until_complete(self._beat(incarnation, running))
         except StoreUnavailable:
             # The server may have ended the connection while nobody looked at it. A beat may be repeated.
             was_heard, self._was_heard = self._was_heard, False
             if not was_heard:
                 raise
-            answer = self._event_loop.run_until_complete(self._beat(running))
+            answer = self._event_loop.run_until_complete(self._beat(incarnation, running))
         self._was_heard = True
         return answer
 
-    async def _beat(self, running: Sequence[int]) -> Beat:
-        began_at = time.monotonic()
-        is_cut_off = began_at - self.heard_at > self._stale_after_s * CUT_OFF_SHARE
+    async def _beat(self, incarnation: int, running: Sequence[int]) -> Beat:
+        was_cut_off = self._silence.was_cut_off(incarnation, self._stale_after_s)
         gone = await self._gone(running)
         back = 0
-        if self._rescue_sql is not None and not is_cut_off:
+        if self._rescue_sql is not None and not was_cut_off:
             rows = await self._lane.rows(self._rescue_sql, self._stale_after_s)
             back = sum(row[0] for row in rows)
-        self.heard_at = began_at
+        self._silence.heard(incarnation)
         return Beat(is_alive=True, rescued=back, canceled=gone)
 
     async def _gone(self, running: Sequence[int]) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from everpoll.drivers.postgres.lane import Connection, Dial, Lane
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import SchemaOutdated, TableUnfit
 from everpoll.stores.contract import Again, Leased, Settlement, WorkerCard
+from everpoll.stores.silence import Silence
 from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
@@ -52,6 +53,7 @@ class PostgresTable:
         self._desk = Lane(dial)
         self._claims = Claims(table.name)
         self._doubts = Doubts()
+        self._silence = Silence()
         self._taking.on_connect = self._doubts.connected
         self._relation: Relation | None = None
         self._opened: Opened | None = None
@@ -145,12 +147,14 @@ class PostgresTable:
                 f"worker is called {card.label!r}: set WORKER_ID to a shorter name, or widen the column"
             )
         self._worker = opened.claiming.worker = card.label
+        self._silence.heard(card.incarnation)
         self._doubts.is_id_unique = card.label != os.environ.get("WORKER_ID")
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
         if self._doubts.are_left:
             await self._told(self._is_open().claiming.recover())
+        self._silence.forget(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
@@ -187,7 +191,7 @@ class PostgresTable:
 
     def pulse(self) -> TablePulse:
         """See the contract."""
-        return TablePulse(self._dial, self._is_open().phrases, self._claims, self._worker)
+        return TablePulse(self._dial, self._is_open().phrases, self._claims, self._silence, self._worker)
 
     def _is_open(self) -> "Opened":
         assert self._opened is not None, "a table is opened before it is used"
