@@ -11,7 +11,7 @@ nothing to write, which costs nobody anything: who never asks for the lock does 
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.connection import Connection, connect
@@ -30,17 +30,20 @@ logger = logging.getLogger("everpoll.tables")
 class Outages:
     """Remembers when the file was last written to, over all connections of a table in this process."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(
+        self, table: Table, steady: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
+    ) -> None:
         every_s = table.heartbeat_every_s
         # What is silent for less cannot make anybody look dead, whose last beat before was up to one interval ago.
         self._limit_s = max(table.stale_after_s - every_s, 1.5 * every_s)
         self._every_s = every_s
+        self._clocks = (steady, wall)
         self._heard: tuple[float, float] | None = None
-        self._trusts_at = 0.0
+        self._trusts_at = steady()
 
     def heard(self) -> bool:
         """The file could be written to just now; whether what looks stale may be called so."""
-        steady, wall = time.monotonic(), time.time()
+        steady, wall = (clock() for clock in self._clocks)
         last, self._heard = self._heard, (steady, wall)
         if last is not None and max(steady - last[0], wall - last[1]) > self._limit_s:
             self._trusts_at = steady + self._every_s

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.stores.contract import LEASE_LIMIT, encode
+from everpoll.stores.contract import LEASE_LIMIT
 from everpoll.tables.claims import Claim
 from everpoll.tables.outcome import RowWrite
 from everpoll.tables.sqlite.claiming import instants
@@ -96,12 +96,7 @@ def _bound(statements: Statements, write: RowWrite, now: int) -> dict[str, Any]:
     bound |= instants(statements, now)
     if write.delay_s is not None and "due_at" in statements.kinds:
         bound["due"] = stored(statements.kinds["due_at"], later_us(now, write.delay_s), up=True)
-    return bound | {f"r{place}": _native(value) for place, value in enumerate(write.results.values())}
-
-
-def _native(value: Any) -> Any:
-    """As SQLite holds it; what has parts becomes JSON."""
-    return encode(value) if isinstance(value, (dict, list)) else value
+    return bound | statements.written_values(write.results)
 
 
 def given_back(claims: Sequence[Claim], queued: str) -> list[Settled]:

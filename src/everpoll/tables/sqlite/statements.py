@@ -8,11 +8,12 @@ column that somebody drops is an error, not a word. Status words are literals, s
 # ruff: noqa: S608 - names and words are quoted, values are bound
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
+from everpoll.stores.contract import encode
 from everpoll.tables.mapping import Table
 from everpoll.tables.sqlite.instants import Kind, kind_of
 from everpoll.tables.sqlite.shape import Shape
@@ -42,7 +43,7 @@ class Statements:
         self._running = f"{named(table.status)} = {word(table.running)}"
         self._fence = f"{self._running} and {named(table.worker)} = :worker and {named(table.started_at)} = :started"
         self.kinds = {role: self._kind(column) for role, column in table.used.items()}
-        self._json = frozenset(name for name in table.columns if self._is_json(name))
+        self._json = frozenset(name for name in (*table.columns, *table.results) if self._is_json(name))
         self.pick = self._pick()
         self.peek = self._peek()
         self.rescue = self._rescue()
@@ -59,6 +60,16 @@ class Statements:
         """What the handler reads; a column that is declared as JSON is decoded, if that is what it holds."""
         read = zip(self.table.columns, values, strict=True)
         return {name: _decoded(value) if name in self._json else value for name, value in read}
+
+    def written_values(self, results: Mapping[str, Any]) -> dict[str, Any]:
+        """What the handler returned, to bind: `r0`, `r1`, …; as JSON what has parts, and what is declared as JSON."""
+        return {
+            f"r{place}": encode(value) if isinstance(value, (dict, list)) or self._is_text(name, value) else value
+            for place, (name, value) in enumerate(results.items())
+        }
+
+    def _is_text(self, name: str, value: Any) -> bool:
+        return name in self._json and isinstance(value, (str, bool))
 
     def _is_required(self, column: str) -> bool:
         found = self._shape.column(column)
