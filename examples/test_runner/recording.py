@@ -140,9 +140,11 @@ def _decoded(what: str, value: Any, kind: type[T]) -> T:
             return msgspec.json.decode(value, type=kind)
         return msgspec.convert(value, kind)
     except msgspec.DecodeError as error:
-        place = re.search(r"`\$\.steps\[(\d+)\]", str(error))
-        where = f"{what}, step {int(place[1]) + 1}" if place else what
-        raise BadRecording(f"{where}: {error}") from None
+        problem, _, path = str(error).partition(" - at `")
+        if place := re.match(r"\$\.steps\[(\d+)\](\.do)?", path):
+            what = f"{what}, step {int(place[1]) + 1}"
+            problem += "; a step does one of: open, click, type, expect" if place[2] else ""
+        raise BadRecording(f"{what}: {problem}") from None
 
 
 def _ready(number: int, step: Step, values: Mapping[str, str], config: Config) -> Step:

@@ -7,7 +7,6 @@ The browser is gone when its block ends, however it ends.
 
 import os
 import re
-import shutil
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,17 +18,13 @@ from playwright.async_api import Browser, Error, Page, async_playwright
 from playwright.async_api import TimeoutError as TookTooLong
 from playwright.async_api import expect as expected
 
+from examples.test_runner.chromium import chromium
 from examples.test_runner.recording import Click, Config, Expect, Open, Step, Type, described
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 MESSAGE_LIMIT = 300
 GONE = re.compile(r"has been closed|crashed")
 NO_ANSWER = re.compile(r"ERR_(?:ADDRESS|CONNECTION|DNS|EMPTY|INTERNET|NAME|NETWORK|PROXY|TIMED_OUT|TUNNEL)\w*")
 """What Chromium says where nobody answered; its other errors (a download, a bad certificate) are the page's own."""
-
-
-class NoBrowser(RuntimeError):
-    """There is nothing to replay in; the message says how to get it."""
 
 
 class Unreachable(ConnectionError):
@@ -48,16 +43,6 @@ class RowResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 class NotMet(Exception):
     """What a step asks for is not what the page does."""
-
-
-def chromium() -> str:
-    """Where the browser is: `$CHROMIUM`, or the first of the usual names on PATH."""
-    wanted = os.environ.get("CHROMIUM")
-    for name in [wanted] if wanted else NAMES:
-        if (path := shutil.which(name)) is not None:
-            return path
-    looked = f"$CHROMIUM is {wanted!r}, which is no program" if wanted else f"none of {', '.join(NAMES)} is on PATH"
-    raise NoBrowser(f"no Chromium: {looked}; install one (Debian: apt install chromium) or set $CHROMIUM to its path")
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.test_runner.replay import NoBrowser, chromium
+from examples.test_runner.chromium import NoBrowser, chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,13 +24,15 @@ def why_no_chromium() -> str:
 needs_chromium = pytest.mark.skipif(bool(why_no_chromium()), reason=why_no_chromium())
 
 
-def run_example(name: str, *arguments: str, columns: int = 120, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`python -m examples.name …`, from the top of the repository."""
+def run_example(
+    name: str, *arguments: str, folder: Path = ROOT, columns: int = 120, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """`python -m examples.name …`, from the top of the repository or from another folder."""
     kept = {key: value for key, value in os.environ.items() if key not in {"EVERPOLL_URL", "WORKER_ID", "SCREENSHOTS"}}
     return subprocess.run(
         [sys.executable, "-W", "error", "-m", f"examples.{name}", *arguments],
-        cwd=ROOT,
-        env={**kept, "COLUMNS": str(columns), "NO_COLOR": "1", **environment},
+        cwd=folder,
+        env={**kept, "PYTHONPATH": str(ROOT), "COLUMNS": str(columns), "NO_COLOR": "1", **environment},
         capture_output=True,
         text=True,
         timeout=120,

@@ -55,7 +55,7 @@ def test_a_recording_is_read_from_text_and_from_what_a_database_decoded_already(
         ('{"steps": []}', "the recording: Object missing required field `name`"),
         ('{"name": "A"}', "the recording: Object missing required field `steps`"),
         (recorded(), "the recording has no steps"),
-        (recorded({"do": "hover", "selector": "a"}), "the recording, step 1: Invalid value 'hover'"),
+        (recorded({"do": "hover", "selector": "a"}), "step 1: Invalid value 'hover'; a step does one of: open, click"),
         (recorded(STEPS[0], {"selector": "a"}), "the recording, step 2: Object missing required field `do`"),
         (recorded(STEPS[0], {"do": "click"}), "the recording, step 2: Object missing required field `selector`"),
         (recorded(STEPS[0], STEPS[1], {"do": "open", "url": 7}), "the recording, step 3: Expected `str`, got `int`"),

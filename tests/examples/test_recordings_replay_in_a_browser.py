@@ -10,8 +10,9 @@ import pytest
 from example_runs import needs_chromium
 from playwright.async_api import Error
 
+from examples.test_runner.chromium import NoBrowser, chromium
 from examples.test_runner.recording import Click, Config, Expect, Open, Recording, Step, Type, steps_for
-from examples.test_runner.replay import NoBrowser, RowResult, Unreachable, browser, chromium, picture_path, replay
+from examples.test_runner.replay import RowResult, Unreachable, browser, picture_path, replay
 from examples.test_runner.site import problem_of, shop
 
 SIGN_UP: tuple[Step, ...] = (
