@@ -37,7 +37,16 @@ COUNTS = frozenset({"retries", "version"})
 TEXTS = frozenset({"worker", "error"})
 TEXT_TYPES = ("text", "character varying", "character", "citext", "varchar")
 COUNT_TYPES = ("smallint", "integer", "bigint", "numeric")
-ADDED = {"order_by": "timestamptz not null default now()", "priority": "integer not null default 0"}
+TYPES = {
+    "status": "text not null default {queued}",
+    "order_by": "timestamptz not null default now()",
+    "retries": "integer not null default 0",
+    "priority": "integer not null default 0",
+    "version": "integer not null default 1",
+    "updated_at": "timestamptz not null default now()",
+    **dict.fromkeys(("started_at", "finished_at", "heartbeat", "due_at"), "timestamptz"),
+}
+"""Of columns that are added, by what they are used for; `results` are JSON, everything else is a text."""
 PUBLICATION = "supabase_realtime"
 
 
@@ -248,12 +257,5 @@ def _problem(table: Table, role: str, found: Column) -> str | None:
 
 
 def _added(table: Table, role: str, name: str) -> str:
-    if role == "status":
-        declared = f"text not null default {literal(table.queued)}"
-    elif role in INSTANTS:
-        declared = "timestamptz not null default now()" if role == "updated_at" else "timestamptz"
-    elif role in COUNTS:
-        declared = "integer not null default 0"
-    else:
-        declared = ADDED.get(role, "text" if role in TEXTS else "jsonb")
-    return f"alter table {qualified(table)} add column if not exists {identifier(name)} {declared}"
+    kind = TYPES.get(role, "jsonb" if name in table.results else "text").format(queued=literal(table.queued))
+    return f"alter table {qualified(table)} add column if not exists {identifier(name)} {kind}"

@@ -11,36 +11,36 @@ known, a row counts as lost only after this process itself has seen the same sig
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from everpoll.stores.contract import Beat
-from everpoll.tables.claims import Claims
+from everpoll.stores.silence import Silence
+from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.supabase.clock import monotonic_s
-from everpoll.tables.supabase.fenced import FencedWrites, Versions, Write
 from everpoll.tables.supabase.http import Http, Link
-from everpoll.tables.supabase.statements import NOW, Body, HttpClaim, Statements
+from everpoll.tables.supabase.statements import Body, Statements
 
 RESCUE_LIMIT = 500
 """Rows that one beat takes back; the next one takes the rest."""
-CLOSE_S = 1.0
-LOST = "its worker gave no sign of life for too long"
 
 
 class SupabasePulse:
     """Made and used in the heartbeat's thread."""
 
-    def __init__(self, link: Link, statements: Statements, claims: Claims, versions: Versions) -> None:
+    def __init__(self, link: Link, statements: Statements, claims: Claims, silence: Silence) -> None:
         self._link = link
         self._statements = statements
+        self._table = statements.table
         self._claims = claims
-        self._versions = versions
+        self._silence = silence
         self._http: Http | None = None
         self._runner = asyncio.Runner()
-        self._seen: dict[object, tuple[object, float]] = {}
+        self._seen: dict[Any, tuple[str | None, float]] = {}
         """By key: the sign of life of a row, and since when it is the same; kept only where no clock can be trusted."""
 
     def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
         """A sign of life for rows in our hands, and a look at those of others."""
-        return self._runner.run(self._beat(running))
+        return self._runner.run(self._beat(incarnation, running))
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -50,40 +50,54 @@ class SupabasePulse:
         finally:
             self._runner.close()
 
-    async def _beat(self, running: Sequence[int]) -> Beat:
+    async def _beat(self, incarnation: int, running: Sequence[int]) -> Beat:
         if self._http is None:
             self._http = Http(self._link)
+        was_cut_off = self._silence.was_cut_off(incarnation, self._table.stale_after_s)
+        gone = await self._gone(self._http, running)
+        back = 0 if was_cut_off or self._table.heartbeat is None else await self._rescued(self._http)
+        self._silence.heard(incarnation)
+        return Beat(is_alive=True, rescued=back, canceled=gone)
+
+    async def _gone(self, http: Http, running: Sequence[int]) -> tuple[int, ...]:
+        """Those of our rows that are ours no more; the others were given a sign of life."""
         held = self._claims.held(running)
-        table = self._statements.table
-        body = {} if table.heartbeat is None else {table.heartbeat: NOW}
-        writes = [Write(number, claim, body) for number, claim in held.items() if isinstance(claim, HttpClaim)]
-        rows = FencedWrites(self._http, self._statements, self._link.clock, self._versions)
-        if table.heartbeat is None:
-            gone = {one.number for one in writes} - {one.number for one in await rows.held(writes)}
-        else:
-            gone = await rows.write(writes, set())
-        # What was settled while we asked is no row that somebody took away.
-        gone &= set(self._claims.held(gone))
-        return Beat(is_alive=True, rescued=await self._rescued(self._http), canceled=tuple(gone))
+        groups: dict[tuple[str, Any], list[Claim]] = {}
+        for claim in held.values():
+            groups.setdefault((claim.worker, claim.started_at), []).append(claim)
+        requests = [
+            request
+            for claims in groups.values()
+            for request in self._statements.beats(claims[0], [claim.key for claim in claims])
+        ]
+        ours: set[Any] = set()
+        for rows in await asyncio.gather(*map(http.rows, requests)):
+            ours.update(row[self._table.key] for row in rows)
+            if rows and self._table.heartbeat is not None:
+                self._link.clock.saw(rows[0][self._table.heartbeat])
+        # What was settled meanwhile is not ours any more either, and not gone.
+        return tuple(number for number, claim in self._claims.held(held).items() if claim.key not in ours)
 
     async def _rescued(self, http: Http) -> int:
-        if self._statements.table.heartbeat is None:
-            return 0
+        """Rows of silent workers wait again, or have failed; how many wait."""
         rows = await self._stale(http)
-        requests = self._statements.rescues(rows, LOST)
-        return sum(map(len, await asyncio.gather(*map(http.rows, requests))))
+        changed = await asyncio.gather(*map(http.rows, self._statements.rescues(rows)))
+        return sum(row[self._table.status] == self._table.queued for part in changed for row in part)
 
     async def _stale(self, http: Http) -> list[Body]:
-        table, clock = self._statements.table, self._link.clock
+        clock, limit_s = self._link.clock, self._table.stale_after_s
         if clock.is_sure:
             self._seen.clear()
-            before = clock.now() - timedelta(seconds=table.stale_after_s)
-            return await http.rows(self._statements.stale(before, RESCUE_LIMIT))
+            return await http.rows(self._statements.stale(clock.now() - timedelta(seconds=limit_s), RESCUE_LIMIT))
         rows = await http.rows(self._statements.stale(None, RESCUE_LIMIT))
         now_s = monotonic_s()
         last, self._seen = self._seen, {}
         for row in rows:
-            key, sign = row[table.key], row[str(table.heartbeat)]
-            before_sign, since_s = last.get(key, (sign, now_s))
-            self._seen[key] = (sign, since_s if sign == before_sign else now_s)
-        return [row for row in rows if now_s - self._seen[row[table.key]][1] >= table.stale_after_s]
+            key, sign = row[self._table.key], self._statements.heard_at(row)
+            last_sign, since_s = last.get(key, (sign, now_s))
+            self._seen[key] = (sign, since_s if sign == last_sign else now_s)
+        return [row for row in rows if self._is_silent(row, now_s - limit_s)]
+
+    def _is_silent(self, row: Body, since_s: float) -> bool:
+        sign, seen_s = self._seen[row[self._table.key]]
+        return sign is not None and seen_s <= since_s

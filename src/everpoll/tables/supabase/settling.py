@@ -1,77 +1,91 @@
 """Settling over HTTP: each row by its fence, rows that end alike by one PATCH.
 
-Promises: what is not in our hands any more is left as it is and told as lost. A batch is not one transaction: where a
-part of it fails, the rest has happened, and is not repeated when the batch is tried again.
+Promises: what is not in our hands any more is left as it is and told as lost. A version, which HTTP cannot raise by
+one, is written whole, under the condition that it is as it was; where somebody else has raised it, it is read and tried
+again. A batch is not one transaction: where a part of it fails, the rest has happened, and is not repeated when the
+batch is tried again.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
-from everpoll.stores.contract import Again, Settlement
+import msgspec
+from msgspec import Struct
+
+from everpoll.stores.contract import Settlement
 from everpoll.tables.claims import Claims
-from everpoll.tables.outcome import written
+from everpoll.tables.outcome import RowWrite, written
 from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.fenced import FencedWrites, Versions, Write
 from everpoll.tables.supabase.http import Http
-from everpoll.tables.supabase.pulse import LOST
-from everpoll.tables.supabase.statements import HttpClaim, Statements
+from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
 
+ROUNDS = 10
+"""Of reading the version and writing; each round that fails was won by somebody else's change of that row."""
 REMEMBERED = 2_000
 """Claims that are over, for whoever asks whether it was us who ended them."""
+
+
+class Write(Struct, eq=False):
+    """What is to be written into one row."""
+
+    number: int
+    claim: HttpClaim
+    body: Body
+    version: int | None
 
 
 class Settling:
     """The settlements of one table in this process."""
 
-    def __init__(
-        self, http: Http, statements: Statements, claims: Claims, clock: DatabaseClock, versions: Versions
-    ) -> None:
+    def __init__(self, http: Http, statements: Statements, claims: Claims, clock: DatabaseClock) -> None:
         self._http = http
         self._statements = statements
+        self._table = statements.table
         self._claims = claims
         self._clock = clock
-        self._versions = versions
-        self._writes = FencedWrites(http, statements, clock, versions)
         self._done: set[int] = set()
         """Settled by a batch of which another part failed."""
         self._past: dict[int, HttpClaim] = {}
 
     async def settle(self, settlements: Sequence[Settlement]) -> set[int]:
         """Those that were lost."""
-        held = self._claims.of(settlements)
-        writes = [
-            Write(one.id, claim, self._body(one, claim))
-            for one in settlements
-            if one.id not in self._done and isinstance(claim := held.get(one.id), HttpClaim)
-        ]
-        lost = {one.id for one in settlements if one.id not in held and one.id not in self._done}
-        lost |= await self._writes.write(writes, self._done)
-        self._let_go({number: claim for number, claim in held.items() if isinstance(claim, HttpClaim)})
+        found = self._claims.of(settlements)
+        held = {number: claim for number, claim in found.items() if isinstance(claim, HttpClaim)}
+        writes = [self._write(one, held[one.id]) for one in settlements if one.id in held and one.id not in self._done]
+        await self._write_all(writes)
+        lost = {one.id for one in settlements} - self._done
+        self._let_go(held)
         self._done.difference_update(one.id for one in settlements)
         return lost
 
     async def settled_before(self, settlements: Sequence[Settlement]) -> set[int]:
         """Of those that were lost, the ones that stand as this settlement would have left them."""
-        table = self._statements.table
         claims = {one.id: claim for one in settlements if (claim := self._past.get(one.id)) is not None}
-        rows = {}
+        rows: dict[Any, Body] = {}
         for request in self._statements.states([claim.key for claim in claims.values()]):
-            rows.update({row[table.key]: row for row in await self._http.rows(request)})
-        settled = set()
-        for one in settlements:
-            claim = claims.get(one.id)
-            row = None if claim is None else rows.get(claim.key)
-            if claim is None or row is None or row[table.status] != written(table, one).status:
-                continue
-            is_ours = (row[table.worker], row[table.started_at]) == (claim.worker, claim.started_at)
-            is_rescued = table.error is not None and row[table.error] == LOST
-            if is_ours or (isinstance(one, Again) and not is_rescued):
-                settled.add(one.id)
-        return settled
+            rows.update({row[self._table.key]: row for row in await self._http.rows(request)})
+        return {
+            one.id
+            for one in settlements
+            if (claim := claims.get(one.id)) is not None
+            and (row := rows.get(claim.key)) is not None
+            and self._is_as_left(written(self._table, one), claim, row)
+        }
 
-    def _body(self, settlement: Settlement, claim: HttpClaim) -> dict[str, object]:
-        write = written(self._statements.table, settlement)
-        return self._statements.settled(write, claim, self._due_at(write.delay_s))
+    def _is_as_left(self, write: RowWrite, claim: HttpClaim, row: Body) -> bool:
+        table = self._table
+        is_ours = (row[table.worker], row[table.started_at]) == (claim.worker, claim.started_at)
+        if write.is_end:
+            return is_ours and bool(row[table.status] == write.status)
+        # It waits, or somebody has claimed it since: given back it was, by us or by a rescue that looks the same.
+        return bool(row[table.status] == write.status or (row[table.status] == table.running and not is_ours))
+
+    def _write(self, settlement: Settlement, claim: HttpClaim) -> Write:
+        write = written(self._table, settlement)
+        body = self._statements.settled(write, claim, self._due_at(write.delay_s))
+        return Write(settlement.id, claim, body, claim.version)
 
     def _due_at(self, delay_s: float | None) -> datetime | None:
         if delay_s is None:
@@ -82,10 +96,53 @@ class Settling:
         except OverflowError:
             return datetime.max.replace(tzinfo=now.tzinfo)
 
+    async def _write_all(self, writes: Sequence[Write]) -> None:
+        """Whatever could be written is in `_done` after that, errors or not."""
+        for _ in range(ROUNDS):
+            groups: dict[tuple[Any, ...], list[Write]] = {}
+            for one in writes:
+                same = (msgspec.json.encode(one.body), one.claim.worker, one.claim.started_at, one.version)
+                groups.setdefault(same, []).append(one)
+            await _all(self._write_alike(group) for group in groups.values())
+            writes = [one for one in writes if one.number not in self._done]
+            if not writes or self._table.guard != "version":
+                return
+            writes = await self._read_versions(writes)
+
+    async def _write_alike(self, group: Sequence[Write]) -> None:
+        """Rows of one claim, at one version, into which the same is written."""
+        first, finished_at = group[0], self._table.finished_at
+        numbers = {one.claim.key: one.number for one in group}
+        for request in self._statements.settles(first.claim, first.version, list(numbers), first.body):
+            for row in await self._http.rows(request):
+                self._done.add(numbers[row[self._table.key]])
+                if finished_at is not None:
+                    self._clock.saw(row.get(finished_at))
+
+    async def _read_versions(self, writes: Sequence[Write]) -> list[Write]:
+        """Those whose rows still are in our hands, with the version that they have by now."""
+        groups: dict[tuple[str, Any], list[Write]] = {}
+        for one in writes:
+            groups.setdefault((one.claim.worker, one.claim.started_at), []).append(one)
+        found: dict[Any, int | None] = {}
+        for group in groups.values():
+            for request in self._statements.versions(group[0].claim, [one.claim.key for one in group]):
+                rows = await self._http.rows(request)
+                found.update({row[self._table.key]: row[self._table.version] for row in rows})
+        held = [one for one in writes if one.claim.key in found]
+        for one in held:
+            one.version = found[one.claim.key]
+        return held
+
     def _let_go(self, claims: dict[int, HttpClaim]) -> None:
         self._claims.let_go(claims)
-        for number, claim in claims.items():
-            self._versions.forget(number)
-            self._past[number] = claim
+        self._past.update(claims)
         while len(self._past) > REMEMBERED:
             del self._past[next(iter(self._past))]
+
+
+async def _all(requests: Iterable[Any]) -> None:
+    """All of them, whatever happens to some; then the first error, if there was one."""
+    for answer in await asyncio.gather(*requests, return_exceptions=True):
+        if isinstance(answer, BaseException):
+            raise answer

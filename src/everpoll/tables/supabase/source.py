@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import NotRunning, TableUnfit
-from everpoll.stores.contract import Leased, Pulse, Settlement, WorkerCard
+from everpoll.stores.contract import LEASE_LIMIT, Leased, Pulse, Settlement, WorkerCard
+from everpoll.stores.silence import Silence
 from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding, Token
 from everpoll.tables.mapping import Table
@@ -20,7 +21,6 @@ from everpoll.tables.supabase import inspection
 from everpoll.tables.supabase.address import address_of
 from everpoll.tables.supabase.claiming import Claiming
 from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.fenced import Versions
 from everpoll.tables.supabase.functions import claim_function
 from everpoll.tables.supabase.http import Http, Link
 from everpoll.tables.supabase.pulse import SupabasePulse
@@ -38,9 +38,8 @@ class Opened:
     def __init__(self, link: Link, http: Http, statements: Statements, claims: Claims, function: str | None) -> None:
         self.http = http
         self.statements = statements
-        self.versions = Versions()
         self.claiming = Claiming(http, statements, claims, link.clock, function)
-        self.settling = Settling(http, statements, claims, link.clock, self.versions)
+        self.settling = Settling(http, statements, claims, link.clock)
 
 
 class SupabaseTable:
@@ -51,6 +50,7 @@ class SupabaseTable:
         self._link = Link(address_of(url), Key(token, table.name), DatabaseClock())
         self._claims = Claims(table.name)
         self._realtime = Realtime(self._link, table)
+        self._silence = Silence()
         self._workers: dict[int, str] = {}
         self._opened: Opened | None = None
 
@@ -122,17 +122,19 @@ class SupabaseTable:
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """Its label is what the worker's column gets."""
         self._workers[card.incarnation] = card.label
+        self._silence.heard(card.incarnation)
 
     async def sign_off(self, incarnation: int) -> None:
         """Put back what claims without an answer may have brought."""
         self._workers.pop(incarnation, None)
+        self._silence.forget(incarnation)
         if self._opened is not None:
             await self._opened.claiming.give_up()
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """At most so many rows, best first."""
-        wanted = min(most, rooms.get(self._table.name, 0))
-        if wanted <= 0:
+        wanted = min(most, LEASE_LIMIT)
+        if wanted <= 0 or not rooms:
             return Leased([])
         return await self._at_work().claiming.claim(self._workers[incarnation], wanted)
 
@@ -162,7 +164,7 @@ class SupabaseTable:
     def pulse(self) -> Pulse:
         """Connections and an event loop of its own, for another thread."""
         opened = self._at_work()
-        return SupabasePulse(self._link, opened.statements, self._claims, opened.versions)
+        return SupabasePulse(self._link, opened.statements, self._claims, self._silence)
 
     def _at_work(self) -> Opened:
         if self._opened is None:

@@ -16,7 +16,7 @@ from everpoll.tables.claims import Claim
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import RowWrite
 from everpoll.tables.supabase.clock import written
-from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of
+from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of, quoted
 from everpoll.tables.supabase.http import Request
 
 NOW = "now"
@@ -124,29 +124,37 @@ class Statements:
         """Put back all that a claim may have brought."""
         return self.patch([self.table.key], self._fence(worker, written(started_at)), self.waiting())
 
-    def fenced(
-        self, claim: Claim, version: int | None, keys: Sequence[Any], body: Body
-    ) -> Iterator[tuple[Sequence[Any], Request]]:
+    def settles(self, claim: Claim, version: int | None, keys: Sequence[Any], body: Body) -> Iterator[Request]:
         """Write the same into rows that were claimed together and still are in our hands."""
         filters = self.held(claim)
         if self.table.guard == "version":
             filters += ((column(self.table.version), equals(version)),)
-        instants = [name for name in (self.table.heartbeat, self.table.finished_at) if body.get(name or "") == NOW]
-        names = [self.table.key, *(name for name in instants if name is not None)]
-        for part, whole in self.by_keys(filters, keys):
-            yield part, self.patch(names, whole, body | self.touched(version))
+        finished_at = self.table.finished_at
+        names = [self.table.key, *([finished_at] if finished_at is not None and finished_at in body else [])]
+        for _, whole in self.by_keys(filters, keys):
+            yield self.patch(names, whole, body | self.touched(version))
 
-    def still_held(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
-        """Which of these rows still are in our hands, and at which version."""
+    def beats(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
+        """A sign of life for rows that were claimed together; without a column for it, just whether they are ours.
+
+        It is no change of the row: neither version nor time of change has to tell of it.
+        """
         table = self.table
-        names = [table.key, table.version] if table.guard == "version" else [table.key]
         for _, whole in self.by_keys(self.held(claim), keys):
-            yield self.get(names, whole)
+            if table.heartbeat is None:
+                yield self.get([table.key], whole)
+            else:
+                yield self.patch([table.key, table.heartbeat], whole, {table.heartbeat: NOW})
+
+    def versions(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
+        """The versions of rows that were claimed together and still are in our hands."""
+        for _, whole in self.by_keys(self.held(claim), keys):
+            yield self.get([self.table.key, self.table.version], whole)
 
     def states(self, keys: Sequence[Any]) -> Iterator[Request]:
         """These rows as they stand."""
         table = self.table
-        names = [table.key, table.status, table.worker, table.started_at, *([table.error] if table.error else [])]
+        names = [table.key, table.status, table.worker, table.started_at]
         for _, whole in self.by_keys((), keys):
             yield self.get(names, whole)
 
@@ -173,13 +181,17 @@ class Statements:
             name: None for name in empty if name is not None and name not in self._required
         }
 
-    def rescued(self, retries: int, error: str) -> Body:
+    def rescued(self, retries: int, worker: str | None) -> Body:
         """What becomes of a row whose worker was given up for dead: it waits again, or has failed (D3)."""
         table = self.table
-        body = self.waiting() | _if(table.error, error) | _if(table.retries, retries + 1)
-        if table.retries is not None and retries + 1 >= table.attempts:
-            body |= {table.status: table.failed} | _if(table.finished_at, NOW)
-        return body
+        error = f"worker {worker or '?'} had no heartbeat for {table.stale_after_s:g} s and was given up for dead"
+        if table.retries is None:
+            # Without a column to count in, a row never runs out of attempts: its worker's death is not its failure.
+            return self.waiting() | _if(table.error, error)
+        is_last = retries + 1 >= table.attempts
+        body: Body = {table.status: table.failed} | _if(table.finished_at, NOW) if is_last else self.waiting()
+        error += f" (attempt {retries + 1} of {table.attempts})"
+        return body | _if(table.error, error) | {table.retries: retries + 1}
 
     def probe(self) -> Body:
         """Every column that a claim writes: to find out whether it may."""
@@ -197,35 +209,41 @@ class Statements:
                 return {}
 
     def stale(self, before: datetime | None, limit: int) -> Request:
-        """Running rows that were not heard of since; None: all that were ever heard of."""
-        table = self.table
-        assert table.heartbeat is not None, "without a heartbeat nobody is given up for dead"
-        names = [table.key, table.heartbeat, *([table.retries] if table.retries else []), *self._counted()]
-        return self.get(names, self.is_stale(before), f"{column(table.heartbeat)}.asc", limit)
+        """Running rows that were not heard of since; None: all of them."""
+        return self.get([self.table.key, *self._as_found()], self._is_stale(before), limit=limit)
 
-    def rescues(self, rows: Sequence[Body], error: str) -> Iterator[Request]:
-        """Take rows back, each only if nothing has happened to it since it was looked at."""
+    def heard_at(self, row: Body) -> str | None:
+        """The last sign of life; a row that somebody claimed without one is as old as its start."""
+        sign: str | None = row[str(self.table.heartbeat)] or row[self.table.started_at]
+        return sign
+
+    def rescues(self, rows: Sequence[Body]) -> Iterator[Request]:
+        """Take rows back, each only if it is as it was found."""
         table, groups = self.table, dict[tuple[Any, ...], list[Any]]()
-        assert table.heartbeat is not None, "without a heartbeat nobody is given up for dead"
-        as_seen = [table.heartbeat, *([table.retries] if table.retries else []), *self._counted()]
         for row in rows:
-            groups.setdefault(tuple(row[name] for name in as_seen), []).append(row[table.key])
-        for seen, keys in groups.items():
-            found = dict(zip(as_seen, seen, strict=True))
+            groups.setdefault(tuple(row[name] for name in self._as_found()), []).append(row[table.key])
+        for values, keys in groups.items():
+            found = dict(zip(self._as_found(), values, strict=True))
             filters = (*self._is(table.running), *((column(name), equals(value)) for name, value in found.items()))
-            body = self.rescued((found[table.retries] or 0) if table.retries else 0, error)
+            body = self.rescued((found[table.retries] or 0) if table.retries else 0, found[table.worker])
             body |= self.touched(found.get(table.version) if table.guard == "version" else None)
             for _, whole in self.by_keys(filters, keys):
                 yield self.patch([table.key, table.status], whole, body)
 
-    def is_stale(self, before: datetime | None) -> Query:
-        """A row that somebody claimed without a heartbeat is not ours to judge: NULL is never older."""
-        assert self.table.heartbeat is not None, "without a heartbeat nobody is given up for dead"
-        old = "not.is.null" if before is None else f"lt.{written(before)}"
-        return (*self._is(self.table.running), (column(self.table.heartbeat), old))
+    def _is_stale(self, before: datetime | None) -> Query:
+        table = self.table
+        assert table.heartbeat is not None, "without a heartbeat nobody is given up for dead"
+        if before is None:
+            return self._is(table.running)
+        instant, beat, start = quoted(written(before)), column(table.heartbeat), column(table.started_at)
+        old = f"({beat}.lt.{instant},and({beat}.is.null,{start}.lt.{instant}))"
+        return (*self._is(table.running), ("or", old))
 
-    def _counted(self) -> list[str]:
-        return [self.table.version] if self.table.guard == "version" else []
+    def _as_found(self) -> list[str]:
+        table = self.table
+        names = [table.worker, table.started_at, table.heartbeat, table.retries]
+        names += [table.version] if table.guard == "version" else []
+        return [name for name in names if name is not None]
 
     def _text(self, name: str | None, value: str | None) -> str | None:
         return "" if value is None and name in self._required else value
