@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import time
 from collections.abc import AsyncIterator, Callable
@@ -69,6 +70,7 @@ class Everpoll:
         self._migrate = migrate
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._opened_on: asyncio.AbstractEventLoop | None = None
+        self._pid = os.getpid()
         self._works = Works()
         self._worker: Worker | None = None
         self._entered = False
@@ -157,7 +159,7 @@ class Everpoll:
         return self._store
 
     async def _open_on(self, event_loop: asyncio.AbstractEventLoop) -> None:
-        if self._opened_on is not None and self._opened_on.is_running():
+        if self._opened_on is not None and self._pid == os.getpid() and self._opened_on.is_running():
             raise NotRunning("this app is in use on another event loop: close it there first, or make another app")
         # A lock belongs to the event loop on which somebody first had to wait for it.
         if self._opening is None or self._opening[0] is not event_loop:
@@ -166,12 +168,12 @@ class Everpoll:
             if self._opened_on is event_loop:
                 return
             if self._opened_on is not None:
-                # That event loop ended without close(): whatever worked or waited on it is gone.
+                # That event loop ended without close(), or is the parent's: whatever worked or waited on it is gone.
                 self._worker = None
                 self.jobs.forget()
                 self.watches.forget()
             await self._store.open(migrate=self._migrate)
-            self._opened_on = event_loop
+            self._opened_on, self._pid = event_loop, os.getpid()
 
     def health(self) -> Health:
         """Healthy while the poller polls and has fewer than five errors in a row; without jobs there is no poller."""

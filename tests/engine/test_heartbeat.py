@@ -6,6 +6,7 @@ In real time, decided by events: a wait that runs into its limit fails the test,
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 
@@ -265,3 +266,25 @@ async def test_starting_that_fails_or_is_canceled_leaves_no_heart_beating() -> N
         await starting
     no_heart_beats()
     assert [worker.is_alive for worker in await store.workers()] == [False, False]
+
+
+async def test_after_a_slow_answer_the_next_beat_comes_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease counts from the question. A full rest after the answer would fence handlers while the heart beats."""
+    now_s = 1_000.0
+    takes_s = [1.0, 7.5, 30.0, 0.0]
+    rests: list[float] = []
+
+    def answer(beat: int) -> Beat:
+        nonlocal now_s
+        now_s += takes_s[beat - 1]
+        return Beat(is_alive=True)
+
+    def rest(wait_s: float) -> bool:
+        rests.append(wait_s)
+        return len(rests) <= len(takes_s)
+
+    monkeypatch.setattr(heartbeat, "time", SimpleNamespace(monotonic=lambda: now_s))
+    beating = Heartbeat(FakePulse(answer), 7, 30.0, None, lambda: ((), None), lambda _: None, lambda _: None)
+    monkeypatch.setattr(beating, "_rests", rest)
+    beating._beat()
+    assert rests == [10.0, 9.0, 2.5, 0.0, 10.0]

@@ -142,3 +142,16 @@ print("ended")
     # The timeout bounds a failure; a success ends by itself.
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "ended\n"
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    """Those of the parent do not come along, and a job given to one of them would never run."""
+    script = (
+        "import os; from everpoll.engine.threads import DaemonThreads\n"
+        "threads = DaemonThreads()\n"
+        "threads.submit(int).result()\n"
+        "child = os.fork()\n"
+        "assert threads.submit(int, '7').result(timeout=20) == 7\n"
+        "assert child == 0 or os.waitpid(child, 0)[1] == 0\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)

@@ -110,7 +110,8 @@ class Heartbeat:
                     wait_s = min(RETRY_S, self._lease_s / 10, self._beat_s)
                 else:
                     # The lease counts from before the question: the answer may have been slow.
-                    self._heard_at, wait_s = asked_at, self._beat_s
+                    # And so does the rest until the next: after a slow answer it would come too late for the watcher.
+                    self._heard_at, wait_s = asked_at, max(0.0, asked_at + self._beat_s - time.monotonic())
                     self._over = self._over or not beat.is_alive
                     self._tell(self._on_beat, beat)
         finally:

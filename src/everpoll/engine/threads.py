@@ -5,6 +5,7 @@ of a function, even SystemExit, ends up in its future. Never keeps the interpret
 is why it exists: `ThreadPoolExecutor` joins its threads at exit, so one function that hangs hangs the process.
 """
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -26,15 +27,21 @@ class DaemonThreads(Executor):
             raise BadInput(f"limit={limit!r}: {name} needs at least 1 thread")
         self._limit = limit
         self._name = name
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
         self._jobs: deque[Job] = deque()
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        self._closed = False
         self._changed = threading.Condition()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run `fn` in a thread as soon as one is free."""
         future: Future[T] = Future()
+        if self._pid != os.getpid():
+            self._begin()  # a fork takes no threads along
         with self._changed:
             if self._closed:
                 raise RuntimeError(f"{self._name}: cannot submit after shutdown")

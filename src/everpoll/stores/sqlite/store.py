@@ -12,11 +12,12 @@ Never: blocks the event loop on the file.
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from everpoll.drivers.sqlite.address import read_address
-from everpoll.drivers.sqlite.bell import Listener, bell_of
+from everpoll.drivers.sqlite.bell import Bell, Listener, bell_of
 from everpoll.drivers.sqlite.connection import PATIENCE_S, Connection
 from everpoll.drivers.sqlite.lane import Lane, Op
 from everpoll.drivers.sqlite.writer import Writer
@@ -54,6 +55,9 @@ logger = logging.getLogger("everpoll.stores")
 
 LARGEST_ID = 2**63 - 1
 
+# What a fork left in the child. Never used, and never closed either: SQLite forbids both.
+_left_by_parent: list[tuple[Writer | None, Lane | None]] = []
+
 
 class SqliteStore:
     """Tasks in a file."""
@@ -71,10 +75,12 @@ class SqliteStore:
         self._found = False
         self._reader: Lane | None = None
         self._silence = Silence()
+        self._pid = os.getpid()
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
     async def open(self, *, migrate: bool = True) -> None:
         """See the contract."""
+        self._leave_parent()
         async with self._opening_here():
             await asyncio.to_thread(prepare, self._address, self._patience_s, migrate=migrate)
             if self._writer is None:
@@ -86,6 +92,15 @@ class SqliteStore:
                 self._writer.start()
                 self._reader.start()
                 self._writer.listen(bool(self._listeners))
+
+    def _leave_parent(self) -> None:
+        """After a fork the threads are not there, and what they had open is the parent's."""
+        if self._pid != os.getpid():
+            _left_by_parent.append((self._writer, self._reader))
+            self._writer = self._reader = None
+            self._listeners.clear()
+            self._bell = Bell()
+            self._pid = os.getpid()
 
     def _opening_here(self) -> asyncio.Lock:
         """A lock belongs to the event loop on which somebody first had to wait for it."""
@@ -273,12 +288,12 @@ class SqliteStore:
         return SqlitePulse(self._address, self._patience_s, self._instants, self._silence)
 
     def _write(self, op: Op[T]) -> "asyncio.Future[T]":
-        if self._writer is None:
+        if self._writer is None or self._pid != os.getpid():
             raise NotRunning(f"the store {self._address.path} is closed: call open() first")
         return self._writer.submit(op)
 
     def _read(self, run: Callable[[Connection], T]) -> "asyncio.Future[T]":
-        if self._reader is None:
+        if self._reader is None or self._pid != os.getpid():
             raise NotRunning(f"the store {self._address.path} is closed: call open() first")
         return self._reader.submit(Op(run))
 
