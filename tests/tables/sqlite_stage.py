@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 import time
+import uuid
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -114,6 +115,8 @@ def _aged(value: Any, seconds: float) -> Any:
 def _stored(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+    if isinstance(value, uuid.UUID):
+        return str(value)
     return json.dumps(value) if isinstance(value, dict | list) else value
 
 

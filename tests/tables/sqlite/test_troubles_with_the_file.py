@@ -218,6 +218,39 @@ async def test_a_look_that_is_canceled_gives_back_what_it_got(
         assert await worker.end(lease) == set()
 
 
+@pytest.mark.parametrize("declared", ["text", "integer"])
+async def test_a_claim_whose_answer_got_lost_is_given_back(
+    sqlite_stage: SqliteStage, declared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the next look, or when the worker leaves: nobody runs those rows, and without heartbeats nobody finds them."""
+    await sqlite_stage.execute(
+        f"""create table jobs (id integer primary key, status text, created_at text, worker_id text,
+        started_at {declared}, payload text)"""
+    )
+    await sqlite_stage.queue(1, 2, 3)
+    async with (
+        impatient(sqlite_stage, sqlite_stage.bare()) as worker,
+        sqlite_stage.claimer(sqlite_stage.bare()) as other,
+    ):
+        await other.take_one()
+        for _ in range(2):
+            with monkeypatch.context() as patch:
+                patch.setattr(Connection, "check_place", _gone)
+                with pytest.raises(StoreUnavailable):
+                    await worker.take(1)
+            assert list((await sqlite_stage.statuses()).values()) == ["running", "running", "queued"]
+        assert keys(await worker.take()) == [2, 3]
+        assert await worker.take() == []
+        await sqlite_stage.execute("update jobs set status = 'queued' where id = 3")
+        with monkeypatch.context() as patch:
+            patch.setattr(Connection, "check_place", _gone)
+            with pytest.raises(StoreUnavailable):
+                await worker.take()
+        assert list((await sqlite_stage.statuses()).values()) == ["running", "running", "running"]
+        await worker.source.sign_off(worker.incarnation)
+        assert list((await sqlite_stage.statuses()).values()) == ["running", "running", "queued"]
+
+
 async def test_a_closed_table_says_so(sqlite_stage: SqliteStage) -> None:
     await sqlite_stage.create()
     source = sqlite_stage.source(sqlite_stage.mapping())

@@ -3,10 +3,13 @@
 Promises: SQLite lets one transaction write at a time, and a claim reads and writes inside of one (`begin immediate`).
 So nothing can come between the look and the write, and all guards promise the same here: `skip_locked` has no locks to
 skip, `status` holds by itself, `version` and `timestamp` are raised for the sake of others, who may guard their own
-changes with them. A look that finds nothing writes nothing and takes no lock.
+changes with them. A look that finds nothing writes nothing and takes no lock. A claim whose answer got lost (the file
+was moved away in that moment, the caller was canceled) is a doubt: the next look first gives its rows back, if it was
+committed; its start tells them from all others.
 """
 
 import secrets
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
@@ -23,6 +26,23 @@ class Picked(NamedTuple):
     values: dict[str, Any]
 
 
+class Start(NamedTuple):
+    """What the rows of one claim have in common."""
+
+    worker: str
+    started: Any
+
+
+class Look:
+    """One look: who looks, for how many, and the claims that it may have made."""
+
+    def __init__(self, label: str, limit: int) -> None:
+        self.label = label
+        self.limit = limit
+        self.begun: list[Start] = []
+        """More than one, where a group of operations had to be begun anew."""
+
+
 class Found(NamedTuple):
     """What a look brought."""
 
@@ -37,37 +57,45 @@ def peek(con: Connection, statements: Statements) -> Found | None:
     return None if ready else Found([], _until_s(next_due, now))
 
 
-def claim(con: Connection, statements: Statements, starts: Starts, label: str, limit: int) -> Found:
-    """Claim the best rows, at most so many."""
-    table = statements.table
+def claim(con: Connection, statements: Statements, starts: Starts, look: Look) -> Found:
+    """Claim the best rows."""
     now = now_us()
     due = _bound_due(statements, now)
-    rows = con.execute(statements.pick, {**due, "limit": limit}).fetchall() if limit > 0 else []
-    picked: list[Picked] = []
-    if rows:
-        worker, started, bound = _mark(statements, starts.next_us(), label)
-        keys = bound_keys([row[0] for row in rows])
-        claimed = {key for (key,) in con.execute(statements.claim(len(keys)), {**bound, **keys}).fetchall()}
-        first = 1 if table.retries is None else 2
-        for row in rows:
-            if row[0] in claimed:
-                values = statements.read_values(row[first:])
-                attempt = 1 if table.retries is None else int(row[1] or 0) + 1
-                picked.append(Picked(Claim(row[0], worker, started), attempt, values))
-    if len(rows) >= limit or statements.next_due is None:
+    rows = con.execute(statements.pick, {**due, "limit": look.limit}).fetchall() if look.limit > 0 else []
+    picked = _taken(con, statements, starts.next_us(), look, rows) if rows else []
+    if len(rows) >= look.limit or statements.next_due is None:
         return Found(picked, None)
     found = con.execute(statements.next_due, due).fetchone()
     return Found(picked, None if found is None else _until_s(found[0], now))
 
 
-def _mark(statements: Statements, start_us: int, label: str) -> tuple[str, Any, dict[str, Any]]:
-    """Who claims, and since when: the fence, and what is bound."""
-    kinds = statements.kinds
+def _taken(
+    con: Connection, statements: Statements, start_us: int, look: Look, rows: list[tuple[Any, ...]]
+) -> list[Picked]:
+    kind = statements.kinds["started_at"]
     # In whole seconds two claims of a row may have the same start: then the name must differ.
-    worker = f"{label}:{secrets.token_hex(4)}" if kinds["started_at"] is Kind.WHOLE else label
-    started = stored(kinds["started_at"], start_us)
-    bound = {"worker": worker, "started": started, **instants(statements, start_us)}
-    return worker, started, bound
+    worker = f"{look.label}:{secrets.token_hex(4)}" if kind is Kind.WHOLE else look.label
+    start = Start(worker, stored(kind, start_us))
+    look.begun.append(start)
+    keys = bound_keys([row[0] for row in rows])
+    bound = {**start._asdict(), **instants(statements, start_us), **keys}
+    claimed = {key for (key,) in con.execute(statements.claim(len(keys)), bound).fetchall()}
+    counts = statements.table.retries is not None
+    return [
+        Picked(
+            Claim(row[0], *start),
+            int(row[1] or 0) + 1 if counts else 1,
+            statements.read_values(row[2 if counts else 1 :]),
+        )
+        for row in rows
+        if row[0] in claimed
+    ]
+
+
+def recover(con: Connection, statements: Statements, doubts: Iterable[Start]) -> None:
+    """Give back what was claimed without anybody knowing."""
+    for start in doubts:
+        con.execute(statements.recover, {**start._asdict(), **instants(statements, now_us())})
 
 
 def instants(statements: Statements, instant_us: int) -> dict[str, Any]:

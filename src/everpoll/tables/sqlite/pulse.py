@@ -100,7 +100,8 @@ class SqlitePulse:
             statement = self._statements.beat(len(keys))
             held = {key for (key,) in con.execute(statement, {**bound, **fence(group[0][1]), **keys}).fetchall()}
             lost += [number for number, claim in group if claim.key not in held]
-        return lost
+        # What was settled meanwhile is not ours any more either, and not lost.
+        return list(self._claims.held(lost))
 
     def _rescue(self, con: Connection) -> list[tuple[object, str]]:
         if self._statements.rescue is None:

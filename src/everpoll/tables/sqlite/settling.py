@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import LEASE_LIMIT
 from everpoll.tables.claims import Claim
+from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import RowWrite
 from everpoll.tables.sqlite.claiming import instants
 from everpoll.tables.sqlite.instants import later_us, now_us, stored
@@ -38,17 +39,22 @@ def settle(con: Connection, statements: Statements, batch: Iterable[Settled]) ->
 
 
 def settled_before(con: Connection, statements: Statements, batch: Iterable[Settled]) -> set[int]:
-    """Of what was called lost, that which is exactly as an earlier try would have left it."""
+    """Of what was called lost, that which is as an earlier try would have left it."""
     before: set[int] = set()
     for number, claim, write in batch:
         row = con.execute(statements.state(), {"k0": claim.key}).fetchone()
-        if row is None or row[0] != write.status:
-            continue
-        _, worker, started_at, error = row
-        is_ours = (worker, started_at) == (claim.worker, claim.started_at) if write.is_end else worker is None
-        if is_ours and (statements.table.error is None or write.keeps_error or (error or None) == write.error):
+        if row is not None and _is_as_left(statements.table, claim, write, row):
             before.add(number)
     return before
+
+
+def _is_as_left(table: Table, claim: Claim, write: RowWrite, row: tuple[Any, ...]) -> bool:
+    status, worker, started_at, error = row
+    is_ours = (worker, started_at) == (claim.worker, claim.started_at)
+    if not write.is_end and status == table.running:
+        return not is_ours  # given back it was, and somebody has claimed it since
+    says_why = table.error is None or write.keeps_error or (error or None) == write.error
+    return status == write.status and says_why and (is_ours or not write.is_end)
 
 
 def lost_claims(con: Connection, statements: Statements, claims: Mapping[int, Claim]) -> frozenset[int]:

@@ -14,7 +14,7 @@ Never: creates a file or a table; blocks the event loop on the file.
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from everpoll.drivers.sqlite.address import read_address
@@ -68,6 +68,7 @@ class SqliteTable:
         self._statements: Statements | None = None
         self._writer: Writer | None = None
         self._found = False
+        self._doubts: list[claiming.Look] = []
 
     async def open(self) -> None:
         """See the contract."""
@@ -106,20 +107,35 @@ class SqliteTable:
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
+        statements, doubts = self._opened(), list(self._doubts)
+        if any(one.begun for one in doubts):
+            await self._write(Op(lambda con: claiming.recover(con, statements, _begun(doubts)), wakes=True))
+        self._doubts.clear()
         self._labels.pop(incarnation, None)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract. A caller that is canceled meanwhile claims nothing: what it got is given back."""
-        statements, label = self._opened(), self._labels[incarnation]
-        limit = max(0, min(most, LEASE_LIMIT, sum(rooms.values())))
-        found = await self._write(
-            Op(
-                lambda con: claiming.claim(con, statements, self._starts, label, limit),
-                # Where the look before brought something, this one will, too: why ask first?
-                peek=None if self._found else lambda con: claiming.peek(con, statements),
-                unwanted=self._give_back,
-            )
+        statements, doubts = self._opened(), list(self._doubts)
+        look = claiming.Look(self._labels[incarnation], max(0, min(most, LEASE_LIMIT, sum(rooms.values()))))
+
+        def claim(con: Connection) -> claiming.Found:
+            claiming.recover(con, statements, _begun(doubts))
+            return claiming.claim(con, statements, self._starts, look)
+
+        op = Op(
+            claim,
+            # Where the look before brought something, this one will, too: why ask first?
+            peek=None if self._found or doubts else lambda con: claiming.peek(con, statements),
+            unwanted=self._give_back,
         )
+        self._doubts.append(look)
+        try:
+            found = await self._write(op)
+        except Exception:
+            if not look.begun:
+                self._doubts.remove(look)
+            raise
+        self._doubts = [one for one in self._doubts if one is not look and one not in doubts]
         self._found = bool(found.picked)
         return Leased([self._claims.take(*one) for one in found.picked], found.next_due_s)
 
@@ -235,6 +251,10 @@ class SqliteTable:
         if self._writer is None:
             raise NotRunning(f"table {self.table.name!r} is closed: call open() first")
         return self._writer.submit(op)
+
+
+def _begun(doubts: Iterable[claiming.Look]) -> list[claiming.Start]:
+    return [start for look in doubts for start in look.begun]
 
 
 def _note_failure(giving: "asyncio.Future[set[int]]") -> None:

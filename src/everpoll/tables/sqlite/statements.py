@@ -168,13 +168,20 @@ class Statements:
         table = self.table
         sets = [
             f"{named(table.status)} = {word(table.queued)}",
-            *(f"{named(column)} = null" for column in self._let_go()),
+            *self._emptied(),
             *([] if keeps_error else self._error(":error")),
             *([] if table.retries is None else [_counted(table.retries, ":retries")]),
             *([f"{named(table.due_at)} = :due"] if is_delayed and table.due_at is not None else []),
             *self._touched(),
         ]
         return self._update(sets, self._fence, keys)
+
+    @property
+    def recover(self) -> str:
+        """Every row of one claim is queued again: its answer got lost, and nobody runs them."""
+        table = self.table
+        sets = [f"{named(table.status)} = {word(table.queued)}", *self._emptied(), *self._touched()]
+        return f"update {self._where} set {', '.join(sets)} where {self._fence}"
 
     def beat(self, keys: int) -> str:
         """A sign of life for these rows, or, without a column for it, just the question whether they are held."""
@@ -231,6 +238,9 @@ class Statements:
         """The columns that a row does not need while nobody has it; one that insists on a value keeps it."""
         columns = [self.table.worker, self.table.started_at, *([self.table.heartbeat] if self.table.heartbeat else [])]
         return [one for one in columns if not self._is_required(one)]
+
+    def _emptied(self) -> list[str]:
+        return [f"{named(column)} = null" for column in self._let_go()]
 
     def _update(self, sets: Iterable[str], condition: str, keys: int) -> str:
         return (
