@@ -7,13 +7,19 @@ FOR    ?= 15s
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs lock clean
+.PHONY: help demo example-test-runner example-website-audit test check bench docs lock clean
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Watch everpoll at work in the terminal (FOR=15s)
 	@$(BIN)/everpoll demo --for $(FOR)
+
+example-test-runner: $(READY) ## Replay recordings in Chromium, from a table of your own (ARGS="--url …")
+	@$(BIN)/python -m examples.test_runner $(ARGS)
+
+example-website-audit: $(READY) ## Audit sites, from a table of your own (ARGS="--serve")
+	@$(BIN)/python -m examples.website_audit $(ARGS)
 
 test: $(READY) ## Run every test, then every check (ARGS="-k name" picks tests)
 	$(BIN)/python -m pytest $(ARGS)
