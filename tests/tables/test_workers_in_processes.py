@@ -1,0 +1,144 @@
+"""A3, D3, D4 with real processes: killed, ended, frozen, and racing each other under every guard."""
+
+import json
+import socket
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from everpoll.tables import Guard
+from tables.fleet import TESTS, TableFleet
+from tables.stages import GIVE_UP_S, JOBS, TableStage
+
+STALE = {"heartbeat_every": "300ms", "stale_after": "1500ms"}
+ROUNDS = 10_000
+RACERS = 4
+BATCH = 10
+
+
+@pytest.fixture(autouse=True)
+def has_processes(stage: TableStage) -> None:
+    """Not where a database belongs to one process."""
+    if not stage.has_processes:
+        pytest.skip(f"{stage.name} belongs to one process")
+
+
+async def test_d3_a_killed_workers_row_is_given_back_and_fails_after_three(stage: TableStage, tmp_path: Path) -> None:
+    await stage.create()
+    await stage.queue(1, payload=str(tmp_path / "never"))
+    with TableFleet(stage, tmp_path, **STALE) as fleet:
+        for attempt in (1, 2, 3):
+            [worker] = await fleet.start()
+            await fleet.until_begun(attempt)
+            assert (await stage.one(1))["retry_count"] == attempt - 1
+            worker.kill()
+        await fleet.start()
+        [row] = await stage.until_all("failed")
+        assert (row["retry_count"], row["worker_id"]) == (3, "w3")
+        assert [one["attempt"] for one in fleet.effects("began")] == [1, 2, 3]
+
+
+async def test_d4_a_worker_that_is_told_to_end_puts_its_rows_back_at_once(stage: TableStage, tmp_path: Path) -> None:
+    await stage.create()
+    await stage.queue(1, 2, payload=str(tmp_path / "never"))
+    with TableFleet(stage, tmp_path) as fleet:
+        [worker] = await fleet.start()
+        await fleet.until_begun(2)
+        worker.end()
+        await fleet.until(lambda: not worker.is_running, "it has ended")
+        assert worker.process.returncode == 0
+        rows = await stage.rows()
+        assert [(row["status"], row["retry_count"], row["worker_id"]) for row in rows] == [("queued", 0, None)] * 2
+        assert len(fleet.effects("stopped")) == 2
+
+
+async def test_a_frozen_worker_that_comes_back_changes_nothing(stage: TableStage, tmp_path: Path) -> None:
+    """Its row was given to another meanwhile, who has it in hand."""
+    gate = tmp_path / "gate"
+    await stage.create()
+    await stage.queue(1, payload=str(gate))
+    with TableFleet(stage, tmp_path, **STALE) as fleet:
+        [zombie] = await fleet.start()
+        await fleet.until_begun(1)
+        zombie.freeze()
+        [heir] = await fleet.start()
+        await fleet.until_begun(2)
+        row = await stage.one(1)
+        assert (row["status"], row["retry_count"], row["worker_id"]) == ("running", 1, heir.label)
+        zombie.thaw()
+        await fleet.until(lambda: zombie.said("its result is dropped") > 0, "it tells of its loss")
+        after = await stage.one(1)
+        assert (after["worker_id"], after["started_at"]) == (heir.label, row["started_at"])
+        gate.touch()
+        [row] = await stage.until_all("completed")
+        assert (row["worker_id"], row["retry_count"]) == (heir.label, 1)
+        assert zombie.is_running
+
+
+async def test_a3_ten_thousand_rounds_with_all_guards_and_no_double_claim(stage: TableStage, tmp_path: Path) -> None:
+    """Four processes want the same rows, each under its own guard: every row is claimed by exactly one of them."""
+    await stage.create(JOBS)
+    keys = list(range(ROUNDS))
+    await fill(stage, keys)
+    for guard in stage.guards:
+        await stage.prepare(stage.mapping(columns=(), guard=guard))
+    won = race(stage, tmp_path, list(stage.guards))
+    assert Counter(key for one in won for key in one) == Counter(keys)
+    assert all(won), "each of them won some"
+    rows = await stage.rows()
+    claimed_by = {row["id"]: row["worker_id"] for row in rows}
+    assert claimed_by == {key: f"racer-{number}" for number, one in enumerate(won) for key in one}
+    assert {row["status"] for row in rows} == {"running"}
+
+
+async def fill(stage: TableStage, keys: list[int]) -> None:
+    """One by one takes too long."""
+    for first in range(0, len(keys), 500):
+        values = ", ".join(f"({key}, 'queued')" for key in keys[first : first + 500])
+        await stage.execute(f"insert into jobs (id, status) values {values}")  # noqa: S608 - numbers
+
+
+def race(stage: TableStage, folder: Path, guards: list[Guard]) -> list[list[int]]:
+    """What each won. All wait for each other before every look, so that they set out together."""
+    ends: list[socket.socket] = []
+    racers: list[subprocess.Popen[str]] = []
+    try:
+        for number in range(RACERS):
+            ours, theirs = socket.socketpair()
+            ends.append(ours)
+            order = {
+                "url": stage.url,
+                "token": stage.token,
+                "guard": guards[number % len(guards)],
+                "label": f"racer-{number}",
+                "batch": BATCH,
+                "socket": theirs.fileno(),
+            }
+            with (folder / f"racer-{number}.log").open("wb") as log, theirs:
+                command = [sys.executable, "-m", "tables.racer", json.dumps(order)]
+                racers.append(
+                    subprocess.Popen(
+                        command, cwd=TESTS, stdout=subprocess.PIPE, stderr=log, text=True, pass_fds=[theirs.fileno()]
+                    )
+                )
+        start_together(ends)
+        return [json.loads(racer.communicate(timeout=4 * GIVE_UP_S)[0]) for racer in racers]
+    finally:
+        for racer in racers:
+            racer.kill()
+            racer.communicate()
+        for end in ends:
+            end.close()
+
+
+def start_together(ends: list[socket.socket]) -> None:
+    """Whenever all that are left want to set out, they may. Who is done says `x`."""
+    left = list(ends)
+    while left:
+        said = [(end, end.recv(1)) for end in left]
+        left = [end for end, word in said if word == b"."]
+        for end in left:
+            end.send(b".")
