@@ -8,7 +8,7 @@ import re
 import pytest
 
 from everpoll.drivers.postgres.lane import Connection
-from everpoll.stores.contract import LEASE_LIMIT, TaskFilter
+from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, NewEvent, NewTask, TaskFilter
 from everpoll.stores.postgres import PostgresStore
 from servers.databases import PostgresServers
 from stores.stage import HOUR_S, LEASE_S, Stage, again, done
@@ -162,3 +162,68 @@ async def test_ill_ended_tasks_are_found_by_their_own_index(
     assert len(page.tasks) == 2
     plan = plans.new()
     assert re.search(r"Index Scan Backward using history_\d+_id_idx1 ", plan), plan
+
+
+async def test_watches_among_many_jobs_are_found_by_indexes_of_their_own(
+    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int
+) -> None:
+    """By page, by key and by name, live and ended; also where nobody ever ran ANALYZE."""
+    worker = await stage.worker()
+    for turn in range(5):
+        await stage.put(400)
+        await store.enqueue([NewTask(name=f"w{turn}", kind="watch", key=f"k{turn}-{one}") for one in range(100)])
+        await store.settle(worker, [done(one, 1) for one in await stage.take(worker, 500)])
+    await stage.put(2_000)
+    await stage.put_one(kind="watch", name="w", key="live")
+    await store._desk.call(lambda connection: connection.execute(EXPLAIN))
+    plans = Plans(postgres_servers, major)
+    for analyze in (False, True):
+        if analyze:
+            await store._desk.row("analyze everpoll.tasks")
+            await store._desk.row("analyze everpoll.history")
+            plans.new()
+        page = await store.tasks(TaskFilter(kind="watch"), 3)
+        assert len(page.tasks) == 3
+        plan = plans.new()
+        assert "using tasks_watch on tasks" in plan, plan
+        assert re.search(r"Index Scan Backward using history_\d+_id_idx2 ", plan), plan
+        assert await store.find("watch", "k3-3") is not None
+        plan = plans.new()
+        assert "using tasks_key on tasks" in plan, plan
+        assert re.search(r"using history_\d+_key_ended_at_id_idx ", plan), plan
+        assert len(await store.last_results("watch", "w3")) == 100
+        plan = plans.new()
+        assert "Sort Key" not in re.sub(r"Merge Append.*\n.*Sort Key", "", plan), plan
+        assert re.search(r"using history_\d+_name_ended_at_id_idx ", plan), plan
+
+
+async def test_beginning_once_and_events_walk_their_indexes(
+    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int
+) -> None:
+    worker = await stage.worker()
+    watches = [NewTask(name="w", kind="watch", key=str(number), once=True) for number in range(200)]
+    await store.enqueue(watches)
+    events = (NewEvent(1, "{}"),)
+    ended = [Ended(one.id, one.sequence, events=events) for one in await stage.take(worker, 100)]
+    assert await store.settle(worker, ended) == set()
+    await stage.put(1_000)
+    for lane in (store._entrance, store._settlements, store._desk):
+        await lane.call(lambda connection: connection.execute(EXPLAIN))
+    plans = Plans(postgres_servers, major)
+    assert not any(one.is_new for one in await store.enqueue(watches[:3] + watches[-3:]))
+    plan = plans.new()
+    assert "using tasks_key on tasks" in plan
+    assert re.search(r"using history_\d+_key_ended_at_id_idx ", plan)
+    leases = await stage.take(worker, 100)
+    plans.new()
+    batch = [Again(one.id, one.sequence, 5.0, events=events) for one in leases[:50]]
+    assert (
+        await store.settle(worker, [*batch, *(Ended(one.id, one.sequence, events=events) for one in leases[50:])])
+        == set()
+    )
+    plan = plans.new()
+    assert BAD.findall(plan) == []
+    assert "using tasks_pkey on tasks" in plan
+    assert not re.search(r"Seq Scan on (tasks|history_\d+|events)\b", plan), plan
+    assert len((await store.events("0", 10)).events) == 10
+    assert "using events_pkey on events" in plans.new()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from everpoll.drivers.sqlite.lane import Op
-from everpoll.stores.contract import NewTask
-from everpoll.stores.sqlite import SqliteStore, enqueueing, leasing, moves, reading, rescue, settling
+from everpoll.stores.contract import NewTask, TaskFilter
+from everpoll.stores.sqlite import SqliteStore, enqueueing, feed, leasing, moves, reading, rescue, settling
 
 FUTURE = 100_000
 READY, WAITING = "everpoll_tasks_ready", "everpoll_tasks_waiting"
@@ -35,7 +35,16 @@ STATEMENTS: list[tuple[str, str]] = [
     (moves.REQUEUE, BY_ID),
     (rescue.LOST, LEASED),
     (rescue.CANCELS, CANCELS),
+    (leasing.IS_ASKED, CANCELS),
+    (leasing.ASKED, BY_ID),
     (enqueueing.LIVE, KEY),
+    (enqueueing.ONE_ENDED, "everpoll_history_watch_keys"),
+    (feed.ADD, BY_ID),
+    (feed.OF_TASK, "sqlite_autoindex_everpoll_events"),
+    (feed.BEHIND, BY_ID),
+    (reading.FOUND.format(kind="t.kind = 'watch'"), KEY),
+    (reading.FOUND.format(kind="t.kind = 'watch'"), "everpoll_history_watch_keys"),
+    (reading.RESULTS.format(kind="t.kind = 'watch'"), "everpoll_history_watch_names"),
     (reading.WORKERS, LEASED),
     (reading.BY_ID, BY_ID),
     (reading.ENDED_BY_ID, BY_ID),
@@ -78,8 +87,49 @@ async def test_counts_and_queue_names_come_from_the_indexes(store: SqliteStore, 
         assert f"INDEX {index}" in " ".join(await _plan(store, statement))
 
 
+async def test_watches_among_many_jobs_are_paged_by_indexes_of_their_own(store: SqliteStore) -> None:
+    """Counted in SQLite's own steps: a page of watches costs the same beside a hundred thousand jobs."""
+    watch = NewTask(name="w", kind="watch")
+    await store.enqueue([watch] * 10)
+
+    async def steps() -> int:
+        counted = 0
+
+        def count() -> int:
+            nonlocal counted
+            counted += 1
+            return 0
+
+        def run(con: Any) -> None:
+            con.set_progress_handler(count, 10)
+            assert len(reading.tasks(con, TaskFilter(kind="watch"), 5, None).tasks) == 5
+            con.set_progress_handler(None, 0)
+
+        await store._read(run)
+        return counted
+
+    await steps()
+    alone = await steps()
+    await store.enqueue([NewTask(name="job")] * FUTURE)
+    await steps()
+    assert await steps() <= alone + 2
+
+
 async def _plan(store: SqliteStore, statement: str) -> list[str]:
-    names = ("now", "rows", "owner", "sequence", "ids", "steady", "grace", "slack", "oldest", "queue", "limit")
+    names: tuple[str, ...] = (
+        "now",
+        "rows",
+        "owner",
+        "sequence",
+        "ids",
+        "steady",
+        "grace",
+        "slack",
+        "oldest",
+        "queue",
+        "limit",
+    )
+    names = (*names, "kind", "key", "name")
     bound: Any = dict.fromkeys(names, "[]") if ":" in statement else ("[]",) * statement.count("?")
     return await store._read(lambda con: [row[3] for row in con.execute(f"explain query plan {statement}", bound)])
 

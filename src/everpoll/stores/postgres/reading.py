@@ -18,11 +18,15 @@ from everpoll.stores.postgres.rows import ENDED, LIVE, WORKER, task_info, worker
 
 ENDED_BY_ID = f"select {ENDED} from everpoll.history h where h.id = any($1::bigint[])"
 BY_ID = f"select {LIVE} from everpoll.tasks t where t.id = any($1::bigint[]) union all {ENDED_BY_ID}"
-FOUND = f"""select {LIVE} from everpoll.tasks t where t.key = $1 and {{t_kind}}
-    union all (select {ENDED} from everpoll.history h where {{h_kind}} and h.key = $1
+FOUND = f"""select {LIVE} from everpoll.tasks t where t.key = $1 and t.kind = $2
+    union all (select {ENDED} from everpoll.history h where h.key = $1 and h.kind = $2
                order by h.ended_at desc, h.id desc limit 1)"""
-RESULTS = """select h.result from everpoll.history h where {h_kind} and h.name = $1
+# Watches have indexes of their own. The live one is looked for whatever its kind: there is one with that key at most.
+FOUND_WATCH = f"""select {LIVE} from everpoll.tasks t where t.key = $1
+    union all select {ENDED} from everpoll.history h where h.id = (select everpoll.ended_watch($1))"""
+RESULTS = """select h.result from everpoll.history h where h.name = $1 and h.kind = $3
     and h.result is not null and h.result <> 'null' order by h.ended_at desc, h.id desc limit $2"""
+WATCH_RESULTS = "select everpoll.watch_results($1, $2)"
 LOSSES = "select extract(epoch from at)::float8, note from everpoll.losses where task_id = $1 order by id"
 WORKERS = f"""select {WORKER} from everpoll.workers w
     where w.stopped_at is null or w.stopped_at > now() - interval '1 day' order by w.started_at, w.owner"""
@@ -71,8 +75,11 @@ def _state(wanted: TaskFilter, table: str) -> str | None:
 
 
 def _conditions(wanted: TaskFilter, after: int | None, letter: str, values: list[Any]) -> list[str]:
-    wishes = {"id <": after, "queue =": wanted.queue, "name =": wanted.name}
-    conditions = [] if wanted.kind is None else [_is_of(wanted.kind, letter, values)]
+    wishes = {"id <": after, "queue =": wanted.queue, "name =": wanted.name, "kind =": wanted.kind}
+    conditions = []
+    if wanted.kind == "watch":  # a constant, so that the index of watches can be used
+        del wishes["kind ="]
+        conditions.append(f"{letter}.kind = 'watch'")
     for comparison, value in wishes.items():
         if value is not None:
             values.append(value)
@@ -82,25 +89,15 @@ def _conditions(wanted: TaskFilter, after: int | None, letter: str, values: list
 
 async def find(lane: Lane, kind: str, key: str) -> TaskInfo | None:
     """The live task with that key, else the newest ended one."""
-    values: list[Any] = [key]
-    sql = FOUND.format(t_kind=_is_of(kind, "t", values), h_kind=_is_of(kind, "h", values))
-    found = {info.ended_at is None: info for info in map(task_info, await lane.rows(sql, *values))}
-    return found.get(True) or found.get(False)
+    rows = await (lane.rows(FOUND_WATCH, key) if kind == "watch" else lane.rows(FOUND, key, kind))
+    infos = [info for info in map(task_info, rows) if info.kind == kind]
+    return min(infos, key=lambda info: info.ended_at is not None, default=None)
 
 
 async def last_results(lane: Lane, kind: str, name: str, limit: int) -> list[Any]:
     """What the tasks of that name brought that ended last."""
-    values: list[Any] = [name, limit]
-    sql = RESULTS.format(h_kind=_is_of(kind, "h", values))
-    return [msgspec.json.decode(row[0]) for row in await lane.rows(sql, *values)]
-
-
-def _is_of(kind: str, letter: str, values: list[Any]) -> str:
-    """The condition on the kind. Watches have indexes of their own, which are used if the statement says their name."""
-    if kind == "watch":
-        return f"{letter}.kind = 'watch'"
-    values.append(kind)
-    return f"{letter}.kind = ${len(values)}"
+    rows = await (lane.rows(WATCH_RESULTS, name, limit) if kind == "watch" else lane.rows(RESULTS, name, limit, kind))
+    return [msgspec.json.decode(row[0]) for row in rows]
 
 
 async def workers(lane: Lane) -> list[WorkerInfo]:

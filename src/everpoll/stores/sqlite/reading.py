@@ -106,8 +106,7 @@ def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) ->
 def find(con: Connection, kind: str, key: str) -> TaskInfo | None:
     """The live task with that key, else the newest ended one."""
     rows = con.execute(FOUND.format(kind=_is_of(kind)), {"kind": kind, "key": key})
-    found = {info.ended_at is None: info for info in map(_shown, rows)}
-    return found.get(True) or found.get(False)
+    return min(map(_shown, rows), key=lambda info: info.ended_at is not None, default=None)
 
 
 def last_results(con: Connection, kind: str, name: str, limit: int) -> list[Any]:

@@ -67,7 +67,7 @@ create table everpoll.history (
 create index history_id on everpoll.history (id);
 create index history_ill on everpoll.history (id) where state <> 'done';
 create index history_watch on everpoll.history (id) where kind = 'watch';
-create index history_watch_key on everpoll.history (key, ended_at) where kind = 'watch';
+create index history_watch_key on everpoll.history (key, ended_at, id) where kind = 'watch';
 create index history_watch_name on everpoll.history (name, ended_at, id) where kind = 'watch';
 -- Takes what comes while its day has no partition: a settle never fails for want of one.
 create table everpoll.history_rest partition of everpoll.history default;

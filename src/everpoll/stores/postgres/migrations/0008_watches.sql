@@ -65,6 +65,7 @@ end $$;
 create function everpoll.append_events(task_ids bigint[], seqs bigint[], bodies text[], lost bigint[]) returns void
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 begin
     perform pg_advisory_xact_lock_shared(everpoll.feed_lock() + everpoll.last_event());
@@ -80,14 +81,28 @@ begin
     on conflict (task_id, seq) do nothing;
 end $$;
 
--- The watch with that key that ended last.
+-- The watch with that key that ended last. Without sorts, as below, only the index on keys is left to the planner, which
+-- takes the one on ids and filters, wherever it believes that there are few watches.
 create function everpoll.ended_watch(wanted text, out id bigint)
 language plpgsql stable
-set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 begin
     select h.id into ended_watch.id from everpoll.history h where h.kind = 'watch' and h.key = wanted
     order by h.ended_at desc, h.id desc limit 1;
+end $$;
+
+-- The results of the watches of that name that ended last.
+create function everpoll.watch_results(wanted text, most int) returns setof text
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    return query select h.result from everpoll.history h
+    where h.kind = 'watch' and h.name = wanted and h.result is not null and h.result <> 'null'
+    order by h.ended_at desc, h.id desc limit most;
 end $$;
 
 -- Enqueues a batch in which some are to be begun once, or bring events: row by row, so that those that do neither, and
