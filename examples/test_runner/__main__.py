@@ -34,7 +34,8 @@ def main(url: Url = None) -> None:
             raise
         sys.exit(f"{error.name} is needed for this and not installed: pip install {error.name}")
     except KeyboardInterrupt:
-        sys.exit("stopped; jobs that were running are queued again")
+        typer.echo("stopped; jobs that were running are queued again", err=True)
+        sys.exit(130)
 
 
 if __name__ == "__main__":

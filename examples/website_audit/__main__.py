@@ -34,7 +34,8 @@ def main(url: Url = None, serve: Serve = False) -> None:
             raise
         sys.exit("asyncpg is needed for Postgres and not installed: pip install asyncpg")
     except KeyboardInterrupt:
-        sys.exit("stopped; audits that were processing are pending again")
+        typer.echo("stopped; audits that were processing are pending again", err=True)
+        sys.exit(0 if serve else 130)
 
 
 if __name__ == "__main__":
