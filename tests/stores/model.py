@@ -10,7 +10,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from everpoll.stores.contract import DEADLINE_GRACE_S, RESCUE_LIMIT, Again, Ended, Settlement, TaskInfo
+from everpoll.stores.contract import (
+    ASKED_TO_CANCEL,
+    DEADLINE_GRACE_S,
+    RESCUE_LIMIT,
+    Again,
+    Ended,
+    NewEvent,
+    Settlement,
+    TaskInfo,
+)
 
 SLACK_S = 100.0
 """More than the real time that one example takes, and less than any two instants of the model are apart."""
@@ -26,6 +35,7 @@ class ModelTask:
     key: str | None
     due: float
     timeout_s: float | None
+    kind: str = "job"
     created: float = 0.0
     wait_s: float | None = None
     """From its creation to its due time, exactly as the store has it; None: not seen since it changed."""
@@ -37,11 +47,18 @@ class ModelTask:
     holder: int | None = None
     deadline: float = math.inf
     cancel: bool = False
+    is_unheard: bool = False
+    """Asked to cancel while it ran."""
+    events: list[int] = field(default_factory=list)
     whats: list[str] = field(default_factory=list)
 
     @property
     def is_live(self) -> bool:
         return self.state in ("queued", "running")
+
+    @property
+    def is_asked(self) -> bool:
+        return self.kind in ASKED_TO_CANCEL
 
     def differs(self, shown: TaskInfo) -> list[str]:
         """How the task that the store shows is not the one it should be."""
@@ -51,6 +68,7 @@ class ModelTask:
             "rescues": self.rescues,
             "key": self.key,
             "queue": self.queue,
+            "kind": self.kind,
             "priority": self.priority,
             "memory": None if self.memory is None else msgspec.json.decode(self.memory),
         }
@@ -86,6 +104,21 @@ class Model:
         self.now = 0.0
         self.tasks: dict[int, ModelTask] = {}
         self.workers: dict[int, ModelWorker] = {}
+        self.ends: list[int] = []
+        """Ids in the order in which they ended."""
+        self.feed: list[tuple[int, int]] = []
+        """Task and number of every event, as they were written."""
+
+    def begun(self, key: str) -> ModelTask | None:
+        """The watch with that key that ended last."""
+        ended = (self.tasks[one] for one in reversed(self.ends))
+        return next((one for one in ended if not one.is_live and one.key == key and one.kind == "watch"), None)
+
+    def append(self, task: ModelTask, events: Sequence[NewEvent]) -> None:
+        for one in events:
+            if one.seq not in task.events:
+                task.events.append(one.seq)
+                self.feed.append((task.id, one.seq))
 
     def live_with(self, key: str | None) -> ModelTask | None:
         return next((one for one in self.tasks.values() if key is not None and one.is_live and one.key == key), None)
@@ -102,6 +135,7 @@ class Model:
         task.state, task.holder = "running", worker
         task.sequence += 1
         task.attempt += 1
+        task.is_unheard = False
         task.deadline = math.inf if task.timeout_s is None else self.now + task.timeout_s
 
     def settle(self, worker: int, settlement: Settlement, what: str | None) -> bool:
@@ -110,13 +144,16 @@ class Model:
             return False
         if what is not None:
             task.whats.append(what)
+        self.append(task, settlement.events)
         match settlement:
             case Ended():
                 self._end(task, settlement.state)
             case Again():
                 task.attempt -= settlement.refund
                 task.memory = settlement.memory or task.memory
-                if settlement.delay_s is not None and not task.cancel:
+                if task.is_unheard:
+                    task.due, task.wait_s = self.now, None
+                elif settlement.delay_s is not None and (not task.cancel or task.is_asked):
                     task.due, task.wait_s = self.now + settlement.delay_s, None
                 self._requeue(task)
         return True
@@ -131,8 +168,9 @@ class Model:
             task.rescues += 1
             task.attempt -= 1
             is_poison = task.rescues >= RESCUE_LIMIT
-            task.whats.append(ANY if task.cancel else "failed" if is_poison else "rescue")
-            if is_poison and not task.cancel:
+            is_canceled = task.cancel and not task.is_asked
+            task.whats.append(ANY if is_canceled else "failed" if is_poison else "rescue")
+            if is_poison and not is_canceled:
                 self._end(task, "failed")
             else:
                 self._requeue(task)
@@ -145,9 +183,16 @@ class Model:
         if task.is_live:
             task.whats.append("cancel")
             task.cancel = True
-            if task.state == "queued":
+            if task.is_asked:
+                self._ask(task)
+            elif task.state == "queued":
                 self._end(task, "canceled")
         return task.state
+
+    def _ask(self, task: ModelTask) -> None:
+        task.is_unheard = task.state == "running"
+        if task.is_unheard or task.due > self.now:
+            task.due, task.wait_s = self.now, None
 
     def retry(self, task: ModelTask) -> bool:
         if task.is_live or self.live_with(task.key):
@@ -159,8 +204,9 @@ class Model:
 
     def _requeue(self, task: ModelTask) -> None:
         task.state, task.holder, task.deadline = "queued", None, math.inf
-        if task.cancel:
+        if task.cancel and not task.is_asked:
             self._end(task, "canceled")
 
     def _end(self, task: ModelTask, state: str) -> None:
         task.state, task.holder, task.deadline = state, None, math.inf
+        self.ends.append(task.id)

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order, the store does what the model does, and invariants 1 to 6 hold.
+"""Whatever happens in whatever order, the store does what the model does, and invariants 1 to 6 and 9 hold.
 
 Random tasks, leases, settlements (also by zombies, thieves and twice), cancels, retries, crashes, rescues and steps of
 the clock. Time is coarse on purpose: every instant that is compared with another is minutes away from it, so that the
@@ -11,6 +11,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from hypothesis.stateful import (
 )
 
 from everpoll.errors import LeaseLost
-from everpoll.stores.contract import Again, Ended, Lease, NewTask, Settlement, TaskFilter
+from everpoll.stores.contract import Again, Ended, Lease, NewEvent, NewTask, Settlement, TaskFilter
 from stores.backends import Backend
 from stores.model import SLACK_S, Model, ModelTask, ModelWorker
 from stores.stage import Stage, card_of, json
@@ -44,8 +45,21 @@ PICK = st.integers(0, 1_000_000)
 PICKS = st.lists(st.tuples(PICK, st.sampled_from(WAYS)), min_size=1, max_size=4)
 
 
+EVENTS = st.sampled_from([(), (), (1,), (2, 3)])
+
+
+def happened(seqs: tuple[int, ...]) -> tuple[NewEvent, ...]:
+    return tuple(NewEvent(seq, json({"n": seq})) for seq in seqs)
+
+
 def settlement(lease: Lease, way: str, delay_s: float) -> tuple[Settlement, str | None]:
-    """The settlement, and the decision that it leaves in the trail."""
+    """The settlement, and the decision that it leaves in the trail. Watches tell what happened; some numbers repeat."""
+    plain, what = _settlement(lease, way, delay_s)
+    events = happened((lease.sequence,)) if lease.name == "watch" else ()
+    return msgspec.structs.replace(plain, events=events), what
+
+
+def _settlement(lease: Lease, way: str, delay_s: float) -> tuple[Settlement, str | None]:
     note = json({"what": way, "error": {}})
     match way:
         case "done":
@@ -78,6 +92,8 @@ class StoreMachine(RuleBasedStateMachine):
         self._active: list[int] = []
         self._hands: list[tuple[int, Lease]] = []
         self._ended: Counter[tuple[int, int]] = Counter()
+        self._feed_after = self._run(self._stage.store.events(None)).after
+        self._feed: list[tuple[int, int]] = []
 
     def _run(self, move: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(move)
@@ -110,6 +126,38 @@ class StoreMachine(RuleBasedStateMachine):
             assert answer.id not in self._model.tasks, "an id is never used twice"
             due = self._model.now + delay_s
             self._model.tasks[answer.id] = ModelTask(id=answer.id, due=due, created=self._model.now, **fields)
+
+    @rule(
+        key=st.sampled_from(["k", "l", "m"]),
+        once=st.booleans(),
+        queue=st.sampled_from(QUEUES),
+        delay_s=DELAYS_S,
+        events=EVENTS,
+    )
+    def begin_watches(self, key: str, once: bool, queue: str, delay_s: float, events: tuple[int, ...]) -> None:
+        """Two with one key, at the same time."""
+        task = NewTask(
+            name="watch", kind="watch", key=key, once=once, queue=queue, delay_s=delay_s, events=happened(events)
+        )
+        for answer in self._run(self._stage.store.enqueue([task] * 2)):
+            known = self._model.live_with(key) or (self._model.begun(key) if once else None)
+            assert answer.is_new == (known is None), "nothing is begun twice under one key"
+            if known is not None:
+                assert answer.id == known.id
+                continue
+            now = self._model.now
+            made = ModelTask(
+                id=answer.id,
+                queue=queue,
+                priority=0,
+                key=key,
+                due=now + delay_s,
+                timeout_s=None,
+                kind="watch",
+                created=now,
+            )
+            self._model.tasks[answer.id] = made
+            self._model.append(made, task.events)
 
     @rule(lease_s=LEASES_S)
     def sign_on(self, lease_s: float) -> None:
@@ -286,6 +334,14 @@ class StoreMachine(RuleBasedStateMachine):
         assert not wrong
 
     @invariant()
+    def every_event_is_seen_once(self) -> None:
+        """By one who goes from position to position."""
+        page = self._run(self._stage.store.events(self._feed_after, 1_000))
+        self._feed += [(one.task_id, one.seq) for one in page.events]
+        self._feed_after = page.after
+        assert self._feed == self._model.feed, "invariant 9: written with what it tells about, and never missed"
+
+    @invariant()
     def every_task_is_in_one_place(self) -> None:
         listed = self._run(self._stage.store.tasks(TaskFilter(), limit=1_000)).tasks
         assert [one.id for one in listed] == sorted(self._model.tasks, reverse=True), "invariant 3: nor there twice"
@@ -293,7 +349,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert max(keys.values(), default=1) == 1, "invariant 6: a key has at most one live task"
 
 
-def test_invariants_one_to_six(backend: Backend, runner: asyncio.Runner) -> None:
+def test_invariants_one_to_six_and_nine(backend: Backend, runner: asyncio.Runner) -> None:
     """The same examples every time: running the one test again replays what failed."""
     usual = settings(
         derandomize=True,
