@@ -8,8 +8,8 @@ import pytest
 
 from everpoll.drivers.sqlite.lane import Op
 from everpoll.tables.sqlite import SqliteTable, claiming
-from everpoll.tables.sqlite.findings import explain
 from everpoll.tables.sqlite.instants import now_us
+from everpoll.tables.sqlite.plans import explain
 from everpoll.tables.sqlite.statements import Statements
 from tables.sqlite_stage import SqliteStage
 from tables.stages import BARE, JOBS, Claimer, keys
@@ -107,17 +107,35 @@ async def test_an_index_of_the_users_own_serves(sqlite_stage: SqliteStage, index
     assert "INDEX mine" in found["index"].detail
 
 
+@pytest.mark.parametrize("index", ["jobs (status)", "jobs (created_at)", "jobs (created_at, status)"])
 async def test_an_index_that_does_not_serve_is_told(
-    sqlite_stage: SqliteStage, caplog: pytest.LogCaptureFixture
+    sqlite_stage: SqliteStage, index: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It sorts all rows that wait, at every look. The worker starts all the same."""
+    """It sorts all rows that wait, or reads all that have ended, at every look. The worker starts all the same."""
     await sqlite_stage.create(BARE)
-    await sqlite_stage.execute("create index mine on jobs (status)")
+    await sqlite_stage.execute(f"create index mine on {index}")
     async with sqlite_stage.claimer(sqlite_stage.bare()) as worker:
         found = {one.what: one for one in await worker.source.inspect()}
         assert (found["index"].is_fit, found["index"].is_needed) == (False, False)
         assert found["index"].ddl == 'create index if not exists "jobs_queue" on "jobs" ("status", "created_at")'
     assert [one.levelno for one in caplog.records if "jobs_queue" in one.message] == [logging.WARNING]
+
+
+@pytest.mark.parametrize("due_at", ["null", "'2020-01-01 00:00:00'", "'2999-01-01 00:00:00'"])
+async def test_the_order_decides_which_index_whatever_the_statistics(sqlite_stage: SqliteStage, due_at: str) -> None:
+    """With an index on due times at hand, SQLite would like to collect all that are due, and sort them."""
+    await sqlite_stage.create(JOBS)
+    await sqlite_stage.execute(FILL.format(many=20_000))
+    await sqlite_stage.execute(f"update jobs set due_at = {due_at}")  # noqa: S608 - one of the above
+    mapping = sqlite_stage.mapping()
+    for statement in sqlite_stage.source(mapping).ddl():
+        await sqlite_stage.execute(statement)
+    for _ in range(2):
+        found = {one.what: one for one in await sqlite_stage.source(mapping).inspect()}
+        assert "INDEX jobs_queue (status=?)" in found["index"].detail
+        assert found["index of due times"].is_fit
+        assert SORT not in found["index"].detail
+        await sqlite_stage.execute("analyze")
 
 
 async def test_rows_that_wait_for_their_time_are_passed_over(sqlite_stage: SqliteStage) -> None:

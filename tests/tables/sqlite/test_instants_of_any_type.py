@@ -3,7 +3,7 @@
 import re
 import sqlite3
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -147,6 +147,16 @@ async def test_due_times_as_other_programs_write_them(sqlite_stage: SqliteStage,
         next_due_s = (await worker.look()).next_due_s
     assert next_due_s is not None
     assert 30 < next_due_s < 91
+
+
+async def test_a_due_time_that_is_not_utc_is_no_reason_to_hurry(sqlite_stage: SqliteStage) -> None:
+    """It is compared as the text it is; the worker does not look twenty times a second until that has come."""
+    await sqlite_stage.create()
+    elsewhere = datetime.now(UTC).astimezone(timezone(timedelta(hours=2)))
+    await sqlite_stage.queue(1, due_at=elsewhere.strftime("%Y-%m-%d %H:%M:%S+02:00"))
+    async with sqlite_stage.claimer() as worker:
+        looked = await worker.look()
+    assert (looked.leases, looked.next_due_s) == ([], None)
 
 
 async def test_a_column_that_cannot_hold_an_instant_is_refused(sqlite_stage: SqliteStage) -> None:

@@ -1,6 +1,7 @@
 """Whatever a table looks like, it is used if it can be; if not, everything that is wrong with it is said at once."""
 
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -215,6 +216,44 @@ async def test_columns_of_the_handlers_may_have_the_names_of_roles(sqlite_stage:
     names = ("version", "due_at", "heartbeat", "priority")
     async with sqlite_stage.claimer(sqlite_stage.bare(columns=names)) as worker:
         assert list((await worker.take_one()).values.values()) == ["1.0", "never", "b", "p"]
+
+
+@pytest.mark.parametrize(
+    ("more", "refused"),
+    [
+        ("check (status in ('queued', 'running', 'failed'))", ["completed"]),
+        ("name text not null check (length(name) < 9), check (status <> 'failed')", ["failed"]),
+        ("name text not null check (length(name) > 9)", []),
+        ("check (status <> 'running' or worker_id is null)", []),
+        ("check (unknown_here(status))", []),
+    ],
+)
+async def test_words_that_a_constraint_refuses_are_told(
+    sqlite_stage: SqliteStage, more: str, refused: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Rows whose end cannot be written would run again and again."""
+    with closing(sqlite_stage.connect()) as con:
+        con.create_function("unknown_here", 1, lambda _: 1)
+        con.execute(f"create table jobs ({NUMBERED}, {more})")
+    source = sqlite_stage.source(sqlite_stage.bare())
+    [found] = [one for one in await source.inspect() if one.what == "status words"]
+    assert [
+        one for one in ("queued", "running", "completed", "failed") if f"'{one}' is refused" in found.detail
+    ] == refused
+    await source.open()
+    await source.close()
+    assert ("is refused: CHECK constraint failed" in caplog.text) is bool(refused)
+
+
+async def test_a_table_in_the_order_of_its_keys(sqlite_stage: SqliteStage) -> None:
+    await sqlite_stage.execute(f"create table jobs ({PLAIN.replace('id,', 'id text primary key,', 1)})")
+    await sqlite_stage.insert({"id": "b", "status": "queued"}, {"id": "a", "status": "queued"})
+    mapping = sqlite_stage.bare(order_by="id")
+    [ddl] = sqlite_stage.source(mapping).ddl()
+    await sqlite_stage.execute(ddl)
+    async with sqlite_stage.claimer(mapping) as worker:
+        assert keys(await worker.take()) == ["a", "b"]
+        assert worker.source.ddl() == []
 
 
 @pytest.mark.parametrize("content", [b"this is no database" * 100])

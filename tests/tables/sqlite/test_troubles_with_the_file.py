@@ -60,6 +60,19 @@ async def test_a_lock_held_too_long(sqlite_stage: SqliteStage, intruder: sqlite3
         assert await worker.end(lease) == set()
 
 
+async def test_a_file_that_is_locked_at_the_start(sqlite_stage: SqliteStage, intruder: sqlite3.Connection) -> None:
+    """Before the switch to WAL, a writer keeps out everybody: an outage, which whoever starts waits for."""
+    await sqlite_stage.create()
+    source = SqliteTable(sqlite_stage.url, sqlite_stage.mapping(), patience_s=IMPATIENT_S)
+    for lock in ("begin immediate", "begin exclusive"):
+        intruder.execute(lock)
+        with pytest.raises(StoreUnavailable, match="another program keeps it locked"):
+            await source.open()
+        intruder.execute("rollback")
+    await source.open()
+    await source.close()
+
+
 async def test_a_worker_goes_on_when_the_lock_is_gone(
     sqlite_stage: SqliteStage, intruder: sqlite3.Connection, caplog: pytest.LogCaptureFixture
 ) -> None:

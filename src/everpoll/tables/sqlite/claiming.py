@@ -115,4 +115,5 @@ def _bound_due(statements: Statements, now: int) -> dict[str, Any]:
 
 def _until_s(due: Any, now: int) -> float | None:
     due_us = read_us(due)
-    return None if due_us is None else (due_us - now) / 1e6
+    # One that is not UTC may have come by the clock and not yet by its text: nothing to wait for in between.
+    return None if due_us is None or due_us <= now else (due_us - now) / 1e6

@@ -38,7 +38,7 @@ def index(table: Table, shape: Shape | None) -> str:
         *([] if key_is_there else [quoted(table.key)]),
     ]
     name = quoted(f"{table.parts[-1]}_queue")
-    return f"create index if not exists {name} on {quoted(table.parts[-1])} ({', '.join(columns)})"
+    return f"create index if not exists {name} on {quoted(table.parts[-1])} ({', '.join(dict.fromkeys(columns))})"
 
 
 def due_index(table: Table) -> str:

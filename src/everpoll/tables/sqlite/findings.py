@@ -4,7 +4,6 @@ Promises: reads, and changes nothing. Everything is found at once.
 """
 
 import sqlite3
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,12 +17,12 @@ from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
 from everpoll.tables.sqlite.ddl import INSTANTS, NUMBERS, TEXTS, added, created, due_index, index, roles
 from everpoll.tables.sqlite.instants import Kind, kind_of
+from everpoll.tables.sqlite.plans import indexes
 from everpoll.tables.sqlite.shape import Column, Shape, lowered, read_shape
-from everpoll.tables.sqlite.statements import Statements
+from everpoll.tables.sqlite.words import words
 
 READ_ONLY = frozenset({"key", "order_by", "priority"})
 MISSING = "is missing"
-SORTS = "USE TEMP B-TREE FOR ORDER BY"
 
 
 def examined(address: Address, table: Table, patience_s: float) -> tuple[Shape | None, list[Finding]]:
@@ -74,7 +73,8 @@ def _findings(con: Connection, table: Table, shape: Shape | None) -> Iterator[Fi
     columns = [_column(table, shape, role, name) for role, name in roles(table)]
     yield from columns
     if all(one.is_fit for one in columns):
-        yield from _plans(con, table, shape)
+        yield from indexes(con, table, shape)
+        yield words(con, table, shape)
     yield _heartbeat(table)
     yield _journal(con)
     yield Finding(what="push", is_fit=True, detail="commits of any program are heard within 80 ms, by the file itself")
@@ -127,36 +127,6 @@ def _described(role: str, column: Column) -> str:
     if role == "started_at" and kind is Kind.WHOLE:
         detail += "; two claims may share a second, so the worker's name gets a suffix of its own for each"
     return detail
-
-
-def _plans(con: Connection, table: Table, shape: Shape) -> Iterator[Finding]:
-    statements = Statements(table, shape)
-    steps = explain(con, statements.pick)
-    uses = any("USING INDEX" in step or "USING COVERING INDEX" in step for step in steps)
-    is_fit = uses and SORTS not in steps
-    yield Finding(
-        what="index",
-        is_fit=is_fit,
-        is_needed=False,
-        detail="; ".join(steps) if is_fit else f"every look reads and sorts too much: {'; '.join(steps)}",
-        ddl=None if is_fit else index(table, shape),
-    )
-    if table.due_at is not None and statements.next_due is not None:
-        steps = explain(con, statements.next_due)
-        is_fit = any("INDEX" in step for step in steps) and SORTS not in steps
-        yield Finding(
-            what="index of due times",
-            is_fit=is_fit,
-            is_needed=False,
-            detail="; ".join(steps) if is_fit else "every look reads all rows that wait for their time",
-            ddl=None if is_fit else due_index(table),
-        )
-
-
-def explain(con: Connection, statement: str) -> list[str]:
-    """The steps of SQLite's plan."""
-    anything: defaultdict[str, int] = defaultdict(int)
-    return [str(row[3]) for row in con.execute(f"explain query plan {statement}", anything)]
 
 
 def _heartbeat(table: Table) -> Finding:

@@ -213,8 +213,9 @@ class SqliteTable:
         if problem is not None or shape is None:
             raise TableUnfit(problem or "", findings.ddl(self.table, shape, found))
         for one in found:
-            if not one.is_fit and one.what.startswith("index"):
-                logger.warning("table %s: %s: %s; better: %s", self.table.name, one.what, one.detail, one.ddl)
+            if not one.is_fit and one.what.startswith(("index", "status words")):
+                better = f"; better: {one.ddl}" if one.ddl else ""
+                logger.warning("table %s: %s: %s%s", self.table.name, one.what, one.detail, better)
         try:
             con = connect(self._address, patience_s=self._patience_s)
             try:

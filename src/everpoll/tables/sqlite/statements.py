@@ -18,6 +18,7 @@ from everpoll.tables.mapping import Table
 from everpoll.tables.sqlite.instants import Kind, kind_of
 from everpoll.tables.sqlite.shape import Shape
 
+TODAY = "between :today_t and :now_t"
 RESCUE_LIMIT = 1_000
 """Rows that one beat takes back; the next one takes the rest."""
 
@@ -97,21 +98,21 @@ class Statements:
         )
 
     def _ready(self) -> str:
+        """Rows that wait and are due. Found by their status: the plus keeps SQLite from any index on the rest."""
         table = self.table
-        key = self._shape.column(table.key)
         conditions = [self._queued]
-        if key is None or not key.is_required:
-            conditions.append(f"{named(table.key)} is not null")
+        if not self._is_required(table.key):
+            conditions.append(f"+{named(table.key)} is not null")
         if table.due_at is not None:
-            due = named(table.due_at)
-            conditions.append(f"({due} is null or {due} <= :now{self._or_today()})")
+            due = f"+{named(table.due_at)}"
+            today = f" or {due} {TODAY}" if self._has_today else ""
+            conditions.append(f"({due} is null or {due} <= :now{today})")
         return " and ".join(conditions)
 
-    def _or_today(self) -> str:
+    @property
+    def _has_today(self) -> bool:
         """A `T` sorts behind a space: such an instant of today is compared with one that is written like it."""
-        assert self.table.due_at is not None
-        due = named(self.table.due_at)
-        return f" or {due} between :today_t and :now_t" if self.kinds["due_at"] is Kind.TEXT else ""
+        return self.kinds["due_at"] is Kind.TEXT
 
     def _order(self) -> list[str]:
         table = self.table
@@ -124,7 +125,7 @@ class Statements:
             return f"select exists (select 1 from {self._where} where {self._ready()}), null"
         due = named(self.table.due_at)
         rows = f"from {self._where} where {self._queued} and"
-        today = f"or exists (select 1 {rows} {due} between :today_t and :now_t)" if self._or_today() else ""
+        today = f"or exists (select 1 {rows} {due} {TODAY})" if self._has_today else ""
         return (
             f"select exists (select 1 {rows} {due} is null) or exists (select 1 {rows} {due} <= :now) {today}, "
             f"(select {due} {rows} {due} > :now order by {due} limit 1)"
