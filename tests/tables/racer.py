@@ -11,9 +11,10 @@ import sys
 from typing import Any
 
 from everpoll.stores.contract import WorkerCard
+from everpoll.tables import Table
 from everpoll.tables.row import RowLease
 from everpoll.tables.urls import source_for
-from tables.stages import MAPPED, Table
+from tables.stages import MAPPED
 
 
 async def race(order: dict[str, Any], others: socket.socket) -> list[Any]:

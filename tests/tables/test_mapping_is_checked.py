@@ -43,7 +43,7 @@ def test_what_cannot_be_meant_is_refused(options: dict[str, Any], words: str) ->
 
 def test_a_handler_may_read_whatever_it_wants() -> None:
     """Also what everpoll writes, or what has the name of another use."""
-    table = Table("jobs", status="state", columns=["status", "id", "worker_id", "created_at"], results=["error"])
+    table = Table("jobs", status="state", columns=("status", "id", "worker_id", "created_at"), results=("error",))
     assert table.columns == ("status", "id", "worker_id", "created_at")
     assert table.used["column status"] == "status"
     assert table.used["column error"] == "error"

@@ -45,7 +45,8 @@ async def test_any_name_is_a_table_and_its_columns(stage: TableStage, name: str)
         assert (await worker.beat(lease)).canceled == ()
         assert await worker.retry(lease) == set()
         lease = await worker.take_one()
-        assert await worker.end(lease, **{renamed["report"]: [name]}) == set()
+        results: dict[str, Any] = {renamed["report"]: [name]}
+        assert await worker.end(lease, **results) == set()
     [row] = await stage.rows(name)
     assert row[renamed["status"]] == "completed"
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from everpoll.stores.contract import Again, Ended, encode
+from everpoll.stores.contract import Again, Ended, Settlement, encode
 from everpoll.tables import Guard
 from tables.stages import BARE, TableStage, keys
 
@@ -161,7 +161,7 @@ async def test_what_was_settled_by_a_try_whose_answer_got_lost_is_recognised(sta
     await stage.queue(1, 2, 3, 4)
     async with stage.claimer() as worker:
         one, two, three, four = await worker.take()
-        ended = [Ended(one.id, 1), Ended(two.id, 1), Again(three.id, 1, None, refund=True), Ended(four.id, 1)]
+        ended: list[Settlement] = [Ended(one.id, 1), Ended(two.id, 1), Again(three.id, 1, None, refund=True), Ended(four.id, 1)]
         for key, status in ((1, "completed"), (2, "canceled"), (3, "queued"), (4, "completed")):
             await stage.change(key, status=status)
         await stage.change(3, worker_id=None, started_at=None, last_heartbeat=None)
@@ -180,5 +180,4 @@ async def test_a_table_with_nothing_but_the_fence_serves(stage: TableStage) -> N
         await worker.end(two, state="failed")
         await worker.give_back(three)
         assert await stage.statuses() == {1: "completed", 2: "failed", 3: "queued"}
-        look = await worker.look()
-        assert keys([lease for lease in look.leases if hasattr(lease, "row_key")]) == [3]
+        assert keys(await worker.take()) == [3]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from everpoll.tables import Guard
 from tables.fleet import TESTS, TableFleet
 from tables.stages import GIVE_UP_S, JOBS, TableStage
 
-STALE = {"heartbeat_every": "300ms", "stale_after": "1500ms"}
+STALE: dict[str, Any] = {"heartbeat_every": "300ms", "stale_after": "1500ms"}
 ROUNDS = 10_000
 RACERS = 4
 BATCH = 10

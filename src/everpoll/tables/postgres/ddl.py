@@ -105,7 +105,7 @@ end $$"""
 
 
 def channel(table: Table, relation: Relation | None) -> str:
-    """Where the trigger tells, and workers listen."""
+    """Where the trigger tells; workers read it from the trigger."""
     parts = (relation.schema, relation.name) if relation is not None else table.parts
     return _fitted("everpoll_table_" + ".".join(parts))
 

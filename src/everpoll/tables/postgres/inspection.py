@@ -12,7 +12,7 @@ from everpoll.tables.postgres.catalog import Relation
 from everpoll.tables.postgres.claiming import poll
 from everpoll.tables.postgres.fitness import Flaw
 from everpoll.tables.postgres.phrases import Phrases
-from everpoll.tables.postgres.push import has_trigger
+from everpoll.tables.postgres.push import told_on
 
 # Of a table with few rows the planner reads all of them, rightly. To see whether the index would serve a large one, the
 # other ways are made expensive, in a transaction of our own.
@@ -103,7 +103,7 @@ def walked(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 async def push(desk: Lane, table: Table, relation: Relation) -> Finding:
     """A7."""
-    if await has_trigger(desk, table, relation):
+    if await told_on(desk, relation) is not None:
         return Finding(what="push", is_fit=True, is_needed=False, detail=f"trigger {ddl.TRIGGER}")
     detail = "no trigger tells of new rows: they are found by polling, within 5 to 30 s"
     statements = ";\n".join(ddl.create_trigger(table, relation))

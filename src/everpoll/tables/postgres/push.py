@@ -16,44 +16,43 @@ from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.drivers.postgres.listener import Listener
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import EverpollError
-from everpoll.tables.mapping import Table
 from everpoll.tables.postgres import ddl
 from everpoll.tables.postgres.catalog import Relation
 
 logger = logging.getLogger("everpoll.tables")
 
 RECHECK_S = 60.0
-# Disabled ('D') and replica-only ('R') triggers tell nothing; the argument is the channel, ended by a zero byte.
-TRIGGER = """select 1 from pg_trigger where tgrelid = $1::bigint::oid and tgname = $2 and tgenabled in ('O', 'A')
-    and tgargs = convert_to($3, 'UTF8') || '\\x00'::bytea"""
+# Disabled ('D') and replica-only ('R') triggers tell nothing. Its argument, ended by a zero byte, is the channel: read
+# from there, it is right even if the table was renamed, or the trigger was made without its schema.
+TRIGGER = """select convert_from(trim(trailing '\\x00'::bytea from tgargs), 'UTF8') from pg_trigger
+    where tgrelid = $1::bigint::oid and tgname = $2 and tgenabled in ('O', 'A') and tgnargs = 1"""
 
 
-async def has_trigger(desk: Lane, table: Table, relation: Relation) -> bool:
-    """Whether it is there, enabled, and tells on the table's channel."""
-    found = await desk.value(TRIGGER, relation.oid, ddl.TRIGGER, ddl.channel(table, relation))
-    return found is not None
+async def told_on(desk: Lane, relation: Relation) -> str | None:
+    """The channel on which the table's trigger tells; None: there is no such trigger, or it is disabled."""
+    channel: str | None = await desk.value(TRIGGER, relation.oid, ddl.TRIGGER)
+    return channel
 
 
 class Push:
     """Of one table, in one process."""
 
-    def __init__(
-        self, dial: Dial, desk: Lane, own_pids: Callable[[], set[int]], table: Table, relation: Relation
-    ) -> None:
+    def __init__(self, dial: Dial, desk: Lane, own_pids: Callable[[], set[int]], relation: Relation) -> None:
+        self._dial = dial
         self._desk = desk
-        self._table = table
+        self._own_pids = own_pids
         self._relation = relation
-        self._listener = Listener(dial, desk, own_pids, ddl.channel(table, relation))
+        self._channel: str | None = None
+        self._listener: Listener | None = None
         self._wanted: list[OnWake] = []
         self._task: asyncio.Task[None] | None = None
-        self._is_listening = False
-        self._told: bool | None = None
+        self._was_looked = False
         self.recheck_s = RECHECK_S
 
     @property
     def has_push(self) -> bool:
         """See the contract."""
-        return self._is_listening and self._listener.has_push
+        return self._listener is not None and self._listener.has_push
 
     async def add(self, on_wake: OnWake) -> None:
         """Wake this one; returns once it is known whether there is a trigger, or that nobody can say."""
@@ -71,11 +70,11 @@ class Push:
     async def close(self) -> None:
         """Nobody listens any more."""
         task, self._task = self._task, None
-        self._wanted, self._is_listening = [], False
+        self._wanted = []
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        await self._listener.close()
+        await self._hear(None)
 
     def wake(self, cancel: bool = False) -> None:
         """Tell everybody here."""
@@ -88,33 +87,36 @@ class Push:
             await self._look()
 
     async def _look(self) -> None:
+        name = self._relation.name
         try:
-            is_there = await has_trigger(self._desk, self._table, self._relation)
+            channel = await told_on(self._desk, self._relation)
         except EverpollError as error:
-            logger.debug("table %s: cannot look for its trigger: %s", self._table.name, error)
+            logger.debug("table %s: cannot look for its trigger: %s", name, error)
             return
         except Exception:
-            logger.exception("table %s: cannot look for its trigger", self._table.name)
+            logger.exception("table %s: cannot look for its trigger", name)
             return
-        if is_there and not self._is_listening:
-            await self._listener.add(self.wake)
-            self._is_listening = True
-            # What was inserted before we listened has told nobody.
-            self.wake()
-        elif not is_there and self._is_listening:
-            self._is_listening = False
-            await self._listener.remove(self.wake)
-        self._tell(is_there)
-
-    def _tell(self, is_there: bool) -> None:
-        if is_there == self._told:
+        if channel != self._channel:
+            await self._hear(channel)
+        elif self._was_looked:
             return
-        self._told = is_there
-        if is_there:
-            logger.info("table %s: its trigger tells of new rows", self._table.name)
-        else:
+        self._was_looked = True
+        if channel is None:
             logger.info(
                 "table %s has no trigger that tells of new rows: they are found by polling; `everpoll tables ddl` "
                 "prints one",
-                self._table.name,
+                name,
             )
+        else:
+            logger.info("table %s: its trigger tells of new rows", name)
+            # What was inserted before we listened has told nobody.
+            self.wake()
+
+    async def _hear(self, channel: str | None) -> None:
+        """Listen there, and nowhere else."""
+        listener, self._listener, self._channel = self._listener, None, channel
+        if listener is not None:
+            await listener.close()
+        if channel is not None:
+            self._listener = Listener(self._dial, self._desk, self._own_pids, channel)
+            await self._listener.add(self.wake)

@@ -85,7 +85,7 @@ class PostgresTable:
             phrases,
             Claiming(self._taking, phrases, self._claims, self._doubts),
             Settling(self._settlements, phrases, self._claims),
-            Push(self._dial, self._desk, lambda: {self._settlements.pid}, self._table, relation),
+            Push(self._dial, self._desk, lambda: {self._settlements.pid}, relation),
         )
 
     async def _looked_at(self, connection: Connection) -> tuple[Relation | None, list[Flaw]]:

@@ -1,0 +1,159 @@
+"""A6: at a million rows the poll reads waiting rows from the index, in order, whatever the guard, and nothing else."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from everpoll.tables import Guard, Table
+from everpoll.tables.postgres import PostgresTable, claiming, ddl, pulse
+from everpoll.tables.postgres.inspection import walked
+from everpoll.tables.postgres.phrases import Phrases
+from servers.databases import PostgresServers
+from tables.postgres_stage import PostgresStage
+from tables.stages import MAPPED
+
+ROWS = 1_000_000
+BATCH = 100
+FILL = """insert into jobs (id, status, created_at, worker_id, started_at, finished_at, last_heartbeat, payload)
+    select n, case n % 10 when 0 then 'failed' else 'completed' end, now() - n * interval '1 second', 'w', now(), now(),
+        now(), 'x' from generate_series(1, $1::int) n"""
+PAGES_A_ROW = 20
+"""Of a batch: its index entries, its row, its key, and what their update writes."""
+
+
+@pytest.fixture(scope="module")
+def million(postgres_servers: PostgresServers) -> Iterator[PostgresStage]:
+    """A table of a million rows that have ended, with the index that we offer."""
+    stage = PostgresStage("postgres", postgres_servers[None].lasting("million"))
+
+    async def fill() -> None:
+        await stage.begin()
+        await stage.create()
+        await stage.execute(ddl.create_index(Table("jobs", **MAPPED), None))
+        await stage.execute(ddl.create_due_index(Table("jobs", **MAPPED), None))
+        await stage.fetch(FILL, ROWS)
+        await stage.execute("vacuum analyze jobs")
+        await stage.close()
+
+    asyncio.run(fill())
+    yield stage
+    asyncio.run(drop(stage))
+
+
+async def drop(stage: PostgresStage) -> None:
+    await stage.begin()
+    await stage.close()
+
+
+async def explained(stage: PostgresStage, sql: str, *args: Any) -> dict[str, Any]:
+    """What really happened, rolled back."""
+    connection = await stage.connection()
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        text = await connection.fetchval(f"explain (analyze, buffers, format json) {sql}", *args)
+    finally:
+        await transaction.rollback()
+    found: dict[str, Any] = json.loads(text)[0]
+    return found
+
+
+def assert_reads_the_index(found: dict[str, Any], most_rows: int) -> None:
+    """No sequential scan, no sort of more than the batch, and hardly a page."""
+    nodes = list(walked(found["Plan"]))
+    kinds = [node["Node Type"] for node in nodes]
+    assert "Seq Scan" not in kinds, kinds
+    assert "jobs_everpoll_queue" in {node.get("Index Name") for node in nodes}
+    for node in nodes:
+        read = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+        assert read <= max(most_rows, 1), f"{node['Node Type']} reads {read} rows"
+    pages = found["Plan"]["Shared Hit Blocks"] + found["Plan"]["Shared Read Blocks"]
+    assert pages <= 40 + PAGES_A_ROW * most_rows, f"{pages} pages"
+
+
+async def phrases_of(stage: PostgresStage, guard: Guard) -> Phrases:
+    source = stage.source(Table("jobs", **MAPPED, guard=guard))
+    assert isinstance(source, PostgresTable)
+    try:
+        await source.open()
+        return source._is_open().phrases
+    finally:
+        await source.close()
+
+
+async def test_a6_an_empty_poll_of_a_million_rows_costs_nearly_nothing(million: PostgresStage, guard: Guard) -> None:
+    """Far below a millisecond in the database; pages and rows decide here, the time is shown."""
+    phrases = await phrases_of(million, guard)
+    found = await explained(million, claiming.poll(phrases), BATCH)
+    assert_reads_the_index(found, 0)
+    waits = await explained(million, claiming.waits(phrases))
+    claim = await explained(million, claiming.claim(phrases), "w", BATCH)
+    print(  # noqa: T201 - for people
+        f"guard {guard}: empty poll {found['Execution Time']:.3f} ms, claim {claim['Execution Time']:.3f} ms, "
+        f"next due {waits['Execution Time']:.3f} ms"
+    )
+    for one in (waits, claim):
+        assert "Seq Scan" not in [node["Node Type"] for node in walked(one["Plan"])]
+        assert one["Plan"]["Shared Hit Blocks"] + one["Plan"]["Shared Read Blocks"] < 40
+    await million.close()
+
+
+async def test_a6_a_claim_among_a_million_rows_reads_its_batch_only(million: PostgresStage, guard: Guard) -> None:
+    """Also where statistics know nothing of what waits: it was inserted just now."""
+    phrases = await phrases_of(million, guard)
+    connection = await million.connection()
+    await million.execute(
+        """insert into jobs (id, status, created_at)
+        select 10 * n, 'queued', now() from generate_series(200000, 202000) n"""
+    )
+    try:
+        seen = await connection.fetch(claiming.poll(phrases), BATCH)
+        poll = await explained(million, claiming.poll(phrases), BATCH)
+        assert_reads_the_index(poll, BATCH)
+        if guard == "skip_locked":
+            claim = await explained(million, claiming.claim(phrases), "w", BATCH)
+            assert_reads_the_index(claim, BATCH)
+        else:
+            columns = [[row[number] for row in seen] for number in range(len(seen[0]))]
+            claim = await explained(million, claiming.claim_seen(phrases), "w", *columns)
+            kinds = [node["Node Type"] for node in walked(claim["Plan"])]
+            assert "Seq Scan" not in kinds, kinds
+        print(f"guard {guard}: poll {poll['Execution Time']:.3f} ms, claim {claim['Execution Time']:.3f} ms")  # noqa: T201
+    finally:
+        await million.execute("delete from jobs where status = 'queued'")
+        await million.close()
+
+
+async def test_a6_rescue_and_heartbeat_read_what_runs_and_no_more(million: PostgresStage) -> None:
+    phrases = await phrases_of(million, "skip_locked")
+    await million.execute(
+        """insert into jobs (id, status, worker_id, started_at, last_heartbeat, created_at)
+        select 10 * n, 'running', 'w', now(), now() - interval '1 hour', now() from generate_series(200000, 200050) n"""
+    )
+    try:
+        rescue = pulse.rescue(phrases)
+        assert rescue is not None
+        assert_reads_the_index(await explained(million, rescue, 300.0), 60)
+        rows = await million.fetch("select id, started_at from jobs where status = 'running'")
+        keys, starts = [row[0] for row in rows], [row[1] for row in rows]
+        beat = await explained(million, pulse.beat(phrases), keys, starts, "w")
+        assert "Seq Scan" not in [node["Node Type"] for node in walked(beat["Plan"])]
+        recover = await explained(million, claiming.recover(phrases), keys, starts, "w")
+        assert_reads_the_index(recover, 60)
+    finally:
+        await million.execute("delete from jobs where status = 'running'")
+        await million.close()
+
+
+async def test_a6_inspection_proves_the_use_of_the_index(million: PostgresStage, guard: Guard) -> None:
+    """By EXPLAIN of the poll itself; an index of the user's own serves as well."""
+    source = million.source(Table("jobs", **MAPPED, guard=guard))
+    try:
+        [index] = [one for one in await source.inspect() if one.what == "index"]
+        assert (index.is_fit, index.detail) == (True, "the poll uses jobs_everpoll_queue (EXPLAIN)")
+    finally:
+        await source.close()
+    await million.close()
