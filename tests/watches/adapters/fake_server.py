@@ -1,6 +1,7 @@
 """A remote on loopback that answers what it was told to: for our adapters, and for the clients that others wrote."""
 
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -38,8 +39,13 @@ class FakeServer:
         return [f"{one.method} {one.path}" for one in self.asked]
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up is no news."""
+
+
 @contextmanager
-def serving(answer: Callable[[Asked], Answer]) -> Iterator[FakeServer]:
+def serving(answer: Callable[[Asked], Answer], *, tls: ssl.SSLContext | None = None) -> Iterator[FakeServer]:
     """A server that asks `answer` what to say, for as long as the block lasts; `answer` may be exchanged."""
     fake = FakeServer("", answer)
 
@@ -71,9 +77,11 @@ def serving(answer: Callable[[Asked], Answer]) -> Iterator[FakeServer]:
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _Server(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    fake.url = f"http://127.0.0.1:{server.server_address[1]}"
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    fake.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:

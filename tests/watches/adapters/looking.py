@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from everpoll.watches.adapters import Adapter
+from everpoll.watches.adapters import Adapter, RemoteBusy
 from everpoll.watches.verdicts import Verdict, Wait
 
 LOOKS_AT_MOST = 50
@@ -14,11 +14,14 @@ async def ended(adapter: Adapter, handle: Any) -> Verdict:
 
 
 async def timeline(adapter: Adapter, handle: Any) -> list[Verdict]:
-    """Every verdict up to the one that ends it."""
+    """Every verdict up to the one that ends it; a remote that is busy is asked again."""
     memory: dict[str, Any] = {}
     verdicts: list[Verdict] = []
     for _ in range(LOOKS_AT_MOST):
-        verdicts.append(await adapter.look(handle, memory))
+        try:
+            verdicts.append(await adapter.look(handle, memory))
+        except RemoteBusy:
+            continue
         if not isinstance(verdicts[-1], Wait):
             return verdicts
     raise AssertionError(f"not ended after {LOOKS_AT_MOST} looks: {verdicts[-1]}")

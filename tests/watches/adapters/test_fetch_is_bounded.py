@@ -1,12 +1,19 @@
 """One exchange ends within its timeout and its size, whatever the other side does; what breaks is an OSError."""
 
 import asyncio
+import ipaddress
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from everpoll.watches.adapters import Refused, ThreadFetch
 from watches.adapters.fake_server import Answer, serving
@@ -136,3 +143,47 @@ async def test_a_header_cannot_smuggle_in_another() -> None:
         with pytest.raises(OSError, match="cannot be asked"):
             await ThreadFetch()("GET", fake.url, headers={"X-A": "b\r\nX-Evil: yes"})
         assert fake.asked == []
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A key and a certificate for 127.0.0.1 that nobody vouches for, made for this run."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    made_at = datetime.now(UTC) - timedelta(days=1)
+    host = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(made_at)
+        .not_valid_after(made_at + timedelta(days=7))
+        .add_extension(host, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = tmp_path_factory.mktemp("tls") / "server.pem"
+    path.write_bytes(secret + made.public_bytes(pem))
+    return path
+
+
+async def test_https_is_verified(certificate: Path) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    trusting = ssl.create_default_context(cafile=certificate)
+    with serving(lambda asked: Answer(200, {"path": asked.path}), tls=tls) as fake:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await ThreadFetch()("GET", f"{fake.url}/x", headers={"Authorization": "Bearer secret"})
+        assert fake.asked == [], "nothing was sent"
+        response = await ThreadFetch(tls=trusting)("GET", f"{fake.url}/x", headers={})
+    assert response.json() == {"path": "/x"}
+
+
+async def test_a_handshake_that_never_ends_costs_one_timeout() -> None:
+    with raw_server(silence) as url:
+        async with asyncio.timeout(LIMIT_S):
+            with pytest.raises(TimeoutError):
+                await ThreadFetch(timeout="100ms")("GET", url.replace("http:", "https:"), headers={})

@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from everpoll.errors import BadInput
-from everpoll.watches.adapters import Adapter, Canceler, HttpError, Refused, Request, Response, Starter
+from everpoll.watches.adapters import Adapter, Canceler, HttpError, Refused, RemoteBusy, Request, Response, Starter
 from everpoll.watches.adapters.http202 import Http202, Words
+from everpoll.watches.faults import fault_of
+from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.verdicts import Done, Fail, Wait
 from watches.adapters.fake_server import Answer, Paths, by_path, scripted, serving
 from watches.adapters.looking import ended, timeline
@@ -145,7 +147,7 @@ async def test_an_operation_from_start_to_result() -> None:
     begun = fake.asked[0]
     assert (begun.body, begun.headers["prefer"]) == ({"year": 2026}, "respond-async")
     assert begun.headers["idempotency-key"] == "run-42"
-    assert [type(one) for one in verdicts] == [Wait] * 4 + [Done]
+    assert [type(one) for one in verdicts] == [Wait] * 3 + [Done]
     assert verdicts[-1] == Done({"status": "open", "rows": 3})
     assert fake.paths()[1:] == ["GET /ops/7", *["GET /ops/7b"] * 4, "GET /results/7"]
     assert all(asked.headers["authorization"] == "Bearer abcdefgh" for asked in fake.asked)
@@ -163,12 +165,26 @@ async def test_an_answer_at_once_is_ready_at_the_first_look() -> None:
 async def test_a_start_that_is_refused_raises_and_tells_whether_to_try_again() -> None:
     answers = scripted(Answer(503, None, {"Retry-After": "9"}), Answer(403, {"error": {"message": "not yours"}}))
     with serving(answers) as fake:
-        with pytest.raises(HttpError) as busy:
+        with pytest.raises(RemoteBusy) as busy:
             await Http202().start({"url": fake.url, "json": {}}, "k")
         with pytest.raises(HttpError, match="not yours") as forbidden:
             await Http202().start({"url": fake.url, "json": {}}, "k")
     assert (busy.value.is_transient, busy.value.retry_after_s) == (True, 9)
     assert not forbidden.value.is_transient
+
+
+async def test_a_look_at_a_busy_remote_raises_what_a_broken_connection_is() -> None:
+    """So that a watch counts it, keeps to its Retry-After, and its breaker sees the outage."""
+    down = Answer(503, {"error": "down"}, {"Retry-After": "9"})
+    expected = pytest.raises(OSError, match=r"answered 503 Service Unavailable: down$")
+    with serving(lambda asked: down) as fake, expected as busy:
+        await Http202().look(fake.url)
+    assert retry_after_s(busy.value) == 9
+    assert fault_of(busy.value) == "transient"
+
+
+def test_a_retry_after_of_nothing_is_no_wish() -> None:
+    assert Http202().judge(answer(202, Retry_After="0")) == Wait(status="202")
 
 
 async def test_202_that_says_nowhere_to_look_begins_nothing() -> None:

@@ -6,13 +6,14 @@
     waiter            waiter models of AWS, and Smithy's
 
 Each has a pure `judge`, from a parsed answer to a verdict, and a thin `look` that asks. Looks are reads; effects are in
-`start`, `cancel` and `cleanup`. A look that meets a dead network raises an `OSError`, for the watch to count.
+`start`, `cancel` and `cleanup`. A look that meets a dead network or a busy remote raises an `OSError`, for the watch
+to count.
 """
 
 from typing import Any, Protocol, runtime_checkable
 
 from everpoll.watches.adapters.addresses import Refused
-from everpoll.watches.adapters.client import HttpError, Memory, Request
+from everpoll.watches.adapters.client import HttpError, Memory, RemoteBusy, Request
 from everpoll.watches.adapters.fetch import Fetch, Response, ThreadFetch
 from everpoll.watches.verdicts import Verdict
 
@@ -51,6 +52,7 @@ __all__ = [
     "HttpError",
     "Memory",
     "Refused",
+    "RemoteBusy",
     "Request",
     "Response",
     "Starter",

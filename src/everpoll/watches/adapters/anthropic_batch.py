@@ -15,7 +15,7 @@ from typing import Any
 
 from everpoll.errors import BadInput
 from everpoll.watches.adapters.addresses import joined
-from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request
+from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, id_in
 from everpoll.watches.adapters.fetch import Fetch, Response
 from everpoll.watches.adapters.statuses import TEXT_LIMIT, floor_s, trouble
 from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
@@ -73,7 +73,7 @@ class AnthropicBatch(OverHttp):
         if not isinstance(body.get("requests"), list | tuple) or not body["requests"]:
             raise BadInput('a batch begins with {"requests": [{"custom_id": "…", "params": {…}}, …]}')
         request = Request(self._url(), json=body, headers={"Idempotency-Key": key})
-        return str((await self._client.accepted(request)).fields()["id"])
+        return id_in(await self._client.accepted(request))
 
     async def cancel(self, handle: str) -> None:
         """Ask for it: the batch is `canceling`, then `ended`; requests under way may still succeed."""
@@ -85,7 +85,7 @@ class AnthropicBatch(OverHttp):
         await self._client.accepted(Request(self._url(handle), "DELETE"), tolerated=frozenset({404}))
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
-        response = await self._client.send(Request(self._url(handle), "GET"))
+        response = await self._read(self._url(handle))
         return self.judge(response, misses=self._misses(response, memory))
 
     def _url(self, *more: Any) -> str:

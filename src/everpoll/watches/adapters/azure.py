@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from everpoll.errors import BadInput
 from everpoll.watches.adapters.addresses import checked, resolved, shown
-from everpoll.watches.adapters.client import Client, Headers, HttpError, Memory, OverHttp, Request, as_request
+from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_request, refusal
 from everpoll.watches.adapters.fetch import Fetch, Response
 from everpoll.watches.adapters.statuses import (
     NOT_FOUND_TOLERATED,
@@ -100,7 +100,7 @@ class AzureOperation(OverHttp):
     def begun(self, request: Request, response: Response) -> dict[str, Any]:
         """The handle of what this answer began, or its value where it was done at once."""
         if response.status not in (200, 201, 202, 204):
-            raise HttpError(response)
+            raise refusal(response)
         handle: dict[str, Any] = {"home": request.url, "method": request.method}
         location = response.headers.get("location")
         if location:
@@ -132,7 +132,7 @@ class AzureOperation(OverHttp):
         if "value" in place:
             return Done(place["value"])
         url, home, via = memory.get("remote_url") or place["url"], place["home"], place["via"]
-        response = await self._client.send(Request(url, "GET"), home=home)
+        response = await self._read(url, home=home)
         verdict = self.judge(response, via, misses=self._misses(response, memory))
         if isinstance(verdict, Wait) and via == "location" and response.headers.get("location"):
             memory["remote_url"] = checked(resolved(response.url, response.headers["location"]), home=home)
@@ -140,7 +140,7 @@ class AzureOperation(OverHttp):
         return verdict if final is None else await self._result(final, home, memory)
 
     async def _result(self, url: str, home: str, memory: Memory) -> Verdict:
-        response = await self._client.send(Request(url, "GET"), home=home)
+        response = await self._read(url, home=home)
         verdict = trouble(response, misses=self._misses(response, memory), tolerated=self._not_found)
         if verdict is not None:
             return verdict

@@ -58,6 +58,18 @@ class HttpError(EverpollError):
         self.retry_after_s = retry_after_s(response.headers, now=response.received_at)
 
 
+class RemoteBusy(HttpError, ConnectionError):
+    """The remote answered that it cannot answer now (408, 425, 429, 5xx), which says nothing of the operation.
+
+    An `OSError`, as a connection that broke is: whoever looks again after the one does so after the other.
+    """
+
+
+def refusal(response: Response) -> HttpError:
+    """The error that this answer is."""
+    return RemoteBusy(response) if is_transient(response.status) else HttpError(response)
+
+
 class Client:
     """Requests on the user's behalf."""
 
@@ -104,7 +116,7 @@ class Client:
         response = await self.send(request, home=home)
         if 200 <= response.status < 300 or response.status in tolerated:
             return response
-        raise HttpError(response)
+        raise refusal(response)
 
     async def _exchange(self, request: Request, url: str, home: str, mine: Mapping[str, str]) -> Response:
         is_ours = may_carry_credentials(url, home=home, trusted=self._trusted)
@@ -138,7 +150,10 @@ class OverHttp:
         self._not_found = whole_number(not_found, name="not_found", at_least=0, accepted=accepted)
 
     async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
-        """One look. Without `memory`, what is not found is waited for as long as the watch lasts."""
+        """One look. Without `memory`, what is not found is waited for as long as the watch lasts.
+
+        Where no answer came, or only that the remote is busy, an `OSError` is raised (`TimeoutError`, `RemoteBusy`).
+        """
         try:
             return await self._look(handle, {} if memory is None else memory)
         except Refused as error:
@@ -146,6 +161,13 @@ class OverHttp:
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
         raise NotImplementedError
+
+    async def _read(self, url: str, *, home: str | None = None, follow: frozenset[int] = FOLLOWED) -> Response:
+        """What the remote says now. One that is busy is raised, for a watch to count and its breaker to see."""
+        response = await self._client.send(Request(url, "GET"), home=home, follow=follow)
+        if is_transient(response.status):
+            raise RemoteBusy(response)
+        return response
 
     def _misses(self, response: Response, memory: Memory) -> int:
         """How many answers of 404 came in a row before this one; counts this one."""
@@ -155,6 +177,14 @@ class OverHttp:
         else:
             memory.pop("remote_misses", None)
         return before
+
+
+def id_in(response: Response) -> str:
+    """The id of what an answer made."""
+    found = response.fields().get("id")
+    if not isinstance(found, str) or not found:
+        raise Refused(f"{shown(response.url)} answered {response.status} without an id")
+    return found
 
 
 def as_request(op: Any) -> Request:

@@ -32,6 +32,7 @@ from everpoll.watches.adapters.addresses import Refused, shown
 
 MAX_BYTES = 8 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
+_UNREAD: Any = object()
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -45,6 +46,7 @@ class Response:
     """What was asked, after redirects: relative locations start from here."""
     received_at: float
     """Epoch seconds, for dates in headers: judging reads no clock."""
+    _json: Any = field(compare=False)
 
     def __init__(
         self,
@@ -61,16 +63,20 @@ class Response:
         object.__setattr__(self, "body", body)
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "received_at", time.time() if received_at is None else received_at)
+        object.__setattr__(self, "_json", _UNREAD)
 
     def __repr__(self) -> str:
         return f"<Response {self.status} of {len(self.body)} bytes from {shown(self.url)}>"
 
     def json(self) -> Any:
-        """The body as JSON; None where it is empty or none."""
-        try:
-            return msgspec.json.decode(self.body.removeprefix(_BOM))
-        except (ValueError, RecursionError):
-            return None
+        """The body as JSON; None where it is empty or none. Read once: a judge asks several times."""
+        if self._json is _UNREAD:
+            try:
+                read = msgspec.json.decode(self.body.removeprefix(_BOM))
+            except (ValueError, RecursionError):
+                read = None
+            object.__setattr__(self, "_json", read)
+        return self._json
 
     def fields(self) -> dict[str, Any]:
         """The body as a JSON object; an empty one where it is anything else."""
@@ -134,9 +140,9 @@ def default_fetch() -> Fetch:
     return ThreadFetch()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class _Exchange:
-    """One request in its thread. `abort` may come at any moment, from the event loop's."""
+    """One request in its thread. `abort` may come at any moment, from the event loop's. Not shown: it has secrets."""
 
     method: str
     url: str
@@ -157,6 +163,9 @@ class _Exchange:
             return self._answer(self.connection, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
         except http.client.HTTPException as error:
             raise ConnectionError(f"{shown(self.url)} broke off, or speaks no HTTP: {type(error).__name__}") from None
+        except OSError:
+            # Before ValueError: a certificate that is not trusted is both.
+            raise
         except (ValueError, AttributeError) as error:
             # What http.client says when its socket is closed under its hands.
             if self.is_aborted:

@@ -127,7 +127,7 @@ class GoogleOperation(OverHttp):
         name = _name(handle)
         if name is None:
             return self.judge_operation(handle["operation"])
-        return self.judge(await self._client.send(Request(self.url(name), "GET")))
+        return self.judge(await self._read(self.url(name)))
 
 
 def code_name(code: object) -> str:

@@ -27,11 +27,11 @@ from everpoll.watches.adapters.client import (
     REDIRECTS,
     Client,
     Headers,
-    HttpError,
     Memory,
     OverHttp,
     Request,
     as_request,
+    refusal,
 )
 from everpoll.watches.adapters.fetch import Fetch, Response
 from everpoll.watches.adapters.statuses import (
@@ -150,7 +150,7 @@ class Http202(OverHttp):
             return {"home": request.url, "url": checked(url or response.url, home=request.url)}
         if 200 <= response.status < 300:
             return {"home": request.url, "value": content(response)}
-        raise HttpError(response)
+        raise refusal(response)
 
     async def cancel(self, handle: Any) -> None:
         """Ask the remote to cancel, with `cancel_method` on the status URL; there is no rule that all of them share."""
@@ -168,7 +168,7 @@ class Http202(OverHttp):
         url, seen, is_result = memory.get("remote_url") or place["url"], set[str](), False
         while True:
             seen.add(url)
-            response = await self._client.send(Request(url, "GET"), home=place["home"], follow=FOLLOWED - {303})
+            response = await self._read(url, home=place["home"], follow=FOLLOWED - {303})
             if response.status != 303 or not response.headers.get("location"):
                 break
             url, is_result = resolved(response.url, response.headers["location"]), True

@@ -12,10 +12,11 @@ An unknown status is pending. The value, and the evidence of a failure, name the
 import os
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from everpoll.errors import BadInput
 from everpoll.watches.adapters.addresses import joined
-from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request
+from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, id_in
 from everpoll.watches.adapters.fetch import Fetch, Response
 from everpoll.watches.adapters.statuses import TEXT_LIMIT, floor_s, trouble
 from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
@@ -70,7 +71,7 @@ class OpenAIBatch(OverHttp):
         metadata = {**(op.get("metadata") or {}), KEY_FIELD: key}
         body = {"completion_window": "24h", **op, "metadata": metadata}
         request = Request(joined(self._base, "batches"), json=body, headers={"Idempotency-Key": key})
-        return str((await self._client.accepted(request)).fields()["id"])
+        return id_in(await self._client.accepted(request))
 
     async def adopt(self, key: str) -> str | None:
         """The id of the batch that was begun with this key; None: there is none among the latest 2,000."""
@@ -81,10 +82,10 @@ class OpenAIBatch(OverHttp):
             batches = [one for one in page.get("data") or () if isinstance(one, dict)]
             for batch in batches:
                 if (batch.get("metadata") or {}).get(KEY_FIELD) == key:
-                    return str(batch["id"])
+                    return str(batch.get("id"))
             if not page.get("has_more") or not batches:
                 return None
-            after = f"&after={batches[-1]['id']}"
+            after = f"&after={quote(str(batches[-1].get('id')), safe='')}"
         return None
 
     async def cancel(self, handle: str) -> None:
@@ -93,7 +94,7 @@ class OpenAIBatch(OverHttp):
         await self._client.accepted(Request(self._url(handle, "cancel")), tolerated=frozenset({404, 409}))
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
-        response = await self._client.send(Request(self._url(handle), "GET"))
+        response = await self._read(self._url(handle))
         return self.judge(response, misses=self._misses(response, memory))
 
     def _url(self, handle: Any, *more: str) -> str:

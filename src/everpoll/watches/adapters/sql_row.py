@@ -81,7 +81,8 @@ class SqlRow:
         )
 
     async def _read_async(self, connection: Any, handle: Any) -> Row | None:
-        if inspect.isawaitable(connection):
+        # A pool of asyncpg's can be awaited, too: to be opened, which is its owner's business.
+        if not hasattr(connection, "fetchrow"):
             connection = await connection
         try:
             found = await connection.fetchrow(self._statement, handle)

@@ -40,8 +40,8 @@ def trouble(response: Response, *, misses: int = 0, tolerated: int = NOT_FOUND_T
 
 
 def floor_s(response: Response) -> float | None:
-    """The wait that the remote asks for."""
-    return retry_after_s(response.headers, now=response.received_at)
+    """The wait that the remote asks for; 0 is no wish, or a remote that says so would be asked without a pause."""
+    return retry_after_s(response.headers, now=response.received_at) or None
 
 
 def titled(status: int) -> str:
