@@ -57,7 +57,9 @@ class SqliteFile:
         """See `Database`."""
         places = ", ".join("?" for _ in ids)
         statement = f"select * from {table} where id in ({places}) order by id"
-        found = await asyncio.to_thread(self._run, lambda connection: connection.execute(statement, ids).fetchall())
+        found = await asyncio.to_thread(
+            self._run, lambda connection: connection.execute(statement, list(ids)).fetchall()
+        )
         return [dict(row) for row in found]
 
     def _run(self, work: Any) -> Any:

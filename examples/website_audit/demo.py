@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from examples.plain_sql import Database, Row
-from examples.showing import styled, until_ended
+from examples.showing import ENDS, LOOK_S, styled, until_ended
 from examples.website_audit.app import app
 from examples.website_audit.score import Report
 from examples.website_audit.site import sites
@@ -38,14 +38,15 @@ async def play(database: Database, *, serve: bool) -> None:
 
 
 async def _follow(console: Console, database: Database, last: int) -> None:
-    """Print every audit that somebody else inserts and that has ended, in the order of their ids."""
+    """Print every audit that somebody else inserts, once it has ended; of the next 500 ids, which may have gaps."""
+    told: set[int] = set()
     while True:
-        rows = await database.rows("audits", [last + 1])
-        if rows and rows[0]["status"] in {"completed", "failed"}:
-            console.print(table(rows))
-            last += 1
-        else:
-            await asyncio.sleep(0.2)
+        rows = await database.rows("audits", range(last + 1, last + 501))
+        ended = [row for row in rows if row["status"] in ENDS and row["id"] not in told]
+        told |= {row["id"] for row in ended}
+        if ended:
+            console.print(table(ended))
+        await asyncio.sleep(LOOK_S)
 
 
 def table(rows: list[Row]) -> Table:
