@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from everpoll.tables import Table
 from tables.crew import EFFECTS, MAPPING, SLOTS, TOKEN, URL
 from tables.stages import GIVE_UP_S, LOOK_S, MAPPED, TableStage
 
@@ -96,7 +97,9 @@ class TableFleet:
 
     async def start(self, count: int = 1, **options: Any) -> list[TableWorker]:
         """Start some more, with other options if need be, and wait until they have signed on."""
-        env = self._env | {MAPPING: json.dumps({**self._options, **options})}
+        whole = {**self._options, **options}
+        await self.stage.prepare(Table(**whole))
+        env = self._env | {MAPPING: json.dumps(whole)}
         started = []
         for _ in range(count):
             worker = TableWorker(f"w{len(self.workers) + 1}", self._folder, env, self._grace)

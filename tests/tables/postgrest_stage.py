@@ -3,19 +3,18 @@
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
 import asyncpg
 import pytest
 
-from everpoll.policy import Backoff
-from everpoll.tables import Row, Table
+from everpoll.tables import Table
 from servers.databases import PostgresServers
 from servers.postgrest import GRANTS, ROLES, PostgRest, token
 from tables.postgres_stage import DROP, PostgresStage
-from tables.stages import GIVE_UP_S, QUICK, Claimer, Working
+from tables.stages import GIVE_UP_S
 
 _marks = itertools.count(1)
 
@@ -31,6 +30,7 @@ class PostgRestStage(PostgresStage):
         self.server = server
         self.url = server.url
         self.token = token()
+        self._prepared: list[str] = []
 
     async def connection(self) -> Any:
         url, self.url = self.url, self.database_url
@@ -44,7 +44,8 @@ class PostgRestStage(PostgresStage):
 
     async def execute(self, sql: str) -> None:
         await super().execute(sql)
-        await self.reloaded()
+        if not sql.startswith("insert"):
+            await self.reloaded()
 
     async def reloaded(self) -> None:
         """PostgREST knows the schema as it is now: a table that is made last is seen."""
@@ -62,29 +63,14 @@ class PostgRestStage(PostgresStage):
 
     async def prepare(self, mapping: Table) -> None:
         """Guard "skip_locked" needs a function over HTTP; whoever owns the database has made it."""
-        if mapping.guard == "skip_locked":
-            for statement in self.source(mapping).ddl():
+        if mapping.guard != "skip_locked":
+            return
+        statements = self.source(mapping).ddl()
+        if statements != self._prepared:
+            for statement in statements:
                 await super().execute(statement)
             await self.reloaded()
-
-    @contextlib.asynccontextmanager
-    async def claimer(self, mapping: Table | None = None, label: str = "worker-1") -> AsyncIterator[Claimer]:
-        await self.prepare(self.mapping() if mapping is None else mapping)
-        async with super().claimer(mapping, label) as claimer:
-            yield claimer
-
-    @contextlib.asynccontextmanager
-    async def working(
-        self,
-        handler: Callable[[Row], Any],
-        mapping: Table | None = None,
-        *,
-        slots: int = 4,
-        poll: Backoff | None = QUICK,
-    ) -> AsyncIterator[Working]:
-        await self.prepare(self.mapping() if mapping is None else mapping)
-        async with super().working(handler, mapping, slots=slots, poll=poll) as working:
-            yield working
+            self._prepared = statements
 
 
 @pytest.fixture(scope="session")

@@ -134,6 +134,9 @@ class TableStage(ABC):
         """Nothing mapped that may be missing."""
         return Table(table, **{"columns": ("payload",), **options})
 
+    async def prepare(self, mapping: Table) -> None:  # noqa: B027 - most have nothing to do
+        """What whoever owns the database must do before this mapping can be opened: nothing, mostly."""
+
     def source(self, mapping: Table) -> TableSource:
         """Not open yet."""
         return source_for(self.url, mapping, self.token)
@@ -141,7 +144,9 @@ class TableStage(ABC):
     @contextlib.asynccontextmanager
     async def claimer(self, mapping: Table | None = None, label: str = "worker-1") -> AsyncIterator["Claimer"]:
         """A worker without an engine: one call at a time."""
-        source = self.source(self.mapping() if mapping is None else mapping)
+        mapping = self.mapping() if mapping is None else mapping
+        await self.prepare(mapping)
+        source = self.source(mapping)
         await source.open()
         claimer = Claimer(source, label)
         try:
@@ -169,7 +174,9 @@ class TableStage(ABC):
     ) -> AsyncIterator["Working"]:
         """An app that runs the table's rows for the length of the block."""
         app = Everpoll("memory://")
-        adopted = self.adopt(app, self.mapping() if mapping is None else mapping, slots=slots, poll=poll)
+        mapping = self.mapping() if mapping is None else mapping
+        await self.prepare(mapping)
+        adopted = self.adopt(app, mapping, slots=slots, poll=poll)
         adopted.handler(handler)
         async with app:
             yield Working(self, app, adopted)

@@ -7,6 +7,7 @@
 Never: a key is taken from an address. Addresses are logged, keys are not.
 """
 
+import urllib.request
 from urllib.parse import urlsplit, urlunsplit
 
 from msgspec import Struct
@@ -28,6 +29,18 @@ class Address(Struct, frozen=True):
     """Of the WebSocket; None: a bare PostgREST server."""
     is_private: bool
     """False: the key travels readable over a network."""
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for this address (`HTTPS_PROXY`, `NO_PROXY`); None: it is reached directly.
+
+    Not left to the HTTP client: with the proxies it would read `.netrc`, for each request anew.
+    """
+    parts = urlsplit(url)
+    if urllib.request.proxy_bypass(parts.netloc):
+        return None
+    kind = {"ws": "http", "wss": "https"}.get(parts.scheme, parts.scheme)
+    return urllib.request.getproxies().get(kind)
 
 
 def address_of(url: str) -> Address:

@@ -44,8 +44,8 @@ class Unclear(Struct, eq=False):
     started_at: datetime
     """No other request of any claim has it."""
     until_s: float
-    found: set[Any]
-    """Keys of what it brought, and what was taken since."""
+    after: Any = None
+    """The key of the last row that was found of it; the others come after that one."""
 
 
 class Claiming:
@@ -72,10 +72,10 @@ class Claiming:
             leases += await self._found_again(most)
             if len(leases) < most:
                 missed = await self._claim(worker, most, leases)
-            if missed and not leases:
-                # Others were quicker, and there may be more: the next look comes soon.
-                return Leased(leases, 0.0, missed)
-            return Leased(leases, None if len(leases) == most else await self._next_due_s(), missed)
+            if leases or missed:
+                # Where others were quicker and nothing is left for us, there may be more: the next look comes soon.
+                return Leased(leases, None if leases else 0.0, missed)
+            return Leased([], await self._next_due_s())
         except faults.TooLarge:
             self._batch = max(1, min(most, self._batch) // 2)
             if not leases:
@@ -133,7 +133,7 @@ class Claiming:
 
     async def _send(self, worker: str, started_at: datetime, request: Request) -> list[Body]:
         """A claim. It is remembered before it is sent: whatever happens then, canceling included, it can be found."""
-        unclear = Unclear(worker, started_at, monotonic_s() + UNCLEAR_S, set())
+        unclear = Unclear(worker, started_at, monotonic_s() + UNCLEAR_S)
         self._unclear.append(unclear)
         try:
             rows = await self._http.rows(request)
@@ -151,12 +151,13 @@ class Claiming:
             if len(leases) >= most:
                 break
             is_over = monotonic_s() > unclear.until_s
-            # With those that were found before: they are skipped below, but the limit counts them.
-            limit = min(most - len(leases), self._batch) + len(unclear.found)
-            rows = await self._http.rows(self._statements.claimed(unclear.worker, unclear.started_at, limit))
-            fresh = [row for row in rows if row[self._table.key] not in unclear.found]
-            unclear.found.update(row[self._table.key] for row in fresh)
-            leases += [self._take(unclear.worker, row) for row in fresh]
+            limit = min(most - len(leases), self._batch)
+            rows = await self._http.rows(
+                self._statements.claimed(unclear.worker, unclear.started_at, unclear.after, limit)
+            )
+            leases += [self._take(unclear.worker, row) for row in rows]
+            if rows:
+                unclear.after = rows[-1][self._table.key]
             if is_over and len(rows) < limit:
                 self._unclear.remove(unclear)
         if leases:

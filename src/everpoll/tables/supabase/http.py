@@ -19,7 +19,7 @@ from yarl import URL
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.policy import human
 from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.address import Address
+from everpoll.tables.supabase.address import Address, proxy_for
 from everpoll.tables.supabase.clock import DatabaseClock
 from everpoll.tables.supabase.filters import Query, encoded
 from everpoll.tables.supabase.token import Key
@@ -69,8 +69,8 @@ class Http:
             timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
             connector=aiohttp.TCPConnector(limit=CONNECTIONS, keepalive_timeout=KEEP_ALIVE_S),
             cookie_jar=aiohttp.DummyCookieJar(),
-            trust_env=True,  # hosts that can reach nothing but HTTPS often reach that through a proxy
         )
+        self._proxy = proxy_for(link.address.rest)
 
     async def __aenter__(self) -> Self:
         return self
@@ -124,6 +124,7 @@ class Http:
                 data=body,
                 headers=headers,
                 allow_redirects=False,
+                proxy=self._proxy,
             ) as response:
                 content = await _content(response)
                 self._link.clock.saw_date(response.headers.get("Date"))

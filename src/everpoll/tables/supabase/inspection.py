@@ -47,6 +47,8 @@ TYPES = {
     **dict.fromkeys(("started_at", "finished_at", "heartbeat", "due_at"), "timestamptz"),
 }
 """Of columns that are added, by what they are used for; `results` are JSON, everything else is a text."""
+BREAK = ";\n\n"
+"""Between statements of one finding; no statement has it inside."""
 PUBLICATION = "supabase_realtime"
 
 
@@ -124,14 +126,14 @@ def function_finding(statements: Statements, *, is_there: bool) -> Finding:
         is_fit=False,
         detail=f'guard="skip_locked" needs the function {name}, which is not there or may not be called with this key; '
         'write guard="status" to do without',
-        ddl=";\n".join(function_ddl(statements.table, statements.read)),
+        ddl=BREAK.join(function_ddl(statements.table, statements.read)),
     )
 
 
 def index_finding(table: Table) -> Finding:
     """Said, not seen."""
     detail = "an index cannot be seen over HTTP; without this one every look reads the whole table"
-    return Finding(what="index", is_fit=False, is_needed=False, detail=detail, ddl=";\n".join(index_ddl(table)))
+    return Finding(what="index", is_fit=False, is_needed=False, detail=detail, ddl=BREAK.join(index_ddl(table)))
 
 
 def heartbeat_finding(table: Table) -> Finding:
@@ -149,9 +151,9 @@ def unfit(table: Table, found: list[Finding]) -> TableUnfit | None:
     if not problems:
         return None
     listed = "; ".join(f"{one.what}: {one.detail}" for one in problems)
-    ddl = [one.ddl for one in problems if one.ddl is not None]
-    offered = "\nThis DDL would help, in the SQL editor:\n" + ";\n".join(ddl) if ddl else ""
-    return TableUnfit(f"table {table.name!r} cannot be used as a queue: {listed}.{offered}", ddl)
+    ddl = [statement for one in problems if one.ddl is not None for statement in one.ddl.split(BREAK)]
+    help_ = "`everpoll tables ddl` prints the statements that would help, for the SQL editor"
+    return TableUnfit(f"table {table.name!r} cannot be used as it is mapped: {listed}. {help_}", ddl)
 
 
 def ddl(statements: Statements, shape: Shape | None) -> list[str]:

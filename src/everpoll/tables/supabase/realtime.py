@@ -27,6 +27,7 @@ from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.policy import Backoff, human
 from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
+from everpoll.tables.supabase.address import proxy_for
 from everpoll.tables.supabase.filters import encoded
 from everpoll.tables.supabase.functions import schema_of
 from everpoll.tables.supabase.http import Link
@@ -95,7 +96,7 @@ class Realtime:
             detail = "a bare PostgREST server has no push: rows are polled for"
             return Finding(what="push", is_fit=False, is_needed=False, detail=detail)
         try:
-            async with aiohttp.ClientSession(trust_env=True) as session, self._channel(session, url) as channel:
+            async with aiohttp.ClientSession() as session, self._channel(session, url) as channel:
                 await channel.join()
         except (EverpollError, aiohttp.ClientError, TimeoutError, OSError) as error:
             detail = f"Realtime does not tell of changes, so rows are polled for: {self._words(error)}"
@@ -104,7 +105,7 @@ class Realtime:
 
     async def _listen(self, url: str) -> None:
         failures = 0
-        async with aiohttp.ClientSession(trust_env=True) as session:
+        async with aiohttp.ClientSession() as session:
             while True:
                 try:
                     async with self._channel(session, url) as channel:
@@ -163,7 +164,7 @@ class Channel:
         query = encoded((("apikey", token), ("vsn", "1.0.0")))
         async with asyncio.timeout(JOIN_S):
             self._socket = await self._session.ws_connect(
-                URL(f"{self._url}?{query}", encoded=True), max_msg_size=MESSAGE_LIMIT, autoping=True
+                URL(f"{self._url}?{query}", encoded=True), max_msg_size=MESSAGE_LIMIT, proxy=proxy_for(self._url)
             )
         return self
 

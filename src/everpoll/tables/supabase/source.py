@@ -36,6 +36,7 @@ class Opened:
     """What is there while the table is open, on one event loop."""
 
     def __init__(self, link: Link, http: Http, statements: Statements, claims: Claims, function: str | None) -> None:
+        self.event_loop = asyncio.get_running_loop()
         self.http = http
         self.statements = statements
         self.claiming = Claiming(http, statements, claims, link.clock, function)
@@ -62,13 +63,18 @@ class SupabaseTable:
         """Whether Realtime has confirmed that it tells of this table's changes."""
         return self._realtime.has_push
 
+    @has_push.setter
+    def has_push(self, _: bool) -> None:
+        raise AttributeError("has_push is found out by listening")
+
     async def open(self) -> None:
         """Connect and look at the columns; `TableUnfit` names everything that is missing or wrong, at once."""
-        if self._opened is not None:
+        event_loop = asyncio.get_running_loop()
+        if self._opened is not None and self._opened.event_loop is event_loop:
             return
         if not self._link.address.is_private:
             logger.warning("table %s: the key travels unencrypted: write https://…", self._table.name)
-        self._link.key.settle_on(asyncio.get_running_loop())
+        self._link.key.settle_on(event_loop)
         http = Http(self._link)
         try:
             self._opened = await self._looked_at(http)
@@ -100,7 +106,7 @@ class SupabaseTable:
         """Let go of every connection. Repeatable."""
         opened, self._opened = self._opened, None
         await self._realtime.close()
-        if opened is not None:
+        if opened is not None and opened.event_loop is asyncio.get_running_loop():
             await opened.http.close()
 
     async def inspect(self) -> list[Finding]:

@@ -16,7 +16,7 @@ from everpoll.tables.claims import Claim
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import RowWrite
 from everpoll.tables.supabase.clock import written
-from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of, quoted
+from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of, quoted, text_of
 from everpoll.tables.supabase.http import Request
 
 NOW = "now"
@@ -116,9 +116,11 @@ class Statements:
                 body |= _if(table.heartbeat, written(started_at) if is_sure else NOW)
                 yield started_at, self.patch(self.read, whole, body | touched)
 
-    def claimed(self, worker: str, started_at: datetime, limit: int) -> Request:
-        """What a claim whose answer got lost has brought all the same."""
-        return self.get(self.read, self._fence(worker, written(started_at)), limit=limit)
+    def claimed(self, worker: str, started_at: datetime, after: Any, limit: int) -> Request:
+        """What a claim whose answer got lost has brought all the same, by key, from that key on."""
+        key = column(self.table.key)
+        later = () if after is None else ((key, f"gt.{text_of(after)}"),)
+        return self.get(self.read, (*self._fence(worker, written(started_at)), *later), f"{key}.asc", limit)
 
     def unclaim(self, worker: str, started_at: datetime) -> Request:
         """Put back all that a claim may have brought."""

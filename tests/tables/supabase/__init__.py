@@ -1,0 +1,1 @@
+"""Tables over HTTPS: what is special about Supabase and PostgREST."""

@@ -1,0 +1,140 @@
+"""Guard "skip_locked" over HTTP: by a function that is offered, found, and callable by nobody else."""
+
+import asyncpg
+import pytest
+from aiohttp import web
+
+from everpoll.errors import TableUnfit
+from everpoll.tables import Table
+from everpoll.tables.supabase import SupabaseTable
+from servers.postgrest import token
+from servers.supabase import Gateway
+from tables.postgrest_stage import PostgRestStage
+from tables.stages import keys
+
+
+async def test_without_the_function_it_is_refused_with_the_ddl_that_makes_it(postgrest_stage: PostgRestStage) -> None:
+    stage = postgrest_stage
+    await stage.create()
+    source = SupabaseTable(stage.url, stage.mapping(), token())
+    with pytest.raises(TableUnfit, match='write guard="status" to do without') as caught:
+        await source.open()
+    await stage.execute(";\n".join(caught.value.ddl))
+    await source.open()
+    await source.close()
+
+
+async def test_a_claim_is_one_round_trip_that_skips_what_is_locked(
+    postgrest_stage: PostgRestStage, gateway: Gateway
+) -> None:
+    stage = postgrest_stage
+    await stage.create()
+    await stage.queue(1, 2, 3)
+    mapping = stage.mapping()
+    async with stage.claimer(mapping) as worker:
+        other = await asyncpg.connect(stage.database_url)
+        try:
+            async with other.transaction():
+                await other.fetch("select from jobs where id = 1 for update")
+                asked = len(gateway.asked)
+                assert keys(await worker.take(2)) == [2, 3]
+                assert [one[0] for one in gateway.asked[asked:]] == ["POST"]
+        finally:
+            await other.close()
+        assert keys(await worker.take(2)) == [1]
+
+
+async def test_another_mapping_needs_another_function(postgrest_stage: PostgRestStage) -> None:
+    """So a function of an older mapping is never called by a newer one."""
+    stage = postgrest_stage
+    await stage.create()
+    await stage.prepare(stage.mapping())
+    source = SupabaseTable(stage.url, stage.mapping(running="in_progress"), token())
+    with pytest.raises(TableUnfit, match="everpoll_claim_"):
+        await source.open()
+    await source.close()
+
+
+async def test_only_the_service_role_may_call_it(postgrest_stage: PostgRestStage) -> None:
+    """Supabase grants every new function to everybody who is signed in; this one is taken back."""
+    stage = postgrest_stage
+    await stage.create()
+    await stage.prepare(stage.mapping())
+    may = await stage.fetch(
+        "select rolname::text, has_function_privilege(rolname, p.oid, 'execute') from pg_roles, pg_proc p "
+        "where proname like 'everpoll_claim_%' and rolname in ('anon', 'authenticated', 'service_role') order by 1"
+    )
+    assert [tuple(row) for row in may] == [("anon", False), ("authenticated", False), ("service_role", True)]
+    [config] = await stage.fetch("select prosecdef, proconfig from pg_proc where proname like 'everpoll_claim_%'")
+    assert tuple(config) == (True, ["search_path=pg_catalog, pg_temp"])
+
+
+async def test_the_ddl_may_be_run_twice_and_gives_a_bare_table_everything(postgrest_stage: PostgRestStage) -> None:
+    stage = postgrest_stage
+    await stage.execute("create table jobs (id bigint primary key)")
+    await stage.execute("create publication supabase_realtime")
+    try:
+        mapping = stage.mapping()
+        await stage.execute(";\n".join(SupabaseTable(stage.url, mapping, token()).ddl() * 2))
+        await stage.insert({"id": 1})
+        async with stage.claimer(mapping) as worker:
+            assert await worker.end(await worker.take_one(), report={"a": 1}) == set()
+        [told] = await stage.fetch("select tablename::text from pg_publication_tables")
+        assert tuple(told) == ("jobs",)
+    finally:
+        await stage.execute("drop publication supabase_realtime")
+
+
+@pytest.mark.parametrize("guard", ["skip_locked", "status", "version", "timestamp"])
+async def test_a_table_of_another_schema(postgrest_stage: PostgRestStage, guard: str) -> None:
+    """`public` is named here, so its profile is asked for; a schema that is not served is told."""
+    stage = postgrest_stage
+    await stage.create()
+    await stage.queue(1)
+    mapping = stage.mapping("public.jobs", guard=guard)
+    async with stage.claimer(mapping) as worker:
+        assert await worker.end(await worker.take_one()) == set()
+    source = SupabaseTable(stage.url, Table("hidden.jobs", guard="status"), token())
+    with pytest.raises(TableUnfit, match="hidden"):
+        await source.open()
+    await source.close()
+
+
+async def test_wrong_types_are_found_at_the_start_all_at_once(postgrest_stage: PostgRestStage) -> None:
+    stage = postgrest_stage
+    await stage.execute(
+        "create type state as enum ('queued', 'running');"
+        "create table jobs (id uuid primary key, status state, created_at timestamptz, worker_id uuid, "
+        "started_at date, retries text, heartbeat timestamp)"
+    )
+    mapping = Table("jobs", guard="status", retries="retries", heartbeat="heartbeat")
+    source = SupabaseTable(stage.url, mapping, token())
+    with pytest.raises(TableUnfit) as caught:
+        await source.open()
+    await source.close()
+    message = str(caught.value)
+    for words in (
+        "the words completed, failed",
+        "worker_id: it is uuid",
+        "started_at: it is date",
+        "retries: it is text",
+    ):
+        assert words in message
+    assert "column heartbeat" not in message
+
+
+async def test_a_server_without_a_description_is_asked_column_by_column(
+    postgrest_stage: PostgRestStage, gateway: Gateway
+) -> None:
+    stage = postgrest_stage
+    await stage.execute("create table jobs (id bigint primary key, status text, created_at timestamptz)")
+    gateway.fault = lambda request: web.json_response({}, status=404) if request.path == "/rest/v1/" else None
+    source = SupabaseTable(gateway.url, stage.bare(guard="status"), token())
+    with pytest.raises(TableUnfit) as caught:
+        await source.open()
+    message = str(caught.value)
+    assert [name for name in ("worker_id", "started_at", "payload") if name not in message] == []
+    assert "column status" not in message
+    await stage.execute(";\n".join(caught.value.ddl))
+    await source.open()
+    await source.close()
