@@ -317,6 +317,15 @@ class StoreMachine(RuleBasedStateMachine):
         standing = self._standing()
         self._cancel(self._model.tasks[standing[which % len(standing)][1].id])
 
+    @precondition(lambda self: any(lease.name == "watch" for _, lease in self._standing()))
+    @rule(which=PICK, way=st.sampled_from(["snooze", "hand back"]))
+    def ask_a_watch_in_the_middle_of_a_look(self, which: int, way: str) -> None:
+        """Its look ends without knowing of it, and wants to wait."""
+        looking = [(worker, lease) for worker, lease in self._standing() if lease.name == "watch"]
+        worker, lease = looking[which % len(looking)]
+        self._cancel(self._model.tasks[lease.id])
+        self._settle(worker, {lease.id: settlement(lease, way, 3_500.0)})
+
     def _cancel(self, task: ModelTask) -> None:
         state = self._run(self._stage.store.cancel(task.id, json({"what": "cancel"})))
         assert state == self._model.cancel(task)
