@@ -210,6 +210,8 @@ async def test_several_tables_in_one_process(stage: TableStage) -> None:
     async def audit(row: Row) -> None:
         seen.append(("audits", row.id))
 
+    await stage.prepare(stage.mapping())
+    await stage.prepare(stage.bare("audits"))
     stage.adopt(app, stage.mapping(), poll=QUICK).handler(run)
     stage.adopt(app, stage.bare("audits"), poll=QUICK).handler(audit)
     async with app:
