@@ -31,7 +31,8 @@ class UserFunction:
         names = [one.name for one in parameters[1:]]
         if not parameters:
             raise BadInput(f"{where}: its first parameter is the operation: write def {_name(function)}(op, …)")
-        wrong = [one for one in names if one not in GIVEN]
+        # A leading underscore is how one says that a parameter is not used.
+        wrong = [one for one in names if one.lstrip("_") not in GIVEN]
         if wrong:
             raise BadInput(f"{where}: it cannot be given {wrong[0]!r}; there are op, {', '.join(GIVEN)}")
         self.function = function
@@ -40,7 +41,7 @@ class UserFunction:
 
     async def __call__(self, op: Any, **given: Any) -> Any:
         """Call it with what it asks for."""
-        return await self._callee(op, **{name: given[name] for name in self._names})
+        return await self._callee(op, **{name: given[name.lstrip("_")] for name in self._names})
 
 
 class OperationType:

@@ -24,7 +24,7 @@ from everpoll.stores.contract import encode as encode_json
 from everpoll.watches.cadence import History
 from everpoll.watches.context import LookContext, Verify, as_json, is_id
 from everpoll.watches.faults import Fault, fault_of
-from everpoll.watches.memory import Decision, Outcome, RunMemory, encode
+from everpoll.watches.memory import Decision, Outcome, RunMemory, decode, encode
 from everpoll.watches.options import DEFAULT_START
 from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.schedule import NextLook, Wishes, is_last, next_look, spent
@@ -53,6 +53,7 @@ class Step:
         self._shown = self._visible()
         self._counted = dict(memory.counters)
         self._changed: dict[str, Any] = {}
+        self._has_called_start = False
 
     @property
     def _now(self) -> float:
@@ -102,6 +103,7 @@ class Step:
                 self._memory.count("adopted")
         if not is_id(handle):
             assert watch.starts is not None, "an intent is only stored where there is something to start"
+            self._has_called_start = True
             handle = await watch.starts(self._op, **given)
         if not is_id(handle) and watch.adopts is not None:
             handle = await watch.adopts(self._op, **given)
@@ -127,8 +129,8 @@ class Step:
 
     @property
     def _may_have_started(self) -> bool:
-        """An earlier lease may have gone as far as the remote."""
-        return self._lease.sequence > 1
+        """An earlier lease, or this one, may have gone as far as the remote, and may have left something there."""
+        return self._lease.sequence > 1 or self._has_called_start
 
     # ── look ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -149,11 +151,22 @@ class Step:
             verdict = await self._watch.ask(self._op, context)
             answer = await self._judged(verdict, context)
         except Exception as error:  # noqa: BLE001 - the user's own
-            self._changed |= context.changed
+            self._forget_look()
             return self._failed_in_passing("look", error, remote)
         self._watch.remotes.answered(remote)
         memory.errors_in_a_row = 0
         return answer
+
+    def _forget_look(self) -> None:
+        """A look that broke off has seen nothing: its facts are as they were before."""
+        before = decode(self._lease.memory) if self._lease.memory else RunMemory(self._memory.run_id)
+        memory = self._memory
+        memory.confirms, memory.dues, memory.verifies, memory.user = (
+            before.confirms,
+            before.dues,
+            before.verifies,
+            before.user,
+        )
 
     def _postpone(self, rule: str, why: str, wait_s: float) -> Settlement:
         memory, now = self._memory, self._now
@@ -162,9 +175,9 @@ class Step:
             memory.has_token = True
         if rule == "breaker" and self._policy.pauses_in_outage:
             memory.paused_at = now if memory.paused_at is None else memory.paused_at
-        else:
-            wait_s = min(wait_s, self._policy.budget.remaining_s(memory.elapsed_s(now)))
-        return self._again(NextLook(wait_s, rule, why))
+            return self._again(NextLook(wait_s, rule, why))
+        left_s = self._policy.budget.remaining_s(memory.elapsed_s(now))
+        return self._again_unless_spent(NextLook(min(wait_s, left_s), rule, why))
 
     def _unpause(self, now: float) -> None:
         if self._memory.paused_at is not None:
@@ -190,17 +203,18 @@ class Step:
         memory.phase = "looking"
         memory.status = memory.status if verdict.status is None else verdict.status
         memory.progress = memory.progress if verdict.note is None else verdict.note
-        return self._pending(context.hints, verdict.after_s)
+        return self._pending(context.hints, verdict.after_s, context.floor_s)
 
     async def _verified(self, name: str, context: LookContext) -> Settlement:
         memory, check = self._memory, self._watch.checks[name]
         tries = memory.verifies[name] = memory.verifies.get(name, 0) + 1
         memory.count(f"verify:{name}")
-        said = ""
+        said, floor_s = "", context.floor_s
         try:
             value = await check.function(self._op, key=self._key, handle=memory.handle, outcome=None, w=context)
         except Exception as error:  # noqa: BLE001 - a check that fails has not passed
             value, said = None, f": {type(error).__name__}: {error}"[:200]
+            floor_s = max(floor_s or 0.0, retry_after_s(error) or 0.0) or None
         self._changed |= context.changed
         self._changed[f"verify:{name}"] = f"try {tries} of {check.tries}"
         if isinstance(value, (Done, Fail)):
@@ -213,7 +227,7 @@ class Step:
             return self._conclude("ready" if check.exhausted == "ready" else "failed", why)
         memory.phase = "verifying"
         delay_s = check.every.delay(tries, self._watch.rng)
-        wishes = Wishes(delay_s, {})
+        wishes = Wishes(delay_s, {}, floor_s=floor_s, chance=self._watch.rng.random())
         planned = next_look(wishes, self._policy.budget, self._now, memory.elapsed_s(self._now))
         why = f"{name} is not there yet (try {tries} of {check.tries}){said}"
         return self._again_unless_spent(NextLook(planned.delay_s, "verify", why))
@@ -304,7 +318,8 @@ class Step:
                 memory.cleaned = False
                 self._note(Decision(self._now, "cleanup", f"{why}; given up, the sweeper tries again"))
                 return self._end()
-            delay_s = self._policy.cleanup_every.delay(memory.cleanup_tries, watch.rng)
+            floor_s = retry_after_s(error) or 0.0
+            delay_s = self._policy.cleanup_every.delay(memory.cleanup_tries, watch.rng, at_least_s=floor_s)
             return self._again(NextLook(delay_s, "cleanup", why))
         memory.cleaned = True
         self._note(Decision(self._now, "cleanup", f"cleaned up, at try {memory.cleanup_tries}"))

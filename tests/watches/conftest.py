@@ -1,0 +1,8 @@
+import pytest
+
+from watches.stage import WatchStage
+
+
+@pytest.fixture
+def stage() -> WatchStage:
+    return WatchStage()

@@ -1,0 +1,213 @@
+"""B1, B2, B15 and invariant 8: intent, start with a key, handle stored; nothing is started twice or forgotten."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+
+from everpoll import BadInput, RunFailed, RunTimedOut
+from everpoll.stores.contract import TaskFilter
+from everpoll.watches import Done
+from watches.stage import WatchStage
+
+
+@dataclass
+class Order:
+    sku: str
+    count: int
+
+
+def test_b1_start_and_look_are_two_short_steps_and_the_first_look_comes_2_s_after_the_start(stage: WatchStage) -> None:
+    remote = stage.script(status=["complete"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({"sql": "select 1"}, id="run-42")
+        assert await run.result() == "id-1"
+        assert remote.times("start") == [0]
+        assert [round(at, 1) for at in remote.times("status")] == [2.0]
+
+    stage.play(scene)
+
+
+def test_b1_no_slot_is_held_while_waiting(stage: WatchStage) -> None:
+    stage.script(status=["running"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        for number in range(200):
+            await watch.begin({}, id=f"run-{number}")
+        busy = 0
+        for _ in range(60):
+            await asyncio.sleep(0.5)
+            health = stage.app.health().worker
+            assert health is not None
+            busy = max(busy, health.running)
+        assert busy == 0
+        assert stage.remote.count("status") >= 200 * 3
+
+    stage.play(scene)
+
+
+def test_b2_beginning_twice_is_one_run_also_after_it_has_ended(stage: WatchStage) -> None:
+    remote = stage.script(status=["complete"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        first = await watch.begin({}, id="run-1")
+        second = await watch.begin({}, id="run-1")
+        assert (first.is_new, second.is_new, second.task_id) == (True, False, first.task_id)
+        await stage.ended(first)
+        third = await watch.begin({}, id="run-1")
+        assert (third.is_new, third.task_id) == (False, first.task_id)
+        assert await third.result() == "id-1"
+        assert remote.count("start") == 1
+
+    stage.play(scene)
+
+
+def test_b2_the_next_look_redelays_the_same_row(stage: WatchStage) -> None:
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        await asyncio.sleep(300)
+        store = await stage.app.store()
+        live = [task.id for task in (await store.tasks(TaskFilter(kind="watch"))).tasks]
+        assert live == [run.task_id]
+        info = (await store.info([run.task_id]))[run.task_id]
+        assert info.attempt <= 1, "a look costs no attempt"
+
+    stage.play(scene)
+
+
+@pytest.mark.parametrize("nothing", [None, "", "0", 0, " 0 ", "null", {}, []])
+def test_b15_ids_that_mean_none_are_not_ids(stage: WatchStage, nothing: Any) -> None:
+    """NewID is "0": the handle is found by the key, stored, and then used."""
+    remote = stage.script(start=[nothing], adopt=["guid-7"], status=["complete"])
+    watch = stage.whole()
+
+    @watch.adopt
+    async def adopt(_op: Any, key: str) -> Any:
+        return await remote.adopt(key)
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        assert await run.result() == "guid-7"
+        assert remote.count("start") == 1
+        assert remote.calls[1].args == ("query:run-1",)
+
+    stage.play(scene)
+
+
+def test_b15_without_any_id_the_run_fails_with_a_message_that_says_so(stage: WatchStage) -> None:
+    stage.script(start=["0"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        with pytest.raises(RunFailed, match="start returned '0', which is no id"):
+            await run.result()
+
+    stage.play(scene)
+
+
+def test_b15_a_missing_handle_of_an_older_run_is_looked_up_stored_and_then_used(stage: WatchStage) -> None:
+    remote = stage.script(adopt=["guid-7"], status=["complete"])
+    watch = stage.whole()
+
+    @watch.adopt
+    async def adopt(_op: Any, key: str) -> Any:
+        return await remote.adopt(key)
+
+    async def scene() -> None:
+        task = watch._new_task({}, "run-1", "old", 0.0)
+        assert task.memory is not None
+        store = await stage.app.store()
+        [enqueued] = await store.enqueue([_without_handle(task)])
+        run = await stage.app.watches.run("query", "run-1")
+        assert run.task_id == enqueued.id
+        assert await run.result() == "guid-7"
+        assert [call.name for call in remote.calls][:2] == ["adopt", "status"]
+        assert [one.rule for one in (await run.info()).log][:1] == ["adopted"]
+
+    stage.play(scene)
+
+
+def _without_handle(task: Any) -> Any:
+    memory = msgspec.json.decode(task.memory)
+    del memory["handle"]
+    return msgspec.structs.replace(task, memory=msgspec.json.encode(memory).decode())
+
+
+def test_what_was_started_elsewhere_is_only_looked_at(stage: WatchStage) -> None:
+    remote = stage.script(status=["complete"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1", handle="theirs")
+        assert await run.result() == "theirs"
+        assert remote.count("start") == 0
+
+    stage.play(scene)
+
+
+def test_a_start_that_fails_in_passing_is_tried_again_with_the_same_key(stage: WatchStage) -> None:
+    remote = stage.script(start=[ConnectionError("gone"), TimeoutError("slow"), "id-3"], status=["complete"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        assert await run.result() == "id-3"
+        assert {call.args for call in remote.calls if call.name == "start"} == {("query:run-1",)}
+
+    stage.play(scene)
+
+
+def test_a_start_that_never_works_ends_with_the_budget(stage: WatchStage) -> None:
+    remote = stage.script(start=[ConnectionError("gone")])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        with pytest.raises(RunTimedOut, match="never started: time budget of 29m is spent"):
+            await run.result()
+        assert stage.clock.now() == pytest.approx(29 * 60, abs=61)
+        await stage.ended(run)
+        assert remote.count("clean") == 1, "half a start may have left something"
+
+    stage.play(scene)
+
+
+def test_an_operation_comes_back_as_the_type_that_the_look_names(stage: WatchStage) -> None:
+    seen: list[Any] = []
+
+    async def look(op: Order, _w: Any) -> Done:
+        seen.append(op)
+        return Done()
+
+    watch = stage.watch(look)
+
+    async def scene() -> None:
+        run = await watch.begin(Order("a", 3))
+        await run.result()
+        assert seen == [Order("a", 3)]
+        with pytest.raises(BadInput, match="cannot be stored"):
+            await watch.begin({"sku": 1})
+        with pytest.raises(BadInput, match="cannot be stored"):
+            await watch.begin(object())
+
+    stage.play(scene)
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 201, "a\x00b", 7])
+def test_bad_ids_are_refused(stage: WatchStage, bad: Any) -> None:
+    watch = stage.whole()
+
+    async def scene() -> None:
+        with pytest.raises(BadInput, match="watch 'query': id="):
+            await watch.begin({}, id=bad)
+
+    stage.play(scene)
