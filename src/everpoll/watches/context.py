@@ -15,6 +15,7 @@ import msgspec
 from everpoll.errors import BadInput
 from everpoll.policy import Confirm, Confirmation, Duration, Gate, human
 from everpoll.watches.memory import RunMemory, Sighting
+from everpoll.watches.retry_after import retry_after_s
 
 logger = logging.getLogger("everpoll.watches")
 
@@ -45,6 +46,8 @@ class LookContext:
         """When a look could first make a difference, by the fact that says so."""
         self.changed: dict[str, Any] = {}
         """Facts that this look has changed, for whoever asks why."""
+        self.floor_s: float | None = None
+        """How long a remote that was only attempted wants not to be asked."""
 
     @property
     def id(self) -> str:
@@ -112,6 +115,7 @@ class LookContext:
             return await value if inspect.isawaitable(value) else value
         except Exception as error:  # noqa: BLE001 - that is what it is for
             self._memory.count(f"attempt failed:{name}")
+            self.floor_s = max(self.floor_s or 0.0, retry_after_s(error) or 0.0) or None
             self.changed[f"attempt:{name}"] = f"{type(error).__name__}: {error}"[:200]
             logger.warning("%s: %s failed, going on without it: %s: %s", self.id, name, type(error).__name__, error)
             return None
