@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,11 +52,11 @@ class Shop:
         self.folder = folder
         (folder / "shop.py").write_text(SHOP)
         (folder / "enqueue.py").write_text(ENQUEUE)
-        self._env = {**os.environ, "EVERPOLL_URL": "sqlite:///shop.db", "COLUMNS": "160", "WORKER_ID": "till-1"}
+        self.env = {**os.environ, "EVERPOLL_URL": "sqlite:///shop.db", "COLUMNS": "160", "WORKER_ID": "till-1"}
 
     def everpoll(self, *arguments: str, code: int = 0) -> str:
         ended = subprocess.run(
-            [*EVERPOLL, *arguments], cwd=self.folder, env=self._env, capture_output=True, text=True, check=False
+            [*EVERPOLL, *arguments], cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
         )
         assert ended.returncode == code, ended.stdout + ended.stderr
         return ended.stdout if code == 0 else ended.stderr
@@ -65,14 +66,14 @@ class Shop:
 
     def enqueue(self, *calls: tuple[object, ...]) -> list[str]:
         command = [sys.executable, "enqueue.py", repr([list(call) for call in calls])]
-        ended = subprocess.run(command, cwd=self.folder, env=self._env, capture_output=True, text=True, check=True)
+        ended = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=True)
         return ended.stdout.split()
 
     def start(self) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [*EVERPOLL, "run", "shop:app", "--grace", "0s"],
             cwd=self.folder,
-            env={**self._env, "EVERPOLL_LOG": "json"},
+            env={**self.env, "EVERPOLL_LOG": "json"},
             stderr=subprocess.PIPE,
             text=True,
         )
@@ -182,6 +183,8 @@ def test_what_waits_is_explained_without_a_worker(shop: Shop) -> None:
     [
         (["run", "shop:nothing"], "apps in shop: app"),
         (["run", "nowhere:app"], "no module 'nowhere'"),
+        (["run", "shop.py"], "'shop.py' is a file, and a module is meant: write shop:app"),
+        (["run", "./src/shop.py:till"], "write src.shop:till"),
         (["jobs", "show", "99"], "no task 99"),
         (["jobs", "list", "--state", "lost"], "write one of queued, running"),
         (["migrate", "--url", "mysql://root:secret@localhost/x"], "no address of a store"),
@@ -201,3 +204,17 @@ def test_looking_never_changes_a_database(shop: Shop) -> None:
     assert shop.everpoll("migrate") == "sqlite:///shop.db is up to date\n"
     assert "No workers" in shop.everpoll("workers")
     assert "No jobs" in shop.everpoll("jobs", "list")
+
+
+def test_at_eighty_columns_errors_and_names_can_be_read(shop: Shop, worker: "subprocess.Popen[str]") -> None:
+    (bad,) = shop.enqueue(("broken", 7))
+    state_once_ended(shop, bad)
+    shop.env |= {"COLUMNS": "80"}
+    listed = shop.everpoll("jobs", "list")
+    assert "ValueError: order 7 is" in listed
+    assert "priority" not in listed  # none has one
+    shown = shop.everpoll("jobs", "show", bad)
+    assert "attempt 1 of 2 failed" in shown
+    assert re.search(r"^args +7 *$", shown, re.MULTILINE)
+    assert max(map(len, listed.splitlines())) <= 80
+    assert worker.poll() is None

@@ -397,8 +397,12 @@ def test_a_run_that_is_stopped_before_it_began_is_settled_on_the_spot_and_once(
     stage.play(scene)
 
 
-def test_a_spare_carrier_that_somebody_canceled_leaves_nobody_waiting(stage: EngineStage) -> None:
+@pytest.mark.parametrize("carry_s", [1.0, -1.0], ids=["the same carrier goes on", "its time is up"])
+def test_a_spare_carrier_that_somebody_canceled_leaves_nobody_waiting(
+    stage: EngineStage, monkeypatch: pytest.MonkeyPatch, carry_s: float
+) -> None:
     """Such as a handler that cancels every task that it can find."""
+    monkeypatch.setattr(pool_module, "CARRY_S", carry_s)
     job = stage.handler(takes_s=10)
 
     async def scene() -> None:

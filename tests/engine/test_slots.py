@@ -127,7 +127,10 @@ def test_b18_an_unknown_name_fails_clearly_and_at_once(stage: EngineStage) -> No
         info = await stage.show(task_id)
         assert (info.state, whats(info)) == ("failed", ["failed"])
         [error] = info.errors
-        assert error["error"] == "no job called 'adit' is registered in this worker; registered: audit, sweep"
+        assert error["error"] == (
+            "no job called 'adit' is registered in this worker; registered: audit, sweep. If another app has it, give "
+            "the two apps queues of their own in place of 'default'"
+        )
         assert error["type"] == "UnknownJob"
 
     stage.play(scene)

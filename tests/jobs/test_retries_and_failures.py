@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from everpoll import Backoff, Cancel, Everpoll, JobCanceled, JobFailed, Retry, Snooze, Task
+from everpoll import Backoff, BadInput, Cancel, Everpoll, JobCanceled, JobFailed, Retry, Snooze, Task
 from everpoll.jobs.outcome import raised
 from everpoll.stores.contract import Again, Ended, Lease
 from jobs.jobs_stage import LIMIT_S, ended, soon
@@ -301,3 +301,56 @@ async def test_retry_of_a_task_that_has_not_ended_says_no(app: Everpoll) -> None
     task = await f.enqueue(delay="1h")
     assert await task.retry() is False
     await app.close()
+
+
+async def test_whoever_watches_the_worker_is_told_of_every_failure(caplog: pytest.LogCaptureFixture) -> None:
+    app = Everpoll("memory://")
+
+    @app.job(retry=Retry(2, Backoff("1ms", jitter=0)))
+    async def f() -> None:
+        raise ConnectionError("the mail server does not answer")
+
+    with caplog.at_level("WARNING", logger="everpoll.jobs"):
+        async with app:
+            task = await f.enqueue()
+            await ended(task)
+    assert [(one.levelname, one.getMessage()) for one in caplog.records if one.name == "everpoll.jobs"] == [
+        ("WARNING", "f#1: attempt 1 of 2 failed: next in 1ms (ConnectionError: the mail server does not answer)"),
+        ("ERROR", "f#1: attempt 2 of 2 failed (ConnectionError: the mail server does not answer)"),
+    ]
+
+
+async def test_a_traceback_begins_in_the_users_own_code() -> None:
+    app = Everpoll("memory://")
+
+    @app.job(retry=Retry(1))
+    async def f() -> None:
+        raise ConnectionError("away")
+
+    @app.job(retry=Retry(1), timeout="1ms")
+    async def slow() -> None:
+        await asyncio.sleep(LIMIT_S)
+
+    async with app:
+        own = await ended(await f.enqueue())
+        late = await ended(await slow.enqueue())
+    lines = own.errors[0]["traceback"].splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert __file__ in lines[1]
+    assert lines[-1] == "ConnectionError: away"
+    assert "JobTimeout" in late.errors[0]["traceback"]
+
+
+def test_an_option_that_does_not_exist_is_refused() -> None:
+    """A typo would silently mean the default."""
+    app = Everpoll("memory://")
+    with pytest.raises(BadInput, match="job 'f': que= is no option; there are name, queue, priority"):
+
+        @app.job(que="mail")  # type: ignore[call-overload, untyped-decorator]  # that is the mistake
+        def f() -> None: ...
+
+    @app.job()
+    def g() -> None: ...
+
+    with pytest.raises(BadInput, match="job 'g': dely= is no option; there are delay, priority, key"):
+        g.new_task((), {}, dely="5s")  # type: ignore[call-arg]  # that is the mistake

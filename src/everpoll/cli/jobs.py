@@ -1,7 +1,7 @@
 """`everpoll jobs`, `everpoll workers`, `everpoll why`: what is there, and why it is where it is."""
 
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -27,6 +27,9 @@ COLUMNS = (
     ("when", True),
 )
 
+NOTHING = {2: "default", 5: "0"}
+"""Of these columns, what most jobs have."""
+
 jobs = typer.Typer(name="jobs", help="List, show, cancel and retry jobs.", no_args_is_help=True)
 
 TaskId = Annotated[int, typer.Argument(help="The task's id.", metavar="ID")]
@@ -50,10 +53,21 @@ def list_jobs(
     if as_json:
         print_json(page)
         return
+    console().print(_table(page) if page.tasks else "No jobs.")
+    if page.after is not None:
+        console().print(f"More: --after {page.after}")
+
+
+def _table(page: TaskPage) -> Table:
     rows = [_row(task) for task in page.tasks]
-    table = Table(box=box.SIMPLE_HEAD, expand=True)
+    # A column that says nothing would take the room from the errors.
+    silent = {column for column, nothing in NOTHING.items() if all(row[column] == nothing for row in rows)}
+    has_errors = any(row[-1] for row in rows)
+    table = Table(box=box.SIMPLE_HEAD, expand=has_errors)
     # Every column but the last takes the room that it needs; an error gets what is left of the line.
     for number, (column, right) in enumerate(COLUMNS):
+        if number in silent:
+            continue
         needed = max([len(column), *(len(Text.from_markup(row[number])) for row in rows)])
         table.add_column(
             column,
@@ -63,12 +77,11 @@ def list_jobs(
             min_width=min(needed, 24),
             overflow="ellipsis",
         )
-    table.add_column("last error", overflow="ellipsis", no_wrap=True, ratio=1)
+    if has_errors:
+        table.add_column("last error", overflow="ellipsis", no_wrap=True, ratio=1)
     for row in rows:
-        table.add_row(*row)
-    console().print(table if page.tasks else "No jobs.")
-    if page.after is not None:
-        console().print(f"More: --after {page.after}")
+        table.add_row(*(cell for number, cell in enumerate(row[: None if has_errors else -1]) if number not in silent))
+    return table
 
 
 def _row(task: TaskInfo) -> list[str]:
@@ -101,7 +114,7 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
         value = getattr(task, field)
         if field == "trail" or value is None:
             continue
-        shown = f"{value:%Y-%m-%d %H:%M:%S} UTC ({ago(value)})" if isinstance(value, datetime) else str(value)
+        shown = _shown(field, value)
         table.add_row(field, f"[{STATE_STYLE[task.state]}]{shown}[/]" if field == "state" else escape(shown))
     out = console()
     out.print(table)
@@ -111,6 +124,19 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
         out.print(escape(recorded(entry)), style="red" if "error" in entry else "", soft_wrap=True)
         if entry.get("traceback"):
             out.print(escape(str(entry["traceback"]).rstrip()), style="dim", soft_wrap=True)
+
+
+def _shown(field: str, value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%d %H:%M:%S} UTC ({ago(value)})"
+    if field == "incarnation":
+        return f"{value:016x}"
+    if isinstance(value, str | int):
+        return str(value)
+    if field == "args" and isinstance(value, dict) and value.keys() == {"args", "kwargs"}:
+        named = [f"{name}={encode(one)}" for name, one in value["kwargs"].items()]
+        return ", ".join([*map(encode, value["args"]), *named])
+    return encode(value)
 
 
 @jobs.command("cancel")
@@ -149,7 +175,8 @@ def workers(url: Url = None, as_json: AsJson = False) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD)
     for column in ("worker", "state", "host", "pid", "queues", "running", "heartbeat", "started"):
-        table.add_column(column)
+        # Names are for copying: rather two lines than three dots.
+        table.add_column(column, overflow="fold")
     for worker in sorted(found, key=lambda one: (not one.is_alive, one.label)):
         state = (
             "[green]alive[/]" if worker.is_alive else "[dim]ended[/]" if worker.stopped_at else "[bold red]silent[/]"

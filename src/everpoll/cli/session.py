@@ -53,6 +53,9 @@ def found_app(path: str) -> Everpoll:
     module_name, _, name = path.partition(":")
     if not module_name:
         raise BadInput(f"{path!r}: write module:app, such as shop.tasks:app")
+    if module_name.endswith(".py") or "/" in module_name:
+        meant = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise BadInput(f"{path!r} is a file, and a module is meant: write {meant}:{name or 'app'}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)

@@ -8,14 +8,18 @@ import asyncio
 import contextvars
 import functools
 import inspect
+import os
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from everpoll.engine.work import Run
 from everpoll.errors import JobTimeout
 
+HOME = str(Path(__file__).parents[1]) + os.sep
 ERROR_LIMIT = 2_000
 TRACEBACK_LIMIT = 8_000
 
@@ -101,11 +105,20 @@ def failure(run: Run, error: BaseException) -> BaseException:
 
 def described(error: BaseException) -> dict[str, str]:
     """Type, text and traceback of an error, such as every database can hold."""
+    lines = traceback.format_exception(type(error), error, _own_frames(error))
     return {
         "type": type(error).__name__,
         "error": _text(error),
-        "traceback": storable("".join(traceback.format_exception(error)))[-TRACEBACK_LIMIT:],
+        "traceback": storable("".join(lines))[-TRACEBACK_LIMIT:],
     }
+
+
+def _own_frames(error: BaseException) -> TracebackType | None:
+    """From the function of the user on: how everpoll came to call it tells nobody anything."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(HOME):
+        frames = frames.tb_next
+    return frames or error.__traceback__
 
 
 def storable(text: str) -> str:

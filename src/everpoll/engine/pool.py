@@ -210,6 +210,10 @@ def _stopped(run: Run) -> Settlement:
 
 def _unknown(lease: Lease, names: list[str]) -> Settlement:
     known = ", ".join(names[:20]) or "nothing"
-    error = f"no job called {lease.name!r} is registered in this worker; registered: {known}"
+    error = (
+        f"no job called {lease.name!r} is registered in this worker; registered: {known}. If another app has it, give "
+        f"the two apps queues of their own in place of {lease.queue!r}"
+    )
+    logger.error("%s: %s", lease.label, error)
     note = encode({"what": "failed", "error": error, "attempt": lease.attempt, "type": "UnknownJob"})
     return Ended(lease.id, lease.sequence, "failed", None, note)

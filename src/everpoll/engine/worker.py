@@ -102,6 +102,8 @@ class Worker:
         until = asyncio.get_running_loop().time() + grace_s
         self._poller.stop()
         self._pool.stop_waiting(StopReason.SHUTDOWN)
+        if len(self._pool):
+            logger.info("shutting down: %d tasks have %s to end by themselves", len(self._pool), human(grace_s))
         try:
             await asyncio.wait({polling}, timeout=LOOK_S)
             await self._pool.ended(until - asyncio.get_running_loop().time())
@@ -132,6 +134,7 @@ class Worker:
                 await self._store.unlisten(self._woken)
                 if self.incarnation:
                     await self._store.sign_off(self.incarnation)
+                    logger.info("worker %s signed off", self.options.label)
         except (StoreUnavailable, TimeoutError) as error:
             logger.warning("cannot sign off: %s; the lease runs out by itself", str(error) or "it takes too long")
 

@@ -2,9 +2,12 @@
 
 import functools
 import inspect
+import logging
 import random
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+
+import msgspec
 
 from everpoll.engine.calls import Callee, failure
 from everpoll.engine.work import Run
@@ -13,14 +16,18 @@ from everpoll.jobs.call import CallShape
 from everpoll.jobs.outcome import Retry, raised, refused, returned
 from everpoll.jobs.task import Task
 from everpoll.policy import Duration, seconds, whole_number
-from everpoll.stores.contract import NewTask, Settlement
+from everpoll.stores.contract import Again, Lease, NewTask, Settlement
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
 
 P = ParamSpec("P")
 R = TypeVar("R")
+logger = logging.getLogger("everpoll.jobs")
+
 NAME_LIMIT = 200
+LOGGED_LIMIT = 500
+"""Of an error's text, what goes into a line of the log; the trail has it all."""
 TAKEN = ("delay", "priority", "key", "connection")
 """What `enqueue` takes for itself, now or later; a parameter of that name could not be passed by keyword."""
 PRIORITY_LIMIT = 1_000_000_000
@@ -57,6 +64,7 @@ class Job(Generic[P, R]):
         self._function = function
         self.name = _text("name", options.get("name", getattr(function, "__name__", "")))
         where = f"job {self.name!r}"
+        _check_options(where, options, JobOptions)
         self.queue = _text(f"{where}: queue", options.get("queue", "default"))
         self.priority = _priority(f"{where}: priority", options.get("priority", 0))
         self.retry = options.get("retry", Retry())
@@ -93,6 +101,7 @@ class Job(Generic[P, R]):
     def new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Unpack[EnqueueOptions]) -> NewTask:
         """The task that these arguments make, checked."""
         where = f"job {self.name!r}"
+        _check_options(where, options, EnqueueOptions)
         key = options.get("key")
         return NewTask(
             name=self.name,
@@ -110,15 +119,31 @@ class Job(Generic[P, R]):
         try:
             args, kwargs = self._shape.decode(lease.args, self._task(run))
         except Exception as error:  # noqa: BLE001 - arguments of another version, or written by hand
-            return refused(lease, f"its arguments do not fit {self.name}: {type(error).__name__}: {error}")
+            problem = f"its arguments do not fit {self.name}: {type(error).__name__}: {error}"
+            return _told(lease, refused(lease, problem))
         try:
             value = await self._callee(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
-            return raised(lease, failure(run, error), self.retry, self._rng)
+            return _told(lease, raised(lease, failure(run, error), self.retry, self._rng))
         return returned(lease, value)
 
     def _task(self, run: Run) -> Task | None:
         return None if self._shape.task_parameter is None else Task(self._jobs, run.lease.id, run=run)
+
+
+def _told(lease: Lease, settlement: Settlement) -> Settlement:
+    """Log what the trail will say, for whoever watches the worker."""
+    note = msgspec.json.decode(settlement.note or "{}")
+    error = f"{note['type']}: {note['error']}" if "type" in note else note["error"]
+    level = logging.WARNING if isinstance(settlement, Again) else logging.ERROR
+    logger.log(level, "%s: %s (%s)", lease.label, note["why"], error[:LOGGED_LIMIT])
+    return settlement
+
+
+def _check_options(where: str, given: Iterable[str], known: type) -> None:
+    for name in given:
+        if name not in known.__annotations__:
+            raise BadInput(f"{where}: {name}= is no option; there are {', '.join(known.__annotations__)}")
 
 
 def _check_parameters(where: str, function: Callable[..., Any]) -> None:

@@ -57,7 +57,8 @@ class Task:
             info = await self.info()
             if info.ended_at is None:
                 raise TimeoutError(
-                    f"task {self.id} has not ended within {human(limit_s)}: it is {info.state}"
+                    f"task {self.id} has not ended within {human(limit_s)}: it is {info.state}; "
+                    f"`everpoll why {self.id}` tells what it waits for"
                 ) from None
         return _value(info)
 

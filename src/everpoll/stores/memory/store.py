@@ -62,7 +62,6 @@ class SystemClock:
 class MemoryStore:
     """Tasks in dictionaries."""
 
-    beats_in_loop = False
     has_push = True
 
     def __init__(self, clock: Clock | None = None) -> None:

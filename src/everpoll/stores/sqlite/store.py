@@ -62,7 +62,6 @@ _left_by_parent: list[tuple[Writer | None, Lane | None]] = []
 class SqliteStore:
     """Tasks in a file."""
 
-    beats_in_loop = False
     has_push = True
 
     def __init__(self, url: str, *, clock: Clock | None = None, patience_s: float = PATIENCE_S) -> None:
