@@ -12,6 +12,7 @@ create function everpoll.settle(me bigint, done_ids bigint[], done_lease int,
     out lost bigint[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
 declare touched bigint[]; moved bigint[]; moves int; me_label text;
 begin
