@@ -28,8 +28,8 @@ class WatchStage:
 
     def watch(self, look: Callable[..., Any] | None = None, **options: Any) -> Watch[Any]:
         """A watch whose look asks the remote for its status: complete is done, error has failed."""
-        options = {"every": DOCUMENT, "budget": BUDGET, "name": "query"} | options
-        return self.app.watch(**options)(look or self.plain_look)
+        chosen: dict[str, Any] = {"every": DOCUMENT, "budget": BUDGET, "name": "query"} | options
+        return self.app.watch(**chosen)(look or self.plain_look)
 
     async def plain_look(self, _op: Any, w: Any) -> Done | Fail | Wait:
         status = w.status(await self.remote.status(w.handle))

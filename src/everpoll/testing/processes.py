@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import Beat, Leased, Pulse, Settlement, Store
 from everpoll.testing.points import Process
 
@@ -71,11 +70,9 @@ class _GatedPulse:
         self._process = process
 
     def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
-        if self._process.state == "frozen":
+        if self._process.state != "alive":
             # A stopped process notices nothing: neither that it is silent, nor that it was given up.
             return Beat(is_alive=True)
-        if self._process.state == "dead":
-            raise StoreUnavailable(f"{self._process.name} is dead")
         return self._pulse.beat(incarnation, lease_s, overdue_s, running)
 
     def close(self) -> None:

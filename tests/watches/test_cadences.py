@@ -1,0 +1,80 @@
+"""The schedule is a seam: any pure object is a cadence; one that learns looks where runs end."""
+
+import asyncio
+from random import Random
+from typing import Any
+
+from everpoll import Backoff
+from everpoll.policy import Rng
+from everpoll.watches import Done, History, Learned, Wait
+from everpoll.watches.cadence import Growing
+from watches.stage import WatchStage
+
+FALLBACK = Backoff("2s", cap="30s", jitter=0)
+
+
+def test_any_object_with_next_s_is_a_cadence_and_is_told_the_history(stage: WatchStage) -> None:
+    asked: list[History] = []
+
+    class Fixed:
+        def next_s(self, history: History, rng: Rng) -> float:
+            del rng
+            asked.append(history)
+            return 10.0
+
+    watch = stage.whole(every=Fixed())
+
+    async def scene() -> None:
+        await watch.begin({}, id="r")
+        await asyncio.sleep(45)
+        assert [one.looks for one in asked] == [0, 1, 2, 3, 4]
+        assert [round(one.elapsed_s) for one in asked] == [0, 10, 20, 30, 40]
+
+    stage.play(scene)
+
+
+def test_a_backoff_is_the_first_cadence() -> None:
+    waits = [Growing(FALLBACK).next_s(History(looks), Random(1)) for looks in range(6)]
+    assert waits == [2, 4, 8, 16, 30, 30]
+
+
+def test_until_it_has_seen_enough_runs_learned_is_its_fallback() -> None:
+    cadence = Learned(FALLBACK, needed=20)
+    history = History(looks=2, elapsed_s=6, durations_s=(100.0,) * 19)
+    assert cadence.next_s(history, Random(1)) == 8
+
+
+def test_learned_looks_where_earlier_runs_ended() -> None:
+    cadence = Learned(Backoff("2s", cap="5m", jitter=0), aim=0.2)
+    durations = tuple(float(one) for one in range(100, 200))
+    assert cadence.next_s(History(0, 0.0, durations), Random(1)) == 120
+    assert cadence.next_s(History(1, 120.0, durations), Random(1)) == 16
+    beyond = cadence.next_s(History(5, 500.0, durations), Random(1))
+    assert beyond == 64, "longer than any run before: the fallback goes on"
+
+
+def test_durations_of_ended_runs_are_kept_per_watch_and_handed_to_the_cadence(stage: WatchStage) -> None:
+    asked: list[History] = []
+
+    class Spy:
+        def next_s(self, history: History, rng: Rng) -> float:
+            del rng
+            asked.append(history)
+            return 5.0
+
+    async def look(op: Any, w: Any) -> Any:
+        return Done() if w.elapsed >= op["takes"] else Wait()
+
+    watch = stage.watch(look, every=Spy())
+
+    async def scene() -> None:
+        for number in range(3):
+            run = await watch.begin({"takes": 20 + number * 10}, id=f"r{number}")
+            await run.result()
+        await asyncio.sleep(400)
+        asked.clear()
+        run = await watch.begin({"takes": 5}, id="last")
+        await run.result()
+        assert [round(one) for one in asked[-1].durations_s] == [40, 30, 20]
+
+    stage.play(scene)

@@ -1,0 +1,203 @@
+"""B17 to B19: counters, names that nobody knows, and rows of older and newer code."""
+
+import asyncio
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from everpoll import Everpoll
+from everpoll.stores.contract import NewTask
+from everpoll.watches import Done, Wait
+from everpoll.watches.memory import RunMemory, decode, encode
+from watches.stage import BUDGET, DOCUMENT, WatchStage
+
+
+def test_b17_what_happened_is_counted_per_run_and_per_watch(stage: WatchStage) -> None:
+    remote = stage.script(status=["running", "complete"], is_running=[ConnectionError("x"), False], rows=[0, 2])
+
+    async def look(_op: Any, w: Any) -> Any:
+        running = await w.attempt(remote.is_running)
+        w.confirm("not_running", None if running is None else not running, times=1)
+        if w.due("probe"):
+            w.count("fast path")
+        return w.verify("rowset") if await remote.status() == "complete" else Wait()
+
+    watch = stage.watch(look)
+
+    @watch.verify("rowset")
+    async def rowset(_op: Any) -> Any:
+        return await remote.rows()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await run.result()
+        expected = {
+            "looks": 3,
+            "attempt:is_running": 3,
+            "attempt failed:is_running": 1,
+            "confirm:not_running": 1,
+            "due:probe": 3,
+            "fast path": 3,
+            "verify:rowset": 2,
+            "outcome:ready": 1,
+        }
+        assert (await run.info()).counters == expected
+        assert watch.counters == expected
+
+    stage.play(scene)
+
+
+def test_b18_a_watch_that_nobody_registered_fails_clearly(stage: WatchStage) -> None:
+    stage.watch()
+
+    async def scene() -> None:
+        store = await stage.app.store()
+        memory = encode(RunMemory("r"))
+        [task] = await store.enqueue([NewTask(name="gone", kind="watch", key="gone:r", memory=memory, once=True)])
+        await asyncio.sleep(1)
+        info = (await store.info([task.id]))[task.id]
+        assert info.state == "failed"
+        assert "'gone'" in str(info.trail[-1]["error"])
+
+    stage.play(scene)
+
+
+def test_b18_a_slot_is_held_only_during_a_look() -> None:
+    stage = WatchStage()
+    stage.app = Everpoll("memory://", clock=stage.clock, slots=2)
+    most = busy = 0
+
+    async def look(_op: Any, w: Any) -> Any:
+        nonlocal most, busy
+        busy += 1
+        most = max(most, busy)
+        await asyncio.sleep(0.01)
+        busy -= 1
+        return Done() if w.looks == 3 else Wait()
+
+    watch = stage.watch(look)
+
+    async def scene() -> None:
+        runs = [await watch.begin({}, id=f"r{number}") for number in range(100)]
+        for run in runs:
+            await run.result()
+        assert most == 2
+
+    stage.play(scene)
+
+
+def test_b19_rows_of_an_older_release_are_understood() -> None:
+    old = json.dumps({"run_id": "r", "phase": "looking", "handle": "h", "looks": 3})
+    memory = decode(old)
+    assert (memory.looks, memory.confirms, memory.outcome) == (3, {}, None)
+    newer = json.dumps({"run_id": "r", "invented_later": {"a": 1}})
+    assert decode(newer).run_id == "r", "a release before the last one ignores what it does not know"
+
+
+def test_b19_a_row_of_an_older_version_is_migrated_and_goes_on_where_it_was(stage: WatchStage) -> None:
+    async def scene() -> None:
+        old = stage.app.watch(every=DOCUMENT, budget=BUDGET, name="query")(waiting)
+        run = await old.begin({"query": "select 1"}, id="r")
+        async with stage.working():
+            await asyncio.sleep(31)
+        looks = (await run.info()).looks
+        newer = Everpoll(await stage.app.store(), clock=stage.clock)
+
+        @newer.watch(every=DOCUMENT, budget=BUDGET, name="query", version=3)
+        async def look(op: dict[str, Any], w: Any) -> Any:
+            return Done([op, w.memory, w.looks])
+
+        @look.migrate(1, 2)
+        def one(op: Any, memory: dict[str, Any]) -> Any:
+            return {"sql": op["query"]}, memory | {"from": 1}
+
+        @look.migrate(2, 3)
+        def two(_op: Any, memory: dict[str, Any]) -> None:
+            memory["to"] = 3
+
+        async with newer.working():
+            found = await newer.watches.run("query", "r")
+            assert await found.result() == [{"sql": "select 1"}, {"from": 1, "to": 3}, looks + 1]
+
+    stage.play(scene, working=False)
+
+
+def test_b19_without_a_migration_it_is_parked_with_a_message_and_never_restarted(stage: WatchStage) -> None:
+    async def scene() -> None:
+        remote = stage.script(status=["complete"])
+        old = stage.with_start(stage.watch(waiting))
+        run = await old.begin({}, id="r")
+        async with stage.working():
+            await asyncio.sleep(20)
+        newer = Everpoll(await stage.app.store(), clock=stage.clock)
+        newest = newer.watch(every=DOCUMENT, budget=BUDGET, name="query", version=2)(stage.plain_look)
+
+        @newest.start
+        async def start(_op: Any, key: str) -> Any:
+            return await remote.start(key)
+
+        async with newer.working():
+            await asyncio.sleep(3 * 3600)
+            info = await run.info()
+            assert info.phase == "needs_code"
+            assert "it was written by version 1, this is version 2: write @query.migrate(1, …)" in str(info.reason)
+
+        @newest.migrate(1, 2)
+        def migrate(_op: Any, _memory: dict[str, Any]) -> None: ...
+
+        async with newer.working():
+            assert await run.result() == "id-1", "parked time does not count"
+        assert remote.count("start") == 1
+
+    stage.play(scene, working=False)
+
+
+def test_b19_an_operation_that_does_not_fit_parks_as_well(stage: WatchStage) -> None:
+    class Order(msgspec.Struct):
+        sku: str
+
+    async def look(_op: Order, _w: Any) -> Any:
+        return Done()
+
+    watch = stage.watch(look)
+    watch._op_type._type = Order
+
+    async def scene() -> None:
+        store = await stage.app.store()
+        memory = encode(RunMemory("r", phase="looking"))
+        await store.enqueue([NewTask(name="query", kind="watch", key="query:r", args="{}", memory=memory, once=True)])
+        await asyncio.sleep(5)
+        info = await (await stage.app.watches.run("query", "r")).info()
+        assert info.phase == "needs_code"
+        assert "does not fit query" in str(info.reason)
+
+    stage.play(scene)
+
+
+def test_a_memory_that_cannot_be_read_fails_the_run_and_no_other(stage: WatchStage) -> None:
+    stage.script(status=["complete"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        store = await stage.app.store()
+        bad = NewTask(name="query", kind="watch", key="query:bad", args="{}", memory='{"run_id": 7}', once=True)
+        [task] = await store.enqueue([bad])
+        assert await (await watch.begin({}, id="good")).result() == "id-1"
+        info = (await store.info([task.id]))[task.id]
+        assert info.state == "failed"
+        assert "its memory cannot be read" in str(info.trail[-1]["error"])
+
+    stage.play(scene)
+
+
+async def waiting(_op: Any, _w: Any) -> Wait:
+    return Wait()
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_migration_goes_up(stage: WatchStage, number: int) -> None:
+    watch = stage.watch()
+    with pytest.raises(ValueError, match="one step up from each version"):
+        watch.migrate(1, number)(lambda _op, _memory: None)
