@@ -85,7 +85,7 @@ def _headers(said: object) -> Mapping[str, str] | None:
     """The headers of an error, of its cause, of a response; whatever says something of a wait goes first."""
     fallback = None
     for _ in range(_LONGEST_CAUSE_CHAIN):
-        for candidate in (getattr(said, "response", None), said):
+        for candidate in (_attribute(said, "response"), said):
             # `is not None`, for the truth of a `requests` response is whether it went well: a 429 is false.
             headers = None if candidate is None else _lowered(candidate)
             if headers is not None and any("retry-after" in name for name in headers):
@@ -100,7 +100,7 @@ def _headers(said: object) -> Mapping[str, str] | None:
 
 def _lowered(holder: Any) -> Mapping[str, str] | None:
     """The headers that this object has, or is, in lower case."""
-    headers = getattr(holder, "headers", None)
+    headers = _attribute(holder, "headers")
     if headers is None and isinstance(holder, Mapping):
         # A botocore error carries a dictionary for a response.
         metadata = holder.get("ResponseMetadata")
@@ -113,6 +113,13 @@ def _lowered(holder: Any) -> Mapping[str, str] | None:
         return None
     # The first of several of one name counts, as it does for most clients.
     return dict(reversed(pairs))
+
+
+def _attribute(holder: object, name: str) -> Any:
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # noqa: BLE001 - a property of somebody else's may raise what it likes
+        return None
 
 
 def _text(value: object) -> str:

@@ -75,6 +75,12 @@ async def test_an_exchange_has_status_headers_and_body() -> None:
     assert fake.asked[0].headers["user-agent"].startswith("everpoll/")
 
 
+async def test_letters_beyond_ascii_are_sent_as_the_rules_say() -> None:
+    with serving(lambda asked: Answer(200)) as fake:
+        await ThreadFetch()("GET", f"{fake.url}/größe/a%20b?q=ü&x=1", headers={})
+    assert fake.asked[0].path == "/gr%C3%B6%C3%9Fe/a%20b?q=%C3%BC&x=1"
+
+
 async def test_redirects_are_answers() -> None:
     with serving(lambda asked: Answer(302, None, {"Location": "/elsewhere"})) as fake:
         response = await ThreadFetch()("GET", fake.url, headers={})

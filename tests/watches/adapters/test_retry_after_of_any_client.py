@@ -146,7 +146,13 @@ def test_an_object_that_breaks_when_read_says_nothing() -> None:
 
             return Items()
 
+    class Closed(Exception):
+        @property
+        def response(self) -> Any:
+            raise RuntimeError("closed")
+
     assert retry_after_s(Broken()) is None
+    assert retry_after_s(Closed()) is None
 
 
 @given(st.one_of(st.text(), st.binary(), st.floats(), st.integers(), st.dictionaries(st.text(), st.text())))

@@ -218,6 +218,18 @@ async def test_a_call_is_looked_at_in_a_thread_or_in_the_loop() -> None:
         assert await operation.look({"Name": "a"}) == Done({"Status": "ACTIVE", "Name": "a"})
 
 
+async def test_what_is_kept_is_what_the_service_said_and_not_the_request() -> None:
+    broken = {"Status": "BROKEN", "Why": "disk full", "ResponseMetadata": {"HTTPStatusCode": 200, "RequestId": "r"}}
+    verdict = await WaiterOperation(ACTIVE, lambda: broken).look({})
+    assert isinstance(verdict, Fail)
+    assert verdict.evidence == {"Status": "BROKEN", "Why": "disk full"}
+
+
+async def test_delays_that_grow_are_left_to_the_cadence() -> None:
+    never = smithy(output=output("s", "stringEquals", "ok"))
+    assert await WaiterOperation(never, dict).look({}) == Wait(note="no acceptor matches")
+
+
 async def test_errors_of_the_service_are_judged_and_those_of_the_network_raised() -> None:
     errors: list[Exception] = [
         ClientError({"Error": {"Code": "NotFound"}, "ResponseMetadata": {"HTTPStatusCode": 404}}, "Describe"),
@@ -232,6 +244,6 @@ async def test_errors_of_the_service_are_judged_and_those_of_the_network_raised(
     assert await operation.look({}) == Wait("15s", note="acceptor 3: the error is NotFound")
     refused = await operation.look({})
     assert isinstance(refused, Fail)
-    assert refused.evidence == {"code": "Denied", "message": "not yours"}
+    assert refused.evidence == {"Error": {"Code": "Denied", "Message": "not yours"}}
     with pytest.raises(EndpointConnectionError):
         await operation.look({})

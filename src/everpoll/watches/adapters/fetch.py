@@ -16,12 +16,13 @@ import contextlib
 import http.client
 import socket
 import ssl
+import string
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -33,6 +34,7 @@ from everpoll.watches.adapters.addresses import Refused, shown
 MAX_BYTES = 8 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 _UNREAD: Any = object()
+_OWN_HEADERS = {"Accept-Encoding": "identity", "Connection": "close"}
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
@@ -103,7 +105,7 @@ class ThreadFetch:
         timeout: Duration = "30s",
         max_bytes: int = MAX_BYTES,
         tls: ssl.SSLContext | None = None,
-        threads: int = 32,
+        threads: int = 64,
     ) -> None:
         self._timeout_s = seconds(timeout, name="timeout", positive=True)
         self._max_bytes = max_bytes
@@ -160,7 +162,8 @@ class _Exchange:
         else:
             self.connection = http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
         try:
-            return self._answer(self.connection, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+            target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            return self._answer(self.connection, quote(target, safe=string.punctuation))
         except http.client.HTTPException as error:
             raise ConnectionError(f"{shown(self.url)} broke off, or speaks no HTTP: {type(error).__name__}") from None
         except OSError:
@@ -178,7 +181,7 @@ class _Exchange:
         connection.connect()
         if self.is_aborted:
             raise ConnectionAbortedError(f"{shown(self.url)} was given up")
-        connection.request(self.method, target, self.body, {"Accept-Encoding": "identity", **self.headers})
+        connection.request(self.method, target, self.body, {**_OWN_HEADERS, **self.headers})
         with connection.getresponse() as answer:
             # One byte more than allowed tells a body that is too long from one that just fits.
             body = answer.read(self.max_bytes + 1)
@@ -198,4 +201,5 @@ class _Exchange:
         sock = None if self.connection is None else self.connection.sock
         if sock is not None:
             with contextlib.suppress(OSError, ValueError):
-                sock.shutdown(socket.SHUT_RDWR)
+                # The plain socket's own: that of TLS would first drop what the other thread is reading with.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)

@@ -75,6 +75,8 @@ class SqlRow:
         connection = self._connect()
         if hasattr(connection, "fetchrow") or inspect.isawaitable(connection):
             return connection
+        if hasattr(connection, "sync_engine"):
+            raise BadInput("an asynchronous engine of SQLAlchemy's does not serve here: pass a plain one, or asyncpg")
         is_engine = hasattr(connection, "dialect") and hasattr(connection, "connect")
         return (
             _engine_row(connection, self._statement, handle) if is_engine else _row(connection, self._statement, handle)

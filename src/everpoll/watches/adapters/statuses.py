@@ -61,9 +61,11 @@ def message(body: Any) -> str | None:
         return error[:TEXT_LIMIT]
     if not isinstance(error, dict):
         return None
-    code = next((error[name] for name in ("code", "type", "status") if isinstance(error.get(name), str)), None)
-    text = next((error[name] for name in ("message", "detail", "title") if isinstance(error.get(name), str)), None)
-    return ": ".join(part for part in (code, text) if part)[:TEXT_LIMIT] or None
+    texts = {name: value for name, value in error.items() if isinstance(value, str) and value}
+    code = next((texts[name] for name in ("code", "type", "status") if name in texts), "")
+    text = next((texts[name] for name in ("message", "detail", "title") if name in texts), "")
+    # The type of a problem (RFC 9457) is a URI, which says nothing to people.
+    return ": ".join(part for part in (code if ":" not in code else "", text) if part)[:TEXT_LIMIT] or None
 
 
 def evidence(response: Response) -> dict[str, Any]:

@@ -52,7 +52,7 @@ class Waiter:
         if not isinstance(acceptors, list | tuple):
             raise BadInput('a waiter model is {"acceptors": […], "delay": 15, "maxAttempts": 40}')
         self.delay_s = float(_number(model, "delay", _number(model, "minDelay", 2)))
-        """Between two looks."""
+        """Between two looks; the first, where they grow."""
         self.longest_delay_s = float(_number(model, "delay", _number(model, "maxDelay", 120)))
         """What Smithy's delays may grow to; AWS waiters do not grow."""
         self.max_attempts: int | None = int(_number(model, "maxAttempts", 0)) or None
@@ -111,10 +111,12 @@ class WaiterOperation:
         status = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
         state, rule = self.waiter.explain(body=body, status=status, error=error, input=handle)
         if state == "success":
-            return Done(body if error is None else None)
+            return Done(_told(body))
         if state == "failure":
-            return Fail(f"the waiter failed: {rule}", evidence=None if error is None else _told(error))
-        return Wait(self.waiter.delay_s, note=rule)
+            return Fail(f"the waiter failed: {rule}", evidence=_told(body))
+        # AWS waiters ask at their own pace. Smithy's grow, which is the watch's cadence.
+        is_steady = self.waiter.longest_delay_s == self.waiter.delay_s > 0
+        return Wait(self.waiter.delay_s if is_steady else None, note=rule)
 
     async def _called(self, handle: Mapping[str, Any]) -> Any:
         if inspect.iscoroutinefunction(self._call):
@@ -280,9 +282,9 @@ def _code_in(response: Any) -> str | None:
     return None if code is None else str(code)
 
 
-def _told(error: Any) -> dict[str, Any]:
-    said = error.response.get("Error", {})
-    return {"code": said.get("Code"), "message": str(said.get("Message", ""))[:500]}
+def _told(body: Any) -> Any:
+    """What the service said, without what is about the request."""
+    return {name: one for name, one in body.items() if name != "ResponseMetadata"} if isinstance(body, dict) else body
 
 
 def _number(model: Mapping[str, Any], name: str, default: float) -> float:
