@@ -63,10 +63,10 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
         reader.waits_for(3)
         listed = reader.types(*EVERPOLL, "jobs", "list")
         assert "ConnectionError: the mail server does not answer" in listed
-        assert [line.split()[:5] for line in listed.splitlines() if "send_invoice" in line] == [
-            ["3", "send_invoice", "default", "failed", "3"],
-            ["2", "send_invoice", "default", "done", "1"],
-            ["1", "send_invoice", "default", "done", "1"],
+        assert [line.split()[:4] for line in listed.splitlines() if "send_invoice" in line] == [
+            ["3", "send_invoice", "failed", "3"],
+            ["2", "send_invoice", "done", "1"],
+            ["1", "send_invoice", "done", "1"],
         ]
         told = reader.types(*EVERPOLL, "why", "3")
         assert told.startswith("It failed after 3 attempts: ConnectionError: the mail server does not answer.")

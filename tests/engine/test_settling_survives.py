@@ -9,7 +9,7 @@ import pytest
 from engine.engine_stage import GONE, EngineStage, SpyStore, done, whats
 from everpoll.engine.meter import Meter
 from everpoll.engine.settler import BATCH, Settler
-from everpoll.stores.contract import Again, Ended, Lease, Settlement, WorkerCard
+from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, Lease, Settlement, WorkerCard
 from everpoll.stores.memory import MemoryStore
 
 
@@ -330,5 +330,22 @@ def test_stopping_leaves_what_waits_and_no_task(stage: EngineStage) -> None:
         await bench.settler.stop()
         await bench.settler.stop()
         assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    stage.play(scene)
+
+
+def test_what_is_leased_and_cannot_be_settled_is_bounded(stage: EngineStage) -> None:
+    """A store that still leases and does not settle, for whatever reason, must not fill the memory with results."""
+    job = stage.handler()
+    stage.store.fail("settle", 10_000)
+
+    async def scene() -> None:
+        await stage.put(5_000)
+        async with stage.working(slots=LEASE_LIMIT):
+            await stage.clock.advance(10)
+            assert 2 * LEASE_LIMIT <= len(job.at) <= 4 * LEASE_LIMIT
+            stage.store.errors["settle"].clear()
+            await stage.clock.advance(60)
+        assert len(set(job.ids)) == len(job.at) == 5_000
 
     stage.play(scene)
