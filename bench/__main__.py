@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import backlog, drain, enqueue, idle, latency, loops
+from bench import backlog, cadence, drain, enqueue, idle, latency, loops, tables
 from bench.plot import ratios_svg
 from bench.report import Ratio, Report, table
 
@@ -33,6 +33,8 @@ BENCHES: dict[str, Callable[[bool], Report]] = {
     "backlog": backlog.run,
     "enqueue": enqueue.run,
     "idle": idle.run,
+    "cadence": cadence.run,
+    "tables": tables.run,
 }
 
 

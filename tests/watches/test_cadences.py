@@ -1,9 +1,13 @@
 """The schedule is a seam: any pure object is a cadence; one that learns looks where runs end."""
 
 import asyncio
+import math
 from random import Random
 from typing import Any
 
+import pytest
+
+from bench import cadence
 from everpoll import Backoff
 from everpoll.policy import Rng
 from everpoll.watches import Done, History, Learned, Wait
@@ -39,18 +43,27 @@ def test_a_backoff_is_the_first_cadence() -> None:
 
 
 def test_until_it_has_seen_enough_runs_learned_is_its_fallback() -> None:
-    cadence = Learned(FALLBACK, needed=20)
+    learned = Learned(FALLBACK, needed=20)
     history = History(looks=2, elapsed_s=6, durations_s=(100.0,) * 19)
-    assert cadence.next_s(history, Random(1)) == 8
+    assert learned.next_s(history, Random(1)) == 8
 
 
-def test_learned_looks_where_earlier_runs_ended() -> None:
-    cadence = Learned(Backoff("2s", cap="5m", jitter=0), aim=0.2)
+def test_learned_looks_often_where_many_runs_end_and_seldom_where_few_do() -> None:
+    learned = Learned(Backoff("2s", cap="5m", jitter=0), look_worth="2s")
     durations = tuple(float(one) for one in range(100, 200))
-    assert cadence.next_s(History(0, 0.0, durations), Random(1)) == 120
-    assert cadence.next_s(History(1, 120.0, durations), Random(1)) == 16
-    beyond = cadence.next_s(History(5, 500.0, durations), Random(1))
+    first_s = learned.next_s(History(0, 0.0, durations), Random(1))
+    assert first_s == pytest.approx(math.sqrt(2 * 2 * 100 * 109 / 10))
+    among = learned.next_s(History(1, 150.0, durations), Random(1))
+    assert among == pytest.approx(math.sqrt(2 * 2 * 49 * 4 / 4))
+    beyond = learned.next_s(History(5, 500.0, durations), Random(1))
     assert beyond == 64, "longer than any run before: the fallback goes on"
+
+
+def test_over_10_000_runs_of_mixed_length_learned_is_no_later_and_uses_no_more_looks() -> None:
+    """The table in docs/explanation is made by the same simulation: `make bench ARGS=cadence`."""
+    document, learned = cadence.simulated()
+    for figure in ("looks", "mean_s", "median_s", "p95_s"):
+        assert getattr(learned, figure) <= getattr(document, figure), figure
 
 
 def test_durations_of_ended_runs_are_kept_per_watch_and_handed_to_the_cadence(stage: WatchStage) -> None:
@@ -75,6 +88,6 @@ def test_durations_of_ended_runs_are_kept_per_watch_and_handed_to_the_cadence(st
         asked.clear()
         run = await watch.begin({"takes": 5}, id="last")
         await run.result()
-        assert [round(one) for one in asked[-1].durations_s] == [40, 30, 20]
+        assert [round(one, 1) for one in asked[-1].durations_s] == [37.5, 27.5, 17.5], "in the middle of the last gap"
 
     stage.play(scene)

@@ -12,7 +12,7 @@ from watches.stage import WatchStage
 def test_b13_a_row_that_has_started_and_has_no_run_gets_one_within_a_round(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"])
     watch = stage.whole()
-    rows = [({"sql": "1"}, "run-1", "task-1")]
+    rows: list[tuple[Any, ...]] = [({"sql": "1"}, "run-1", "task-1")]
 
     @watch.ensure(every="1m")
     async def orphans() -> list[tuple[Any, ...]]:

@@ -4,10 +4,14 @@ A cadence is a pure object: history in, delay out. `Backoff` is the first; `Lear
 have ended. Never looks at a clock: the history says how much time has passed.
 """
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from everpoll.policy import Backoff, Duration, Rng, seconds
+from everpoll.policy import Backoff, Duration, Rng, seconds, whole_number
+
+NEAREST = 3
+"""Runs that make a hazard; fewer are an anecdote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +23,8 @@ class History:
     elapsed_s: float = 0.0
     """Since the start of this run."""
     durations_s: tuple[float, ...] = ()
-    """How long earlier runs of this watch took until they were seen to have ended; newest first."""
+    """How long earlier runs of this watch took, newest first: the middle between the look that saw the end and the one
+    before it."""
 
 
 @runtime_checkable
@@ -46,30 +51,36 @@ class Growing:
 class Learned:
     """Looks where earlier runs ended: `Learned(Backoff("2s", cap="30s"))`, which also is the cadence until it knows.
 
-    The next look comes when a share `aim` of those earlier runs that took longer than this one so far had ended. Where
-    most runs end, looks are close together; where few do, they are rare. It never waits less than `least`, nor longer
-    than the backoff's cap.
+    A look costs as much as `look_worth` of waiting. With a hazard h (the share of runs that end in the next second, of
+    those that took so long), a gap g costs one look and h * g of the runs wait g / 2 on average: the sum of both is least
+    at g = sqrt(2 * look_worth / h). Where many runs end, looks are close together; where few do, they are rare.
+    Never less than `least`, nor more than the cap of the fallback.
     """
 
     fallback: Backoff
-    aim: float
+    look_worth_s: float
     least_s: float
-    needed: int = field(default=20)
+    needed: int
     """Runs that it wants to have seen before it trusts them."""
 
-    def __init__(self, fallback: Backoff, aim: float = 0.2, least: Duration = "1s", needed: int = 20) -> None:
-        object.__setattr__(self, "fallback", fallback)
-        object.__setattr__(self, "aim", min(1.0, max(0.01, aim)))
-        object.__setattr__(self, "least_s", seconds(least, name="least", positive=True))
-        object.__setattr__(self, "needed", max(1, needed))
+    def __init__(
+        self, fallback: Backoff, look_worth: Duration = "1.5s", least: Duration = "1s", needed: int = 20
+    ) -> None:
+        put = object.__setattr__
+        put(self, "fallback", fallback)
+        put(self, "look_worth_s", seconds(look_worth, name="look_worth", positive=True))
+        put(self, "least_s", seconds(least, name="least", positive=True))
+        put(self, "needed", whole_number(needed, name="needed", at_least=NEAREST, accepted="how many runs it wants"))
 
     def next_s(self, history: History, rng: Rng) -> float:
         """See `Cadence`."""
         longer = sorted(one for one in history.durations_s if one > history.elapsed_s)
-        if len(history.durations_s) < self.needed or not longer:
+        if len(history.durations_s) < self.needed or len(longer) < NEAREST:
             return self.fallback.delay(history.looks + 1, rng)
-        until_s = longer[min(len(longer) - 1, int(len(longer) * self.aim))] - history.elapsed_s
-        return min(self.fallback.cap_s, max(self.least_s, until_s))
+        # The hazard, from the tenth of them that would end next.
+        count = max(NEAREST, len(longer) // 10)
+        hazard = count / (len(longer) * (longer[count - 1] - history.elapsed_s))
+        return min(self.fallback.cap_s, max(self.least_s, math.sqrt(2 * self.look_worth_s / hazard)))
 
 
 def cadence_of(every: object) -> Cadence | None:

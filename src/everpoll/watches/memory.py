@@ -54,6 +54,10 @@ class RunMemory(Struct, omit_defaults=True):
     begun_at: float | None = None
     """When it was first leased: the clock for the time before the start."""
     looks: int = 0
+    looked_at: float | None = None
+    """The last look that got an answer …"""
+    took_s: float | None = None
+    """… so that the end lies in the middle between that one and the one that saw it."""
     errors: int = 0
     """Looks, starts and cancels that failed in passing."""
     errors_in_a_row: int = 0

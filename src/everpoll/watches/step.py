@@ -157,6 +157,14 @@ class Step:
         memory.errors_in_a_row = 0
         return answer
 
+    def _took_s(self) -> float | None:
+        """How long the operation took, as far as looks can tell."""
+        memory = self._memory
+        if memory.started_at is None or memory.decided_at is None:
+            return None
+        unseen_s = memory.decided_at - max(memory.looked_at or memory.started_at, memory.started_at)
+        return max(0.0, memory.elapsed_s(memory.decided_at) - unseen_s / 2)
+
     def _forget_look(self) -> None:
         """A look that broke off has seen nothing: its facts are as they were before."""
         before = decode(self._lease.memory) if self._lease.memory else RunMemory(self._memory.run_id)
@@ -191,7 +199,7 @@ class Step:
         memory = self._memory
         if isinstance(verdict, Done):
             value = as_json(verdict.value, f"watch {self._watch.name!r}: what Done carries")
-            return self._conclude("ready", "the look says so", value=value)
+            return self._conclude("ready", verdict.why, value=value)
         if isinstance(verdict, Fail):
             evidence = as_json(verdict.evidence, f"watch {self._watch.name!r}: the evidence of Fail")
             outcome: Outcome = "canceled" if verdict.canceled else "failed"
@@ -201,6 +209,7 @@ class Step:
         if not isinstance(verdict, Wait):
             raise BadInput(f"the look returned {shown(verdict)}; it returns Done(…), Fail(…), Wait(…) or w.verify(…)")
         memory.phase = "looking"
+        memory.looked_at = self._now
         memory.status = memory.status if verdict.status is None else verdict.status
         memory.progress = memory.progress if verdict.note is None else verdict.note
         return self._pending(context.hints, verdict.after_s, context.floor_s)
@@ -377,6 +386,7 @@ class Step:
         self._unpause(now)
         memory.outcome, memory.reason, memory.value, memory.evidence = outcome, why[:REASON_LIMIT], value, evidence
         memory.decided_at = now
+        memory.took_s = self._took_s() if outcome in {"ready", "failed"} else None
         memory.count(f"outcome:{outcome}")
         self._note(Decision(now, outcome, why[:REASON_LIMIT], None, memory.status, self._changed))
         if self._watch.cleans is None or (memory.handle is None and not self._may_have_started):

@@ -294,10 +294,5 @@ class Watch(Generic[Op]):
 
 
 def _took_s(result: Any) -> float | None:
-    try:
-        memory = msgspec.convert(result, RunMemory)
-    except msgspec.ValidationError:
-        return None
-    if memory.outcome not in {"ready", "failed"} or memory.decided_at is None or memory.started_at is None:
-        return None
-    return memory.elapsed_s(memory.decided_at)
+    took_s = result.get("took_s") if isinstance(result, dict) else None
+    return float(took_s) if isinstance(took_s, (int, float)) else None

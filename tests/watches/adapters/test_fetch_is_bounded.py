@@ -39,6 +39,9 @@ def raw_server(talk: Callable[[socket.socket, threading.Event], None]) -> Iterat
             yield f"http://127.0.0.1:{listener.getsockname()[1]}/x"
         finally:
             over.set()
+            # A client that gave up before it came leaves the server waiting: somebody has to come.
+            with suppress(OSError):
+                socket.create_connection(listener.getsockname(), LIMIT_S).close()
             thread.join(LIMIT_S)
             assert not thread.is_alive()
 
