@@ -18,7 +18,7 @@ import socket
 import ssl
 import string
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
@@ -121,7 +121,7 @@ class ThreadFetch:
         try:
             async with limit:
                 run = asyncio.get_running_loop().run_in_executor
-                return await run(self._threads, exchange.run, self._timeout_s, self._context(url))
+                return await run(self._threads, exchange.run, self._timeout_s, self._context)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -129,9 +129,9 @@ class ThreadFetch:
         finally:
             exchange.abort()
 
-    def _context(self, url: str) -> ssl.SSLContext | None:
-        # Loading the certificates takes some 20 ms: once, and only where they are needed.
-        if self._tls is None and url.startswith("https:"):
+    def _context(self) -> ssl.SSLContext:
+        # Loading the certificates takes some 20 ms: once, only where they are needed, and not in the event loop.
+        if self._tls is None:
             self._tls = ssl.create_default_context()
         return self._tls
 
@@ -154,11 +154,11 @@ class _Exchange:
     is_aborted: bool = False
     connection: http.client.HTTPConnection | None = field(default=None)
 
-    def run(self, timeout_s: float, tls: ssl.SSLContext | None) -> Response:
+    def run(self, timeout_s: float, tls: Callable[[], ssl.SSLContext]) -> Response:
         parts = urlsplit(self.url)
         host = parts.hostname or ""
         if parts.scheme == "https":
-            self.connection = http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=tls)
+            self.connection = http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=tls())
         else:
             self.connection = http.client.HTTPConnection(host, parts.port, timeout=timeout_s)
         try:
