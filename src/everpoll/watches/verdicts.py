@@ -6,7 +6,7 @@
 Pure values: frozen, comparable, checked when they are made. Never decide when to look: `after` is a floor.
 """
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias
 
 from everpoll.policy import Duration, human, seconds
@@ -17,6 +17,9 @@ class Done:
     """The operation has ended as wanted: `Done(rows)`."""
 
     value: Any = None
+    _: KW_ONLY
+    why: str = field(default="the look says so", compare=False)
+    """Which proof it was, for whoever asks."""
 
 
 @dataclass(frozen=True, slots=True)
