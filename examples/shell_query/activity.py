@@ -52,7 +52,7 @@ class Activity:
             return "Error"
         age_s = self.age_s(now_s)
         if age_s >= self.fate.runs_s + self.fate.told_after_s:
-            return self.fate.complete if self.fate.error is None else "Error"
+            return self.fate.complete if self.fate.error is None else self.fate.failed
         is_queued = age_s < self.fate.queued_s or self.fate.completed_date_after_s is not None
         return "Queued" if is_queued else "Processing"
 
@@ -60,16 +60,18 @@ class Activity:
         """The message that SOAP carries."""
         if self.broken_at_s is not None:
             return "the QueryDefinition was deleted while it ran"
-        return (self.fate.error or "") if self.status(now_s) == "Error" else ""
+        is_told = self.age_s(now_s) >= self.fate.runs_s + self.fate.told_after_s
+        return (self.fate.error or "") if is_told and self.stopped_at_s is None else ""
 
     def completed_at_s(self, now_s: float) -> float | None:
         """The completion date that SOAP carries, true or not."""
         early_s = self.fate.completed_date_after_s
         if early_s is not None and self.age_s(now_s) >= early_s:
             return self.started_at_s + early_s
-        if self.status(now_s) in {self.fate.complete, "Error", "Canceled"}:
-            return self.stopped_at_s or self.broken_at_s or self.started_at_s + self.fate.runs_s
-        return None
+        if self.stopped_at_s is not None or self.broken_at_s is not None:
+            return self.stopped_at_s or self.broken_at_s
+        is_told = self.age_s(now_s) >= self.fate.runs_s + self.fate.told_after_s
+        return self.started_at_s + self.fate.runs_s if is_told else None
 
     def has_rows(self, now_s: float) -> bool:
         """Whether the rowset endpoint knows of the result."""

@@ -58,7 +58,7 @@ class ShellQueries:
             rows := await w.attempt(self.probe, w.key)
         ):
             w.count("fast path")
-            return Done(rows)
+            return Done(rows, why="the probe saw rows")
         # A completion date proves nothing: it only is a reason to ask earlier whether the query still runs.
         if w.elapsed >= (f.completed_after_s if activity.completed_date else f.stuck_after_s):
             is_running = await w.attempt(self.is_running, w)
@@ -67,10 +67,10 @@ class ShellQueries:
                 return w.verify("rowset")
         return Wait()
 
-    async def rowset(self, op: ShellQuery, key: str) -> Done | None:
+    async def rowset(self, op: ShellQuery, key: str) -> dict[str, Any] | None:
         """The check that makes a query ready: its rows can be read, even if there are none."""
         found = await self._cloud.rowset(customer_key(key), RESULT_PAGE_SIZE)
-        return None if found is None else Done(asdict(found))
+        return None if found is None else asdict(found)
 
     async def probe(self, key: str) -> dict[str, Any] | None:
         """The rows, if there are any; a cheap question first."""
@@ -100,6 +100,10 @@ class ShellQueries:
         object_id, is_new = await self._cloud.create_query(name, op.sql_text)
         if not is_new and (started := await self.adopt(op, key)):
             return started
+        if await self._is_settled(op.run_id):
+            # This worker slept through the whole run, which others have ended: what it just made is nobody's.
+            await self._delete_assets(name)
+            raise LookupError(f"the run {op.run_id} has ended already: it is not started again")
         return await self._started(op, await self._cloud.start(name), object_id)
 
     async def adopt(self, op: ShellQuery, key: str) -> dict[str, str] | None:
@@ -125,9 +129,12 @@ class ShellQueries:
         if outcome != "ready":
             # It may run still, where it was given up: a query whose definition is deleted breaks.
             await self._cloud.stop(customer_key(key))
-        await self._cloud.delete("QueryDefinition", customer_key(key))
-        await self._cloud.delete("DataExtension", customer_key(key))
+        await self._delete_assets(customer_key(key))
         await self._is_settled(op.run_id)
+
+    async def _delete_assets(self, name: str) -> None:
+        await self._cloud.delete("QueryDefinition", name)
+        await self._cloud.delete("DataExtension", name)
 
     # ── the business table ───────────────────────────────────────────────────────────────────────────────────────
 

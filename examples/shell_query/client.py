@@ -205,6 +205,8 @@ class CloudClient:
         try:
             content, _ = read(response.body)
         except NotSoap as error:
+            # What stands before the cloud, and is tired, speaks no SOAP.
+            _require_success(action, response)
             raise CloudError(f"{action}: HTTP {response.status}, {error}", response) from None
         if content.tag == "Fault":
             raise CloudError(f"{action}: {text(content, 'faultcode')}: {text(content, 'faultstring')}", response)

@@ -28,7 +28,9 @@ class Fate:
     error: str | None = None
     """It ends badly, with this message; an empty one leaves the word "Error" alone."""
     complete: str = "Complete"
-    """The cloud's word for it."""
+    """The cloud's word for a good end."""
+    failed: str = "Error"
+    """Its word for a bad one."""
     completed_date_after_s: float | None = None
     """From then on there is a completion date, whatever the status."""
     not_running: tuple[tuple[float, float], ...] = ()

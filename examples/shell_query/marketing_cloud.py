@@ -86,6 +86,7 @@ class MarketingCloud:
         self._assets: dict[tuple[str, str], Asset] = {}
         self._activities: dict[str, Activity] = {}
         self._barred: dict[tuple[str, str | None], float] = {}
+        """Until when nobody may ask that again, of that query."""
         self._down_until_s = 0.0
         self._cut = asyncio.Event()
         self.faults = Faults() if faults is None else faults
@@ -145,7 +146,8 @@ class MarketingCloud:
     def _refused(self, call: Call, trouble: Trouble) -> Reply:
         headers = dict(JSON)
         if trouble.retry_after_s is not None:
-            self._barred[call.action, call.key] = self.now_s + trouble.retry_after_s
+            if call.key is not None:
+                self._barred[call.action, call.key] = self.now_s + trouble.retry_after_s
             headers["Retry-After"] = f"{trouble.retry_after_s / self._speed:g}"
         return Reply(trouble.status, headers, json.dumps({"message": "the cloud is not well"}).encode())
 
