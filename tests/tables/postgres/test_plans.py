@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from everpoll.tables import Guard, Table
-from everpoll.tables.postgres import PostgresTable, claiming, ddl, pulse
+from everpoll.tables.outcome import RowWrite
+from everpoll.tables.postgres import PostgresTable, claiming, ddl, pulse, settling
 from everpoll.tables.postgres.inspection import walked
 from everpoll.tables.postgres.phrases import Phrases
 from servers.databases import PostgresServers
@@ -143,6 +144,32 @@ async def test_a6_rescue_and_heartbeat_read_what_runs_and_no_more(million: Postg
         assert "Seq Scan" not in [node["Node Type"] for node in walked(beat["Plan"])]
         recover = await explained(million, claiming.recover(phrases), keys, starts, "w")
         assert_reads_the_index(recover, 60)
+    finally:
+        await million.execute("delete from jobs where status = 'running'")
+        await million.close()
+
+
+async def test_a6_a_settlement_reads_its_own_rows_among_all_that_run(million: PostgresStage) -> None:
+    """Whatever the fleet has in hand, and though statistics know of none of it."""
+    phrases = await phrases_of(million, "skip_locked")
+    await million.execute(
+        """insert into jobs (id, status, worker_id, started_at, last_heartbeat, created_at)
+        select 10 * n, 'running', 'w', now(), now(), now() from generate_series(200000, 202000) n"""
+    )
+    try:
+        rows = await million.fetch("select id, started_at from jobs where status = 'running' limit 50")
+        keys, starts = [row[0] for row in rows], [row[1] for row in rows]
+        done = settling.shape_of(RowWrite(status="completed", is_end=True))
+        reported = settling.shape_of(RowWrite(status="completed", is_end=True, results={"report": 1}))
+        plain = await explained(million, settling.plain(phrases, done), keys, starts[0], "w")
+        arrays = ([None] * 50, [None] * 50, ['{"report": 1}'] * 50)
+        joined = await explained(million, settling.joined(phrases, reported), keys, starts, "w", *arrays)
+        beat = await explained(million, pulse.beat(phrases), keys, starts, "w")
+        for found in (plain, joined, beat):
+            assert found["Plan"]["Actual Rows"] > 0
+            for node in walked(found["Plan"]):
+                read = (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+                assert read <= 50, f"{node['Node Type']} reads {read} rows"
     finally:
         await million.execute("delete from jobs where status = 'running'")
         await million.close()

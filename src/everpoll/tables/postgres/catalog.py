@@ -12,8 +12,8 @@ from everpoll.drivers.postgres.lane import Connection
 from everpoll.tables.mapping import Table
 from everpoll.tables.postgres.names import identifier, literal
 
-RELATION = """select c.oid::bigint, n.nspname, c.relname, c.relkind::text from pg_class c
-    join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass($1)"""
+RELATION = """select c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relhassubclass
+    from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass($1)"""
 COLUMNS = """with recursive made_of (number, type, modifier, is_nullable) as (
     select attnum, atttypid, atttypmod, not attnotnull from pg_attribute
     where attrelid = $1::bigint::oid and attnum > 0 and not attisdropped
@@ -56,6 +56,8 @@ class Relation(Struct, frozen=True):
     schema: str
     name: str
     columns: dict[str, Column]
+    has_parts: bool = False
+    """Partitions, or tables that inherit from it."""
 
     @property
     def sql(self) -> str:
@@ -69,7 +71,8 @@ async def read(connection: Connection, table: Table) -> Relation | None:
     if found is None or found["relkind"] not in TABLE_KINDS:
         return None
     columns = [Column(*row) for row in await connection.fetch(COLUMNS, found["oid"])]
-    return Relation(found["oid"], found["nspname"], found["relname"], {one.name: one for one in columns})
+    by_name = {one.name: one for one in columns}
+    return Relation(found["oid"], found["nspname"], found["relname"], by_name, found["relhassubclass"])
 
 
 async def refused_words(connection: Connection, table: Table, relation: Relation, refusals: Any) -> dict[str, str]:

@@ -16,12 +16,11 @@ import msgspec
 
 from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.errors import EverpollError, StoreUnavailable
-from everpoll.stores.contract import LEASE_LIMIT, Leased
+from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
 from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.postgres.doubts import Doubts
 from everpoll.tables.postgres.names import identifier
 from everpoll.tables.postgres.phrases import LOCKED, Phrases
-from everpoll.tables.row import RowLease
 
 SEEN = {"version": "version", "timestamp": "updated_at"}
 """What a guard compares beside the status, by the column's use."""
@@ -40,8 +39,8 @@ class Claiming:
         self._claim_seen = claim_seen(phrases)
         self._waits = waits(phrases)
         self._recover = recover(phrases)
-        bases = [phrases.relation.columns[name].base for name in phrases.table.columns]
-        self._json = [number for number, base in enumerate(bases) if base in {"json", "jsonb"}]
+        columns = phrases.relation.columns
+        self._json = [name for name in phrases.table.columns if columns[name].base in {"json", "jsonb"}]
         self.worker = ""
 
     async def lease(self, most: int) -> Leased:
@@ -60,7 +59,7 @@ class Claiming:
             raise
         missed = seen - len(rows)
         if rows:
-            return Leased(list(map(self._taken, rows)), None, missed)
+            return Leased(self._taken(rows), None, missed)
         if missed:
             return Leased([], 0.0, missed)
         return Leased([], await self._next_due_s())
@@ -76,13 +75,19 @@ class Claiming:
         columns = [[row[number] for row in seen] for number in range(len(seen[0]))]
         return await connection.fetch(self._claim_seen, self.worker, *columns), len(seen)
 
-    def _taken(self, row: Any) -> RowLease:
-        key, started_at, retries, *values = row
-        for number in self._json:
-            if values[number] is not None:
-                values[number] = msgspec.json.decode(values[number])
-        claim = Claim(key, self.worker, started_at)
-        return self._claims.take(claim, retries + 1, dict(zip(self._table.columns, values, strict=True)))
+    def _taken(self, rows: list[Any]) -> list[Lease]:
+        leases: list[Lease] = []
+        columns, worker, started_at = self._table.columns, self.worker, rows[0][1]
+        for row in rows:
+            values = dict(zip(columns, row[3:], strict=True))
+            for column in self._json:
+                if values[column] is not None:
+                    values[column] = msgspec.json.decode(values[column])
+            # One object for all that is equal: settling groups by it.
+            if row[1] != started_at:
+                started_at = row[1]
+            leases.append(self._claims.take(Claim(row[0], worker, started_at), row[2] + 1, values))
+        return leases
 
     async def _next_due_s(self) -> float | None:
         """After a look that brought nothing; 0: something is due, and somebody holds it for the moment."""
@@ -103,7 +108,7 @@ class Claiming:
 
 def claim(phrases: Phrases) -> str:
     """$1 worker, $2 how many."""
-    best = f"select {phrases.key} from {phrases.name} where {phrases.is_due} order by {phrases.ordered} limit $2"
+    best = f"select {phrases.place} from {phrases.name} where {phrases.is_due} order by {phrases.ordered} limit $2"
     return _claimed(phrases, f"{best} {LOCKED}")
 
 
@@ -118,12 +123,13 @@ def claim_seen(phrases: Phrases) -> str:
     """Those that are as they were seen. $1 worker, $2 keys, $3 versions or times of change."""
     seen = SEEN.get(phrases.table.guard)
     if seen is None:
-        still = f"select {phrases.key} from {phrases.name} where {phrases.key} = any($2::{phrases.keys_in})"
+        still = f"select {phrases.place} from {phrases.name} where {phrases.key} = any($2::{phrases.keys_in})"
     else:
         kind = "int8" if seen == "version" else phrases.column_of(seen).base
         rows = f"unnest($2::{phrases.keys_in}, $3::{kind}[]) as u (k, v) join {phrases.name} on {phrases.key} = u.k"
-        still = f"select {phrases.key} from {rows} where {_seen(phrases, seen)} is not distinct from u.v"
-    return _claimed(phrases, f"{still} and {phrases.is_due} {LOCKED}")
+        still = f"select {phrases.place} from {rows} where {_seen(phrases, seen)} is not distinct from u.v"
+    waits_still = phrases.is_still(phrases.table.queued) + phrases.and_it_is_time
+    return _claimed(phrases, f"{still} and {waits_still} {LOCKED}")
 
 
 def _seen(phrases: Phrases, use: str) -> str:
@@ -143,7 +149,7 @@ def _claimed(phrases: Phrases, picked: str) -> str:
     by = ", ".join(f"o{number}{way}" for number, (_, way) in enumerate(phrases.order))
     return (
         f"with picked as materialized ({picked}), claimed as (update {phrases.name} set {sets} "
-        f"where {phrases.is_one_of('picked')} and {phrases.has_status(table.queued)} "
+        f"where {phrases.is_one_of('picked')} and {phrases.is_still(table.queued)} "
         f"returning {', '.join(outputs)}) select {names} from claimed order by {by}"
     )
 
@@ -170,7 +176,8 @@ def recover(phrases: Phrases) -> str:
     """$1 keys and $2 starts that the worker knows of, $3 worker: the others that it has wait again."""
     fence = phrases.is_ours("$3")
     known = f"select from {phrases.held()} as u (k, s) where u.k = {phrases.key} and u.s = {phrases.at('started_at')}"
-    unknown = f"select {phrases.key} from {phrases.name} where {fence} and not exists({known}) {LOCKED}"
+    is_there = f"{phrases.has_status(phrases.table.running)} and {fence}"
+    unknown = f"select {phrases.place} from {phrases.name} where {is_there} and not exists({known}) {LOCKED}"
     sets = phrases.sets({"status": phrases.word(phrases.table.queued)} | phrases.emptied)
     return (
         f"with unknown as materialized ({unknown}) update {phrases.name} set {sets} "

@@ -80,11 +80,16 @@ def create_index(table: Table, relation: Relation | None) -> str:
 
 
 def create_due_index(table: Table, relation: Relation | None) -> str:
-    """For the next due time, which an idle worker asks for."""
+    """For the next due time, which an idle worker asks for.
+
+    Only rows that have one: it must be of no use to the poll, whose rows it does not have in order. While statistics
+    know nothing of a queue that has just been filled, the planner would take the smaller index and sort.
+    """
     assert table.due_at is not None, "asked for where there is one"
+    name, due_at, status = identifier(index_name(table, "due")), identifier(table.due_at), identifier(table.status)
     return (
-        f"create index if not exists {identifier(index_name(table, 'due'))} on {target(table, relation)} "
-        f"({identifier(table.due_at)})\n    where {identifier(table.status)} = {literal(table.queued)}"
+        f"create index if not exists {name} on {target(table, relation)} ({due_at})\n"
+        f"    where {status} = {literal(table.queued)} and {due_at} is not null"
     )
 
 

@@ -14,8 +14,9 @@ PLAIN_KEYS = {"int2": "int2", "int4": "int4", "int8": "int8", "uuid": "uuid", "t
 SECOND = "interval '1 second'"
 LOCKED = "for update of t skip locked"
 """Every change takes the rows that it may have first: so none waits for somebody else's transaction, and no two of them
-lock each other out. What is locked is looked up by `key = any(array)`, whose plan does not depend on how many there
-are."""
+lock each other out. What is locked is looked up by its place, `ctid = any(array)`, whose plan does not depend on how
+many there are, and which costs less than by keys. (A row that somebody has just changed is at another place than this
+statement can see: it is left for the next time. Partitions share places: there, keys serve.)"""
 
 
 class Phrases:
@@ -32,6 +33,7 @@ class Phrases:
         self.keys_in = f"{plain}[]" if plain else f"text[]::{key.type}[]"
         self.start_type = self.column_of("started_at").base
         self.worker_type = f"text::{self.column_of('worker').type}"
+        self.place = self.key if relation.has_parts else "t.ctid"
         self.order = ddl.ordering(table, relation)
 
     def column_of(self, use: str) -> Column:
@@ -51,20 +53,32 @@ class Phrases:
         return f"{literal(word)}::{self.column_of('status').type}"
 
     def has_status(self, word: str) -> str:
-        """A condition."""
+        """A condition by which rows are found."""
         return f"{self.at('status')} = {self.word(word)}"
+
+    def is_still(self, word: str) -> str:
+        """The same about rows that are found already, in terms that fit no index.
+
+        While statistics know nothing of the rows that wait or run by now, the planner takes them for few, reads all of
+        them by their status, and looks for ours among them.
+        """
+        return f"{self.at('status')}::text || '' = {literal(word)}"
 
     @property
     def is_due(self) -> str:
         """A condition."""
-        queued = self.has_status(self.table.queued)
+        return self.has_status(self.table.queued) + self.and_it_is_time
+
+    @property
+    def and_it_is_time(self) -> str:
+        """The end of a condition."""
         if self.table.due_at is None:
-            return queued
-        return f"{queued} and ({self.at('due_at')} is null or {self.instant('due_at')} <= now())"
+            return ""
+        return f" and ({self.at('due_at')} is null or {self.instant('due_at')} <= now())"
 
     def is_ours(self, worker: str) -> str:
         """The fence, but for key and start."""
-        return f"{self.at('worker')} = {worker}::{self.worker_type} and {self.has_status(self.table.running)}"
+        return f"{self.at('worker')} = {worker}::{self.worker_type} and {self.is_still(self.table.running)}"
 
     @property
     def ordered(self) -> str:
@@ -76,8 +90,8 @@ class Phrases:
         return f"unnest($1::{self.keys_in}, $2::{self.start_type}[]{more})"
 
     def is_one_of(self, picked: str) -> str:
-        """A condition: its key is in that common table expression."""
-        return f"{self.key} = any(array(select * from {picked}))"
+        """A condition: its place is in that common table expression."""
+        return f"{self.place} = any(array(select * from {picked}))"
 
     def sets(self, values: dict[str, str]) -> str:
         """Assignments by use; what is not mapped is left out, and what notes every change is added."""

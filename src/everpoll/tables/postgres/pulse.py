@@ -84,7 +84,7 @@ def beat(phrases: Phrases) -> str:
         return f"select {phrases.key_out} from {rows}"
     update = f"update {phrases.name} set {identifier(phrases.table.heartbeat)} = now()"
     return (
-        f"with free as materialized (select {phrases.key} from {rows} {LOCKED}), "
+        f"with free as materialized (select {phrases.place} from {rows} {LOCKED}), "
         f"heard as ({update} where {phrases.is_one_of('free')} and {phrases.is_ours('$3')}) "
         f"select {phrases.key_out} from {rows}"
     )
@@ -96,11 +96,13 @@ def rescue(phrases: Phrases) -> str | None:
     if table.heartbeat is None:
         return None
     heard_at = f"coalesce({phrases.instant('heartbeat')}, {phrases.instant('started_at')})"
-    is_stale = f"{phrases.has_status(table.running)} and {heard_at} < now() - $1::float8 * {SECOND}"
-    stale = f"select {phrases.key} from {phrases.name} where {is_stale} limit {RESCUE_BATCH} {LOCKED}"
+    is_stale = f"{heard_at} < now() - $1::float8 * {SECOND}"
+    is_there = f"{phrases.has_status(table.running)} and {is_stale}"
+    stale = f"select {phrases.place} from {phrases.name} where {is_there} limit {RESCUE_BATCH} {LOCKED}"
     return (
         f"with stale as materialized ({stale}) update {phrases.name} set {_given_back(phrases)} "
-        f"where {phrases.is_one_of('stale')} and {is_stale} returning {phrases.has_status(table.queued)}"
+        f"where {phrases.is_one_of('stale')} and {phrases.is_still(table.running)} and {is_stale} "
+        f"returning {phrases.has_status(table.queued)}"
     )
 
 

@@ -7,14 +7,13 @@ as the columns' own types.
 Promises: what is not ours any more is left alone and reported as lost.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from everpoll.drivers.postgres.lane import Connection, Lane
-from everpoll.stores.contract import Settlement, encode
+from everpoll.stores.contract import Ended, Settlement, encode
 from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.outcome import RowWrite, written
 from everpoll.tables.postgres.names import identifier
@@ -38,12 +37,16 @@ class Shape(Struct, frozen=True):
         return not (self.has_errors or self.has_delays or self.results)
 
 
-class Written(Struct, frozen=True, gc=False):
-    """One settlement: its number, its claim, and what is written."""
+class Group:
+    """Settlements that one statement writes; those of one start where it needs no join."""
 
-    number: int
-    claim: Claim
-    write: RowWrite
+    __slots__ = ("claims", "numbers", "shape", "writes")
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.numbers: list[int] = []
+        self.claims: list[Claim] = []
+        self.writes: list[RowWrite] = []
 
 
 class Settling:
@@ -56,61 +59,68 @@ class Settling:
         self._statements: dict[Shape, str] = {}
         self._show = show(phrases)
         self._lost: dict[int, Claim] = {}
+        self._done = shape_of(RowWrite(status=phrases.table.done, is_end=True))
 
     async def settle(self, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
         claims = self._claims.of(settlements)
         groups = self._grouped(settlements, claims)
         if len(groups) == 1:
-            [(shape, rows)] = groups
-            lost = await self._lane.call(lambda connection: self._write(connection, shape, rows))
+            lost = await self._lane.call(lambda connection: self._write(connection, groups[0]))
         else:
             lost = await self._lane.call(lambda connection: self._write_all(connection, groups))
         self._lost = {number: claims[number] for number in lost}
         self._claims.let_go(claims)
-        return lost | {one.id for one in settlements if one.id not in claims}
+        return lost if len(claims) == len(settlements) else lost | {one.id for one in settlements} - claims.keys()
 
-    def _grouped(
-        self, settlements: Sequence[Settlement], claims: dict[int, Claim]
-    ) -> list[tuple[Shape, list[Written]]]:
-        groups: dict[tuple[Shape, Any], list[Written]] = defaultdict(list)
+    def _grouped(self, settlements: Sequence[Settlement], claims: dict[int, Claim]) -> list[Group]:
+        groups: dict[Any, Group] = {}
+        plain, plain_start = Group(self._done), None
         for one in settlements:
-            if (claim := claims.get(one.id)) is not None:
-                row = Written(one.id, claim, written(self._phrases.table, one))
-                shape = shape_of(row.write)
-                groups[shape, (claim.worker, claim.started_at) if shape.is_plain else claim.worker].append(row)
-        return [(shape, rows) for (shape, _), rows in groups.items()]
+            claim = claims.get(one.id)
+            if claim is None:
+                continue
+            if type(one) is Ended and one.result is None and one.note is None and one.state == "done":
+                # The ordinary end, most often of one claim after the other.
+                if claim.started_at is not plain_start:
+                    plain_start = claim.started_at
+                    plain = groups.setdefault((self._done, plain_start), Group(self._done))
+                group = plain
+            else:
+                write = written(self._phrases.table, one)
+                shape = shape_of(write)
+                group = groups.setdefault((shape, claim.started_at if shape.is_plain else None), Group(shape))
+                group.writes.append(write)
+            group.numbers.append(one.id)
+            group.claims.append(claim)
+        return list(groups.values())
 
-    async def _write_all(self, connection: Connection, groups: list[tuple[Shape, list[Written]]]) -> set[int]:
+    async def _write_all(self, connection: Connection, groups: list[Group]) -> set[int]:
         lost: set[int] = set()
         async with connection.transaction():
-            for shape, rows in groups:
-                lost |= await self._write(connection, shape, rows)
+            for group in groups:
+                lost |= await self._write(connection, group)
         return lost
 
-    async def _write(self, connection: Connection, shape: Shape, rows: list[Written]) -> set[int]:
+    async def _write(self, connection: Connection, group: Group) -> set[int]:
+        shape = group.shape
         sql = self._statements.get(shape)
         if sql is None:
             sql = self._statements[shape] = (plain if shape.is_plain else joined)(self._phrases, shape)
-        first = rows[0].claim
-        keys = [row.claim.key for row in rows]
+        keys = [claim.key for claim in group.claims]
+        worker, start = group.claims[0].worker, group.claims[0].started_at
         if shape.is_plain:
-            changed = await connection.fetchval(sql, keys, first.started_at, first.worker)
+            changed = await connection.fetchval(sql, keys, start, worker)
         else:
-            writes = [row.write for row in rows]
-            changed = await connection.fetchval(
-                sql,
-                keys,
-                [row.claim.started_at for row in rows],
-                first.worker,
-                [write.error for write in writes],
-                [write.delay_s for write in writes],
-                [encode(write.results) for write in writes],
-            )
+            starts = [claim.started_at for claim in group.claims]
+            errors = [write.error for write in group.writes]
+            delays = [write.delay_s for write in group.writes]
+            results = [encode(write.results) for write in group.writes]
+            changed = await connection.fetchval(sql, keys, starts, worker, errors, delays, results)
         if changed is None:
             return set()
         kept = set(changed)
-        return {row.number for row in rows if row.claim.key not in kept}
+        return {number for number, key in zip(group.numbers, keys, strict=True) if key not in kept}
 
     async def settled_before(self, settlements: Sequence[Settlement]) -> set[int]:
         """Of those that were lost just now, the ones that the table shows as this worker would have left them."""
