@@ -64,7 +64,7 @@ end $$;
 -- live, or have ended just now. What is there already stays.
 create function everpoll.append_events(task_ids bigint[], seqs bigint[], bodies text[], lost bigint[]) returns void
 language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off
+set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
 begin
@@ -115,41 +115,45 @@ create function everpoll.enqueue_watches(queues text[], names text[], ranks int[
     event_places int[], event_seqs bigint[], event_bodies text[], out ids bigint[], out are_new boolean[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan
 as $$
-declare new_ids bigint[]; new_dues timestamptz[]; place int; known bigint; inserted bigint;
+declare task record; known bigint; inserted bigint;
 begin
-    select array_agg(n.id order by n.place), array_agg(n.due_at order by n.place) into new_ids, new_dues from (
-        select u.place, nextval('everpoll.tasks_id_seq') as id,
-               clock_timestamp() + u.delay_s * interval '1 second' as due_at
-          from unnest(delays_s) with ordinality u(delay_s, place)) n;
-    ids := new_ids;
-    are_new := array_fill(true, array[cardinality(new_ids)]);
-    for place in select u.place from unnest(keys) with ordinality u(key, place)
-                  order by u.key collate "C", u.place loop
+    -- Numbered and timed first, in the order of the call. Whole rows, since a subscript of a text array walks through it.
+    ids := array(select nextval('everpoll.tasks_id_seq') from unnest(names));
+    are_new := array_fill(true, array[cardinality(ids)]);
+    for task in
+        select * from (
+            select u.*, clock_timestamp() + u.delay_s * interval '1 second' as due_at
+              from unnest(ids, delays_s, queues, names, ranks, argss, timeouts_s, kinds, versions, memories, keys,
+                          onces) with ordinality
+                   u(id, delay_s, queue, name, rank, args, timeout_s, kind, version, memory, key, once, place)
+            offset 0) numbered
+         order by numbered.key collate "C", numbered.place loop
         loop
-            select t.id into known from everpoll.tasks t where t.key = keys[place];
-            if known is null and onces[place] then
-                known := everpoll.ended_watch(keys[place]);
+            select t.id into known from everpoll.tasks t where t.key = task.key;
+            if known is null and task.once then
+                known := everpoll.ended_watch(task.key);
             end if;
             if known is not null then
-                ids[place] := known;
-                are_new[place] := false;
+                ids[task.place] := known;
+                are_new[task.place] := false;
                 exit;
             end if;
             insert into everpoll.tasks (id, due_at, is_due, queue, name, rank, args, timeout_s, kind, version, memory,
                 key)
-            values (new_ids[place], new_dues[place], delays_s[place] <= 0, queues[place], names[place], ranks[place],
-                    argss[place], timeouts_s[place], kinds[place], versions[place], memories[place], keys[place])
+            values (task.id, task.due_at, task.delay_s <= 0, task.queue, task.name, task.rank, task.args,
+                    task.timeout_s, task.kind, task.version, task.memory, task.key)
             on conflict (key) where key is not null do nothing returning tasks.id into inserted;
             continue when inserted is null;
-            exit when not onces[place] or everpoll.ended_watch(keys[place]) is null;
-            delete from everpoll.tasks t where t.id = new_ids[place];
+            exit when not task.once or everpoll.ended_watch(task.key) is null;
+            delete from everpoll.tasks t where t.id = task.id;
         end loop;
     end loop;
     if event_places is not null then
         perform everpoll.append_events(
-            array(select new_ids[u.place] from unnest(event_places) with ordinality u(place, n) order by u.n),
-            event_seqs, event_bodies,
-            array(select n.id from unnest(new_ids, are_new) n(id, is_new) where not n.is_new));
+            array(select case when are_new[u.place] then ids[u.place] end
+                    from unnest(event_places) with ordinality u(place, nth) order by u.nth),
+            event_seqs, event_bodies, null);
     end if;
 end $$;
