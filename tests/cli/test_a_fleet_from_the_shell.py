@@ -69,9 +69,9 @@ class Shop:
         ended = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=True)
         return ended.stdout.split()
 
-    def start(self) -> "subprocess.Popen[str]":
+    def start(self, app: str = "shop:app") -> "subprocess.Popen[str]":
         return subprocess.Popen(
-            [*EVERPOLL, "run", "shop:app", "--grace", "0s"],
+            [*EVERPOLL, "run", app, "--grace", "0s"],
             cwd=self.folder,
             env={**self.env, "EVERPOLL_LOG": "json"},
             stderr=subprocess.PIPE,
@@ -186,6 +186,7 @@ def test_what_waits_is_explained_without_a_worker(shop: Shop) -> None:
         (["run", "shop.py"], "'shop.py' is a file, and a module is meant: write shop:app"),
         (["run", "./src/shop.py:till"], "write src.shop:till"),
         (["jobs", "show", "99"], "no task 99"),
+        (["jobs", "list", "--url", "memory://"], "memory:// lives in the process of its app alone"),
         (["jobs", "list", "--state", "lost"], "write one of queued, running"),
         (["migrate", "--url", "mysql://root:secret@localhost/x"], "no address of a store"),
     ],
@@ -218,3 +219,20 @@ def test_at_eighty_columns_errors_and_names_can_be_read(shop: Shop, worker: "sub
     assert re.search(r"^args +7 *$", shown, re.MULTILINE)
     assert max(map(len, listed.splitlines())) <= 80
     assert worker.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("source", "complaint"),
+    [
+        ("app = Everpoll('sqlite:///shop.db')", "nothing is registered on odd:app"),
+        ("app = Everpoll('memory://')\n@app.job()\ndef f(): ...", "tasks in memory:// live in this process alone"),
+    ],
+)
+def test_a_worker_that_can_have_nothing_to_do_says_so(shop: Shop, source: str, complaint: str) -> None:
+    (shop.folder / "odd.py").write_text(f"from everpoll import Everpoll\n{source}\n")
+    process = shop.start("odd:app")
+    try:
+        log_until(process, complaint)
+    finally:
+        process.kill()
+        process.communicate()

@@ -100,3 +100,35 @@ def test_a_cancel_wins_over_a_retry(stage: EngineStage) -> None:
         assert (await stage.show(task_id)).state == "canceled"
 
     stage.play(scene)
+
+
+def test_the_first_reason_to_stop_stands_and_a_clean_up_is_not_canceled_a_second_time(stage: EngineStage) -> None:
+    """The heartbeat names a canceled task at every beat, and a shutdown may follow."""
+    cleaned_up: list[int] = []
+
+    async def cleans_up(run: Run) -> Settlement:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(5)
+            cleaned_up.append(run.lease.id)
+        return done(run.lease)
+
+    stage.works.add(Work("job", "default", cleans_up))
+
+    async def scene() -> None:
+        settled: list[Settlement] = []
+        pool = Pool(stage.works, 5, lambda _incarnation, settlement: settled.append(settlement))
+        pool.start([Lease(1, 1, 1, "job", "default", "null")], incarnation=9)
+        await stage.clock.advance(1)
+        for reason in (StopReason.CANCELED, StopReason.CANCELED, StopReason.SHUTDOWN):
+            pool.stop(reason)
+            assert (len(pool), pool.stopping) == (1, 1)
+            await stage.clock.advance(1)
+        assert await pool.ended(10)
+        assert cleaned_up == [1]
+        [settlement] = settled
+        assert isinstance(settlement, Ended)
+        assert settlement.state == "canceled"
+
+    stage.play(scene)

@@ -223,3 +223,23 @@ def test_signing_on_waits_for_a_database_that_is_away(stage: EngineStage) -> Non
         assert len(job.at) == 1
 
     stage.play(scene)
+
+
+def test_a_worker_that_learns_of_its_death_by_a_look_stops_its_handlers_before_it_signs_on_anew(
+    stage: EngineStage,
+) -> None:
+    """No beat comes in between, and the old heart is silenced: nobody else would tell them."""
+    job = stage.handler(takes_s=1_000)
+
+    async def scene() -> None:
+        [task_id] = await stage.put(1)
+        async with stage.working(lease_s=600) as worker:
+            await stage.clock.advance(1)
+            await stage.bury(worker.incarnation)
+            stage.store.wake()
+            await stage.clock.advance(1)
+            assert job.canceled == [task_id]
+            assert job.runs[0].stop_reason is StopReason.LOST
+            assert len(job.runs) == 2  # under the new incarnation
+
+    stage.play(scene)

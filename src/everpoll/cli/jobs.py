@@ -135,7 +135,7 @@ def _shown(field: str, value: Any) -> str:
         return str(value)
     if field == "args" and isinstance(value, dict) and value.keys() == {"args", "kwargs"}:
         named = [f"{name}={encode(one)}" for name, one in value["kwargs"].items()]
-        return ", ".join([*map(encode, value["args"]), *named])
+        return ", ".join([*map(encode, value["args"]), *named]) or "none"
     return encode(value)
 
 

@@ -30,7 +30,12 @@ def run(
     found = found_app(app)
     if slots is not None:
         found.worker_options = replace(found.worker_options, slots=slots)
-    logging.getLogger("everpoll").info("running %s on %s", app, masked(found.url))
+    log = logging.getLogger("everpoll")
+    log.info("running %s on %s", app, masked(found.url))
+    if not (found.queues or found.tables or len(found.loops)):
+        log.warning("nothing is registered on %s: is the module that has its jobs imported?", app)
+    elif found.queues and found.url.startswith("memory:"):
+        log.warning("tasks in %s live in this process alone: no other can enqueue any", found.url)
     asyncio.run(found.run(grace))
 
 

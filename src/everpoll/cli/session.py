@@ -34,6 +34,8 @@ def with_store(url: str | None, use: Callable[[Store], Awaitable[T]]) -> T:
     async def main() -> T:
         address = url or default_url()
         store = store_for(address)
+        if address.startswith("memory:"):
+            raise BadInput(f"{address} lives in the process of its app alone: no command can look into it")
         try:
             try:
                 await store.open(migrate=False)

@@ -62,7 +62,7 @@ def _ended(task: TaskInfo) -> Why:
     error = task.errors[-1] if task.errors else None
     cause = f"{error.get('type', 'error')}: {error.get('error')}" if error else _last(task, "why")
     return Why(
-        f"It failed after {task.attempt} attempts: {cause}.",
+        f"It failed after {task.attempt} attempt{'s' if task.attempt != 1 else ''}: {cause}.",
         advice="mend the cause, then retry it: it gets fresh attempts",
     )
 

@@ -115,4 +115,5 @@ def _value(info: TaskInfo) -> Any:
         raise JobCanceled(f"{info.name} (task {info.id}) was canceled: {info.cancel_reason}")
     error = info.errors[-1] if info.errors else info.trail[-1] if info.trail else {}
     cause = f"{error.get('type', '')}: {error.get('error', error.get('why', 'unknown'))}".removeprefix(": ")
-    raise JobFailed(f"{info.name} (task {info.id}) failed after {info.attempt} attempts: {cause}", error)
+    attempts = "1 attempt" if info.attempt == 1 else f"{info.attempt} attempts"
+    raise JobFailed(f"{info.name} (task {info.id}) failed after {attempts}: {cause}", error)
