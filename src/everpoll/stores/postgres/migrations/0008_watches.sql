@@ -81,8 +81,8 @@ begin
     on conflict (task_id, seq) do nothing;
 end $$;
 
--- The watch with that key that ended last. Without sorts, as below, only the index on keys is left to the planner, which
--- takes the one on ids and filters, wherever it believes that there are few watches.
+-- The watch with that key that ended last. Without sorts, here and below, only the index that has the order is left to
+-- the planner, which else takes the one on ids and filters, wherever it believes that there are few watches.
 create function everpoll.ended_watch(wanted text, out id bigint)
 language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
@@ -119,7 +119,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare task record; known bigint; inserted bigint;
 begin
-    -- Numbered and timed first, in the order of the call. Whole rows, since a subscript of a text array walks through it.
+    -- Numbered and timed first, in the order of the call. Whole rows: a subscript of a text array walks through it.
     ids := array(select nextval('everpoll.tasks_id_seq') from unnest(names));
     are_new := array_fill(true, array[cardinality(ids)]);
     for task in
