@@ -127,6 +127,20 @@ def test_b14_cleanup_happens_on_every_outcome_once_and_after_it(
     stage.play(scene)
 
 
+def test_b14_what_was_started_elsewhere_is_cleaned_up_even_after_a_single_look(stage: WatchStage) -> None:
+    remote = stage.script(status=["complete"])
+    watch = stage.with_cleanup(stage.watch())
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await stage.ended(run)
+        [call] = [call for call in remote.calls if call.name == "clean"]
+        assert call.args == (None, "query:r", "ready")
+        assert (await run.info()).cleaned is True
+
+    stage.play(scene)
+
+
 def test_b14_a_cleanup_that_fails_changes_no_outcome_and_is_tried_again(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"], clean=[ConnectionError("gone")] * 4 + [None])
     watch = stage.whole()

@@ -389,7 +389,9 @@ class Step:
         memory.took_s = self._took_s() if outcome in {"ready", "failed"} else None
         memory.count(f"outcome:{outcome}")
         self._note(Decision(now, outcome, why[:REASON_LIMIT], None, memory.status, self._changed))
-        if self._watch.cleans is None or (memory.handle is None and not self._may_have_started):
+        # What was started elsewhere is cleaned up, too; only a start of ours that never was has left nothing behind.
+        is_untouched = self._watch.starts is not None and memory.handle is None and not self._may_have_started
+        if self._watch.cleans is None or is_untouched:
             return self._end()
         memory.phase = "cleaning"
         events = self._events()
