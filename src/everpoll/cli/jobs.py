@@ -1,6 +1,6 @@
-"""`everpoll jobs`, `everpoll workers`, `everpoll why`: what is there, and why it is where it is."""
+"""`everpoll jobs`, `everpoll workers`: what is there, and what became of it."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from everpoll.cli.session import AsJson, Url, ago, console, print_json, with_store
-from everpoll.engine.why import Why, recorded, why
+from everpoll.engine.why import recorded
 from everpoll.errors import BadInput, TaskNotFound
 from everpoll.stores.contract import END_STATES, LIVE_STATES, Store, TaskFilter, TaskInfo, TaskPage, WorkerInfo, encode
 
@@ -192,25 +192,6 @@ def workers(url: Url = None, as_json: AsJson = False) -> None:
             ago(worker.started_at),
         )
     console().print(table if found else "No workers.")
-
-
-def explain(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
-    """Say why a task is where it is, with the evidence."""
-
-    async def use(store: Store) -> Why:
-        task = await _found(store, task_id)
-        return why(task, await store.workers(), await store.queues(), await store.losses(task_id), datetime.now(UTC))
-
-    answer = with_store(url, use)
-    if as_json:
-        print_json(answer)
-        return
-    out = console()
-    out.print(f"[bold]{escape(answer.verdict)}[/]")
-    for line in answer.evidence:
-        out.print(f"  {escape(line)}", soft_wrap=True)
-    if answer.advice:
-        out.print(f"[green]→[/] {escape(answer.advice)}")
 
 
 async def _found(store: Store, task_id: int) -> TaskInfo:

@@ -6,8 +6,11 @@ from typing import Annotated
 import typer
 
 from everpoll.cli.demo import demo
-from everpoll.cli.jobs import explain, jobs, workers
+from everpoll.cli.jobs import jobs, workers
 from everpoll.cli.run import migrate, run
+from everpoll.cli.runs import runs
+from everpoll.cli.tables import tables
+from everpoll.cli.why import explain
 from everpoll.errors import EverpollError
 from everpoll.version import __version__
 
@@ -23,6 +26,8 @@ commands.command()(demo)
 commands.command()(run)
 commands.command()(migrate)
 commands.add_typer(jobs)
+commands.add_typer(runs)
+commands.add_typer(tables)
 commands.command()(workers)
 commands.command("why")(explain)
 

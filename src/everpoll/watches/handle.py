@@ -47,6 +47,8 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     log: tuple[Decision, ...]
     """The decisions, oldest first: which rule made each, and why the next look was when it was."""
     memory: dict[str, Any]
+    facts: dict[str, Any]
+    """What lasts between looks, by name: `confirm:gone`, `due:rows`, `verify:rowset`."""
     seq: int
 
 
@@ -142,13 +144,18 @@ class WatchRun:
                     info = await self.info()
 
 
-def run_info(task: TaskInfo) -> RunInfo:
-    """A run out of its task: live from its memory, ended from its result."""
+def memory_of(task: TaskInfo) -> RunMemory:
+    """What the run remembers: live in its memory, ended in its result."""
     stored = task.result if task.ended_at is not None and task.result is not None else task.memory
     try:
-        memory = msgspec.convert(stored, RunMemory)
+        return msgspec.convert(stored, RunMemory)
     except msgspec.ValidationError:
-        memory = RunMemory(run_id=(task.key or "").partition(":")[2])
+        return RunMemory(run_id=(task.key or "").partition(":")[2])
+
+
+def run_info(task: TaskInfo) -> RunInfo:
+    """A run out of its task."""
+    memory = memory_of(task)
     ended = task.ended_at is not None
     now = task.ended_at
     return RunInfo(
@@ -174,8 +181,15 @@ def run_info(task: TaskInfo) -> RunInfo:
         elapsed_s=None if now is None else memory.elapsed_s(memory.decided_at or now.timestamp()),
         log=tuple(memory.log),
         memory=memory.user,
+        facts=_facts(memory),
         seq=memory.seq,
     )
+
+
+def _facts(memory: RunMemory) -> dict[str, Any]:
+    confirms = {f"confirm:{name}": msgspec.structs.asdict(seen) for name, seen in memory.confirms.items()}
+    dues = {f"due:{name}": {"last_at": at} for name, at in memory.dues.items()}
+    return confirms | dues | {f"verify:{name}": {"tries": tries} for name, tries in memory.verifies.items()}
 
 
 def _trail_reason(task: TaskInfo) -> str | None:

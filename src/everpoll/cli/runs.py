@@ -1,0 +1,265 @@
+"""`everpoll runs`: the runs of watches, what was decided about each, and what changes."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from msgspec import Struct
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from everpoll.cli.session import AsJson, Url, ago, console, print_json, with_store
+from everpoll.cli.why import found_task
+from everpoll.engine.why import recorded
+from everpoll.engine.work import Works
+from everpoll.errors import BadInput
+from everpoll.policy import human
+from everpoll.stores.contract import END_STATES, LIVE_STATES, Store, TaskFilter, TaskInfo, TaskPage, encode
+from everpoll.watches import RunEvent, RunInfo, Watches, WatchRun
+from everpoll.watches.handle import memory_of, run_info
+from everpoll.watches.memory import Decision
+
+STATES = (*LIVE_STATES, *END_STATES)
+OUTCOME_STYLE = {"ready": "green", "failed": "bold red", "timed_out": "bold red", "canceled": "yellow"}
+PHASE_STYLE = {"needs_code": "bold red", "canceling": "yellow", "cleaning": "dim", "ended": "dim"}
+SHOWN = ("watch", "id", "task_id", "phase", "outcome", "reason", "status", "progress", "looks", "errors")
+
+runs = typer.Typer(name="runs", help="List, show, cancel and follow the runs of watches.", no_args_is_help=True)
+
+RunName = Annotated[str, typer.Argument(help="WATCH:RUN, or the run's task id.", metavar="ID")]
+
+
+class RunPage(Struct, frozen=True):
+    """Newest first; `after` continues the list, None at its end."""
+
+    runs: tuple[RunInfo, ...]
+    after: int | None = None
+
+
+@runs.command("list")
+def list_runs(
+    state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(STATES)}.")] = None,
+    watch: Annotated[str | None, typer.Option(help="Only this watch.")] = None,
+    limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 20,
+    after: Annotated[int | None, typer.Option(help="Go on after this task id.")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """List runs, newest first."""
+    if state is not None and state not in STATES:
+        raise BadInput(f"--state {state!r}: write one of {', '.join(STATES)}")
+    wanted = msgspec.convert({"state": state, "name": watch, "kind": "watch"}, TaskFilter)
+    page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
+    found = RunPage(tuple(run_info(task) for task in page.tasks), page.after)
+    if as_json:
+        print_json(found)
+        return
+    out = console()
+    out.print(_table(found.runs) if found.runs else "No runs.")
+    if page.after is not None:
+        out.print(f"More: --after {page.after}")
+
+
+def _table(found: Sequence[RunInfo]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, expand=True, pad_edge=False)
+    table.add_column("task", justify="right", no_wrap=True)
+    # Names are for copying: rather two lines than three dots.
+    table.add_column("run", style="bold", overflow="fold", min_width=12)
+    table.add_column("phase", no_wrap=True)
+    table.add_column("status", overflow="ellipsis", no_wrap=True, max_width=16)
+    table.add_column("looks", justify="right", no_wrap=True)
+    table.add_column("next look", justify="right", no_wrap=True)
+    table.add_column("outcome", overflow="fold", ratio=1, min_width=9)
+    for one in found:
+        table.add_row(
+            str(one.task_id),
+            escape(f"{one.watch}:{one.id}"),
+            _styled(one.phase, PHASE_STYLE),
+            escape(one.status or ""),
+            str(one.looks),
+            "" if one.next_look_at is None else ago(one.next_look_at),
+            "" if one.outcome is None else _styled(one.outcome, OUTCOME_STYLE),
+        )
+    return table
+
+
+@runs.command("show")
+def show(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
+    """Show everything about one run: its facts, its counters, and every decision with the rule that made it."""
+    task = with_store(url, lambda store: _found(store, run))
+    info = run_info(task)
+    if as_json:
+        print_json(msgspec.structs.asdict(info) | {"trail": task.trail})
+        return
+    out = console()
+    out.print(_card(task, info))
+    _print_named(out, "facts", {name: _fact(value) for name, value in info.facts.items()})
+    _print_named(out, "counters", info.counters)
+    _print_timeline(out, info)
+    if task.trail:
+        out.print("\n[bold]what happened to its task[/]")
+    for entry in task.trail:
+        out.print(escape(recorded(entry)), soft_wrap=True)
+
+
+def _card(task: TaskInfo, info: RunInfo) -> Table:
+    card = Table(box=None, show_header=False, pad_edge=False)
+    card.add_column(style="dim", no_wrap=True)
+    card.add_column(overflow="fold")
+    styles = {"phase": PHASE_STYLE, "outcome": OUTCOME_STYLE}
+    for name in SHOWN:
+        value = getattr(info, name)
+        if value is not None:
+            card.add_row(name, _styled(str(value), styles.get(name, {})))
+    elapsed_s = (
+        info.elapsed_s if info.elapsed_s is not None else memory_of(task).elapsed_s(datetime.now(UTC).timestamp())
+    )
+    card.add_row("elapsed", human(round(elapsed_s, 1)))
+    for name, instant in (("created", info.created_at), ("next look", info.next_look_at), ("ended", info.ended_at)):
+        if instant is not None:
+            card.add_row(name, f"{instant:%Y-%m-%d %H:%M:%S} UTC ({ago(instant)})")
+    for name in ("handle", "op", "value", "evidence", "memory"):
+        value = getattr(info, name)
+        if value is not None and value != {}:
+            card.add_row(name, escape(value if isinstance(value, str) else encode(value)))
+    if info.cleaned is not None:
+        card.add_row("cleaned", "yes" if info.cleaned else "[bold red]no: given up, tried again within the hour[/]")
+    if task.cancel_requested:
+        card.add_row("cancel", escape(task.cancel_reason))
+    return card
+
+
+def _print_named(out: Console, title: str, values: dict[str, Any]) -> None:
+    if not values:
+        return
+    out.print(f"\n[bold]{title}[/]")
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column(overflow="fold")
+    for name, value in values.items():
+        table.add_row(escape(name), escape(str(value)))
+    out.print(table)
+
+
+def _print_timeline(out: Console, info: RunInfo) -> None:
+    if not info.log:
+        return
+    out.print("\n[bold]timeline[/]")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("when", no_wrap=True)
+    table.add_column("rule", no_wrap=True, style="bold")
+    table.add_column("why", overflow="fold")
+    table.add_column("next", justify="right", no_wrap=True)
+    for decision in info.log:
+        table.add_row(_at(decision), escape(decision.rule), escape(_why(decision)), _next(decision))
+    out.print(table)
+
+
+def _at(decision: Decision) -> str:
+    last = datetime.fromtimestamp(decision.at).astimezone()
+    if decision.first_at is None:
+        return f"{last:%H:%M:%S}"
+    return f"{datetime.fromtimestamp(decision.first_at).astimezone():%H:%M:%S} to {last:%H:%M:%S}"
+
+
+def _why(decision: Decision) -> str:
+    status = "" if decision.status is None else f" [{decision.status}]"
+    times = f" ({decision.times} times)" if decision.times > 1 else ""
+    facts = "".join(f"\n{name}: {value}" for name, value in decision.facts.items())
+    return f"{decision.why}{status}{times}{facts}"
+
+
+def _next(decision: Decision) -> str:
+    return "" if decision.next_s is None else human(round(decision.next_s, 3))
+
+
+def _fact(value: dict[str, Any]) -> str:
+    words = []
+    for name, one in value.items():
+        if name == "last_at":
+            words.append("" if one is None else f"last {ago(datetime.fromtimestamp(one, UTC))}")
+        else:
+            words.append(f"{name} {one}")
+    return ", ".join(word for word in words if word)
+
+
+@runs.command("cancel")
+def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
+    """Cancel a run: its worker tells the remote, waits until that has ended, and cleans up."""
+
+    async def use(store: Store) -> RunInfo:
+        task = await _found(store, run)
+        info = run_info(task)
+        if info.outcome is not None:
+            raise BadInput(f"{_name(info)} has its outcome already: it is {info.outcome}")
+        await store.cancel(task.id, encode({"what": "cancel", "why": "canceled on the command line"}))
+        return run_info(await _found(store, str(task.id)))
+
+    info = with_store(url, use)
+    if as_json:
+        print_json(info)
+        return
+    typer.echo(f"{_name(info)} is asked to end: its worker tells the remote, and waits for it")
+
+
+@runs.command("events")
+def events(
+    run: RunName,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
+    after: Annotated[int, typer.Option(help="Only what came behind this number.", min=0)] = 0,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print what changed, a line for each change; --json prints one object a line."""
+
+    async def use(store: Store) -> None:
+        task = await _found(store, run)
+        if not follow:
+            for one in await store.task_events(task.id, after):
+                _print_event({"seq": one.seq, "kind": "change", "at": one.at, **one.body}, as_json=as_json)
+            return
+
+        async def the_store() -> Store:
+            return store
+
+        watches = Watches(Works(), the_store)
+        try:
+            async for event in WatchRun(watches, task.name, run_info(task).id, task.id).events(after):
+                _print_event(msgspec.structs.asdict(event), as_json=as_json)
+        finally:
+            await watches.close()
+
+    with_store(url, use)
+
+
+def _print_event(fields: dict[str, Any], *, as_json: bool) -> None:
+    event = msgspec.convert(fields, RunEvent)
+    if as_json:
+        typer.echo(msgspec.json.encode(event).decode())
+        return
+    words = [f"{event.seq:>4}", f"{event.at.astimezone():%H:%M:%S}", f"{event.phase:<10}"]
+    words += [word for word in (event.outcome, event.status, event.progress) if word]
+    looks = f"({event.looks} looks)" if event.looks else ""
+    reason = f": {event.reason}" if event.reason else ""
+    mark = " (now)" if event.kind == "snapshot" else ""
+    console().print(escape(f"{' '.join([*words, looks]).rstrip()}{reason}{mark}"), soft_wrap=True)
+
+
+async def _found(store: Store, name: str) -> TaskInfo:
+    task = await found_task(store, name)
+    if task.kind != "watch":
+        raise BadInput(f"task {name} is a {task.kind}, not a run of a watch: everpoll jobs show {name}")
+    return task
+
+
+def _name(info: RunInfo) -> str:
+    return f"{info.watch}:{info.id}"
+
+
+def _styled(text: str, styles: dict[str, str]) -> str:
+    style = styles.get(text)
+    return escape(text) if style is None else f"[{style}]{escape(text)}[/]"

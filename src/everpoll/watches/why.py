@@ -1,0 +1,164 @@
+"""Why a run is where it is: its last decision, the rule that made it, the facts, and the next time.
+
+Pure: a task, the workers and the queues of one moment go in, sentences come out. Never guesses: what a look decided was
+recorded with the run in the write that settled it, and that is what is told. Where nobody comes to look although it is
+time, the reason is the same as for any other task, and so are the words.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from everpoll.engine.why import Why, recorded
+from everpoll.engine.why import why as why_task
+from everpoll.policy import human
+from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
+from everpoll.watches.handle import RunInfo, memory_of, run_info
+from everpoll.watches.memory import Decision, RunMemory
+
+EARLIER = 5
+"""Decisions before the last one that are told; `everpoll runs show` has them all."""
+
+UNDER_WAY = {
+    "intent": "It is being started",
+    "looking": "It is being looked at",
+    "verifying": "It is being looked at",
+    "canceling": "It is being canceled",
+    "cleaning": "It is being cleaned up",
+    "needs_code": "It is being looked at, although it needed code before",
+}
+ENDS = {"ready": "It is ready", "failed": "It failed", "canceled": "It was canceled", "timed_out": "It timed out"}
+
+
+def why(
+    task: TaskInfo,
+    workers: Sequence[WorkerInfo],
+    queues: Sequence[QueueInfo],
+    losses: Sequence[dict[str, Any]],
+    now: datetime,
+) -> Why:
+    """Name what the run waits for, or how it ended."""
+    info, memory = run_info(task), memory_of(task)
+    if info.ended_at is not None:
+        answer = _ended(info)
+    elif task.state == "running":
+        answer = _under_way(task, info, workers, now)
+    elif task.due_at > now:
+        answer = _waiting(task, info, memory, now)
+    else:
+        # Its time has come, and nobody has it: the engine knows why. Its trail is told below.
+        blocked = why_task(task, workers, queues, (), now)
+        answer = Why(blocked.verdict, _without_trail(blocked, task), blocked.advice)
+    told = (*answer.evidence, *_facts(task, info, memory, now))
+    return Why(answer.verdict, told + tuple(recorded(entry) for entry in (*task.trail, *losses)), answer.advice)
+
+
+def decided(decision: Decision) -> str:
+    """One decision of a run's log as a line of text."""
+    since = "" if decision.first_at is None else f" ({decision.times} times since {_clock(decision.first_at)})"
+    status = "" if decision.status is None else f" [{decision.status}]"
+    next_look = "" if decision.next_s is None else f"; the next in {human(round(decision.next_s, 3))}"
+    facts = "".join(f"; {name}: {value}" for name, value in decision.facts.items())
+    return f"{_clock(decision.at)} {decision.rule}: {decision.why}{status}{facts}{next_look}{since}"
+
+
+def _ended(info: RunInfo) -> Why:
+    took = "" if info.elapsed_s is None else f", after {human(round(info.elapsed_s, 1))} and {_looks(info.looks)}"
+    advice = None
+    if info.cleaned is False:
+        advice = "its cleanup has given up: workers of this watch try it again about once an hour"
+    return Why(f"{ENDS[info.outcome or 'failed']}: {info.reason or 'no reason was recorded'}{took}.", advice=advice)
+
+
+def _under_way(task: TaskInfo, info: RunInfo, workers: Sequence[WorkerInfo], now: datetime) -> Why:
+    engine = why_task(task, workers, (), (), now)
+    evidence = _without_trail(engine, task)
+    is_alive = any(one.incarnation == task.incarnation and one.is_alive for one in workers)
+    if not is_alive or "asked to end" in engine.verdict:
+        return Why(engine.verdict, evidence, engine.advice)
+    since = "" if task.started_at is None else f", for {_span(task.started_at, now)}"
+    return Why(f"{UNDER_WAY[info.phase]} just now{since}, on worker {task.worker}.", evidence)
+
+
+def _waiting(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) -> Why:
+    due = f"in {_span(now, task.due_at)}"
+    last = memory.log[-1] if memory.log else None
+    if memory.parked is not None:
+        return Why(
+            f"It needs code: {memory.parked}. A worker looks whether it has it {due}.",
+            advice="deploy what the message asks for; its budget stands still meanwhile, and it goes on by itself",
+        )
+    if info.outcome is not None:
+        return Why(
+            f"It has its outcome, {info.outcome}, and waits for its cleanup, {due}: {_reason(last)}.",
+            advice="the outcome stays what it is, whatever becomes of the cleanup",
+        )
+    if info.phase == "canceling":
+        return Why(f"It is being canceled: {_reason(last)}; asked again {due}.")
+    if last is None:
+        begun = "started" if info.phase == "intent" else "looked at"
+        return Why(f"It was begun with a delay, and nobody has {begun} it yet: that comes {due}.")
+    return _by_rule(last, info, memory, due)
+
+
+def _by_rule(last: Decision, info: RunInfo, memory: RunMemory, due: str) -> Why:
+    error = last.facts.get("error")
+    match last.rule:
+        case "breaker":
+            still = "; its budget of time stands still meanwhile" if memory.paused_at is not None else ""
+            return Why(
+                f"It is postponed by the breaker of its remote, and asks again {due}: {last.why}{still}.",
+                advice="see what is wrong with the remote; its answer closes the breaker",
+            )
+        case "rate":
+            return Why(f"It is postponed by the rate of its remote, and has its turn {due}: {last.why}.")
+        case "error" if info.phase == "intent":
+            return Why(f"It is not started yet: {last.why}; tried again {due}.")
+    if error is not None:
+        return Why(f"Its last look failed: {error}; the next is {due}, for {last.why}.")
+    return Why(f"It has not ended, and is looked at again {due}: {last.why}.")
+
+
+def _facts(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) -> list[str]:
+    evidence = [f"phase {info.phase}, {_looks(info.looks)}, {info.errors} failed in passing"]
+    if info.status is not None or info.progress is not None:
+        evidence.append(f"the remote said {info.status or 'nothing'}" + (f", {info.progress}" if info.progress else ""))
+    if task.cancel_requested and info.outcome is None:
+        evidence.append(f"somebody asked to cancel it: {task.cancel_reason}")
+    evidence += [f"fact {name}: {_shown(value, now)}" for name, value in info.facts.items()]
+    if memory.log:
+        evidence.append(f"last decision: {decided(memory.log[-1])}")
+    evidence += [f"before that: {decided(one)}" for one in reversed(memory.log[-EARLIER - 1 : -1])]
+    return evidence
+
+
+def _shown(fact: dict[str, Any], now: datetime) -> str:
+    words = []
+    for name, value in fact.items():
+        if name != "last_at":
+            words.append(f"{name} {value}")
+        elif value is not None:
+            words.append(f"last {human(round(max(0.0, now.timestamp() - value), 1))} ago")
+    return ", ".join(words)
+
+
+def _without_trail(answer: Why, task: TaskInfo) -> tuple[str, ...]:
+    """The engine ends its evidence with the trail."""
+    return answer.evidence[: len(answer.evidence) - len(task.trail)]
+
+
+def _reason(last: Decision | None) -> str:
+    return "nothing was recorded yet" if last is None else last.why
+
+
+def _looks(number: int) -> str:
+    return "1 look" if number == 1 else f"{number} looks"
+
+
+def _clock(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _span(start: datetime, end: datetime) -> str:
+    seconds = max(0.0, (end - start).total_seconds())
+    return human(round(seconds, 3) if seconds < 10 else round(seconds))

@@ -1,0 +1,253 @@
+"""`why` names the last decision of a run, the rule that made it, the facts and the next time, as they were recorded."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from everpoll import Backoff, Breaker, Everpoll, Rate
+from everpoll.engine.why import Why
+from everpoll.watches import Done, Fail, Wait, WatchRun
+from everpoll.watches.why import why
+from watches.stage import WatchStage
+
+STEADY = Backoff("30s", factor=1, jitter=0)
+
+
+async def answer(stage: WatchStage, run: WatchRun, *, later_s: float = 0.0) -> Why:
+    store = await stage.app.store()
+    task = (await store.info([run.task_id]))[run.task_id]
+    now = datetime.fromtimestamp(stage.clock.wall(), UTC) + timedelta(seconds=later_s)
+    return why(task, await store.workers(), await store.queues(), await store.losses(run.task_id), now)
+
+
+def test_a_run_that_is_looked_at_again_names_rule_facts_and_time(stage: WatchStage) -> None:
+    async def look(_op: Any, w: Any) -> Wait:
+        w.confirm("gone", True, times=2, gap="15s")
+        w.due("rows", every="1m")
+        return Wait(status="running", note="3 of 7 rows")
+
+    watch = stage.watch(look)
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await asyncio.sleep(1)
+        told = await answer(stage, run)
+        assert told.verdict == (
+            "It has not ended, and is looked at again in 14s: gone: sighting 2 of 2 counts 15s after the last."
+        )
+        evidence = "\n".join(told.evidence)
+        assert "phase looking, 1 look, 0 failed in passing" in evidence
+        assert "the remote said running, 3 of 7 rows" in evidence
+        assert "fact confirm:gone: count 1, last 1s ago" in evidence
+        assert "fact due:rows: last 1s ago" in evidence
+        assert (
+            "hint: gone: sighting 2 of 2 counts 15s after the last [running]; confirm:gone: 1 of 2; the next in 15"
+            in (evidence)
+        )
+
+    stage.play(scene)
+
+
+def test_equal_decisions_are_one_line_with_their_number(stage: WatchStage) -> None:
+    watch = stage.watch(every=STEADY)
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await asyncio.sleep(130)
+        told = await answer(stage, run)
+        # Looks at 0, 30, 60, 90 and 120 seconds.
+        assert told.verdict == "It has not ended, and is looked at again in 20s: the cadence says 30s."
+        [last] = [line for line in told.evidence if line.startswith("last decision")]
+        assert "cadence: the cadence says 30s [running]; the next in 30s (5 times since " in last
+
+    stage.play(scene)
+
+
+def test_errors_in_passing_are_named(stage: WatchStage) -> None:
+    stage.script(status=[ConnectionError("connection refused")])
+    watch = stage.watch(every=STEADY)
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await asyncio.sleep(1)
+        told = await answer(stage, run)
+        assert told.verdict == (
+            "Its last look failed: ConnectionError: connection refused; the next is in 29s, for the cadence says 30s."
+        )
+
+    stage.play(scene)
+
+
+def test_a_start_that_fails_is_named(stage: WatchStage) -> None:
+    stage.script(start=[ConnectionError("down")])
+    watch = stage.with_start(stage.watch())
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await asyncio.sleep(0.1)
+        told = await answer(stage, run)
+        assert told.verdict.startswith("It is not started yet: start failed: ConnectionError: down; tried again in ")
+
+    stage.play(scene)
+
+
+def test_a_delayed_run_says_so(stage: WatchStage) -> None:
+    watch = stage.with_start(stage.watch())
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r", delay="1h")
+        assert (await answer(stage, run)).verdict == (
+            "It was begun with a delay, and nobody has started it yet: that comes in 1h."
+        )
+
+    stage.play(scene, working=False)
+
+
+def test_a_breaker_and_a_rate_are_named_with_the_remote(stage: WatchStage) -> None:
+    stage.script(status=[ConnectionError("down")])
+    breaker = stage.watch(breaker=Breaker(1, "5m"), remote="mc.example", every="10s")
+    rate = stage.watch(rate=Rate(1, per="1m"), remote="slow.example", name="rated")
+
+    async def scene() -> None:
+        broken = await breaker.begin({}, id="r")
+        await rate.begin({}, id="first")
+        await asyncio.sleep(1)
+        later = await rate.begin({}, id="second")
+        await asyncio.sleep(20)
+        told = await answer(stage, broken)
+        assert told.verdict.startswith("It is postponed by the breaker of its remote, and asks again in ")
+        assert "mc.example failed 1 times in a row: nobody asks it for " in told.verdict
+        assert "its budget of time stands still meanwhile" in told.verdict
+        told = await answer(stage, later)
+        assert told.verdict.startswith("It is postponed by the rate of its remote, and has its turn in ")
+        assert "slow.example takes 1 looks in 1m" in told.verdict
+
+    stage.play(scene)
+
+
+def test_a_parked_run_says_which_code_it_needs(stage: WatchStage) -> None:
+    watch = stage.watch(version=1)
+    store = stage.app._store
+    newer = Everpoll(store, clock=stage.clock)
+
+    @newer.watch(every="2s", budget=watch.policy.budget, name="query", version=2)
+    async def look(_op: Any, _w: Any) -> Done:
+        return Done()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        async with newer.working():
+            await asyncio.sleep(10)
+            told = await answer(stage, run)
+        assert told.verdict == (
+            "It needs code: it was written by version 1, this is version 2: write @query.migrate(1, …). "
+            "A worker looks whether it has it in 4m50s."
+        )
+        assert told.advice is not None
+        assert any("needs_code: it was written by version 1" in line for line in told.evidence)
+
+    stage.play(scene, working=False)
+
+
+def test_a_run_that_is_being_canceled_says_what_it_waits_for(stage: WatchStage) -> None:
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await asyncio.sleep(3)
+        await run.cancel("nobody wants it any more")
+        await asyncio.sleep(1)
+        told = await answer(stage, run)
+        assert told.verdict.startswith(
+            "It is being canceled: the remote was told to cancel and has not ended yet; asked again in "
+        )
+        assert "somebody asked to cancel it: nobody wants it any more" in told.evidence
+
+    stage.play(scene)
+
+
+def test_a_run_that_waits_for_its_cleanup_has_its_outcome(stage: WatchStage) -> None:
+    stage.script(status=["complete"], clean=[ConnectionError("locked")])
+    watch = stage.with_cleanup(stage.watch())
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await asyncio.sleep(0.1)
+        told = await answer(stage, run)
+        assert told.verdict.startswith("It has its outcome, ready, and waits for its cleanup, in ")
+        assert "cleanup failed (try 1): ConnectionError: locked" in told.verdict
+
+    stage.play(scene)
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"),
+    [
+        ("complete", "It is ready: the look says so, after 0s and 1 look."),
+        ("error", "It failed: the remote says so, after 0s and 1 look."),
+        ("running", "It timed out: time budget of 29m is spent"),
+    ],
+)
+def test_an_ended_run_says_how_and_why(stage: WatchStage, status: str, verdict: str) -> None:
+    stage.script(status=[status])
+    watch = stage.watch()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await stage.ended(run)
+        assert (await answer(stage, run)).verdict.startswith(verdict)
+
+    stage.play(scene)
+
+
+def test_a_cleanup_that_was_given_up_is_told(stage: WatchStage) -> None:
+    stage.script(status=["complete"], clean=[ConnectionError("locked")])
+    watch = stage.with_cleanup(stage.watch(cleanup_budget="1m"))
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await stage.ended(run)
+        told = await answer(stage, run)
+        assert told.verdict.startswith("It is ready")
+        assert "its cleanup has given up" in str(told.advice)
+
+    stage.play(scene)
+
+
+def test_a_due_run_that_nobody_takes_has_the_reason_of_any_task(stage: WatchStage) -> None:
+    watch = stage.watch()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        told = await answer(stage, run, later_s=7)
+        assert told.verdict == "No worker is alive."
+        assert told.evidence[:2] == ("it has been due for 7s", "phase looking, 0 looks, 0 failed in passing")
+        await run.cancel("stop it")
+        told = await answer(stage, run, later_s=7)
+        assert "somebody asked to cancel it: stop it" in told.evidence
+        assert sum("stop it" in line for line in told.evidence) == 2  # and once in the trail
+
+    stage.play(scene, working=False)
+
+
+def test_a_look_that_is_under_way_says_where(stage: WatchStage) -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def look(_op: Any, _w: Any) -> Fail:
+        begun.set()
+        await goes_on.wait()
+        return Fail("no")
+
+    watch = stage.watch(look)
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await begun.wait()
+        told = await answer(stage, run, later_s=3)
+        assert told.verdict.startswith("It is being looked at just now, for 3s, on worker ")
+        goes_on.set()
+        await stage.ended(run)
+
+    stage.play(scene)
