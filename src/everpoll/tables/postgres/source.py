@@ -71,6 +71,7 @@ class PostgresTable:
     async def open(self) -> None:
         """See the contract."""
         relation, found = await self._desk.call(self._looked_at)
+        self._relation = relation
         if relation is None:
             raise TableUnfit(
                 f"there is no table {self._table.name!r} in this database, or not in its search_path: write its name "
@@ -79,7 +80,6 @@ class PostgresTable:
             )
         if found:
             raise TableUnfit(told(self._table, found), [one.ddl for one in found if one.ddl is not None])
-        self._relation = relation
         phrases = Phrases(self._table, relation)
         self._opened = Opened(
             phrases,

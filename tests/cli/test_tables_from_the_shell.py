@@ -1,0 +1,93 @@
+"""`everpoll tables ddl` and `everpoll tables check`: what is missing, the statements for it, and an exit code."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+EVERPOLL = [sys.executable, "-c", "from everpoll.cli import main; main()"]
+SHOP = """
+import os
+from everpoll import Everpoll
+from everpoll.tables import Table
+
+app = Everpoll("memory://")
+executions = app.table(Table("execution_jobs", heartbeat="last_heartbeat"), url=os.environ["SHOP_URL"])
+audits = app.table(Table("audits"), url=os.environ["SHOP_URL"])
+none = Everpoll("memory://")
+"""
+
+
+class Shop:
+    """A folder with an app in it, a database, and the shell."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder = folder
+        self.url = url
+        (folder / "shop.py").write_text(SHOP)
+        self.env = {**os.environ, "SHOP_URL": url, "COLUMNS": "200"}
+
+    def everpoll(self, *arguments: str, code: int = 0) -> str:
+        ended = subprocess.run(
+            [*EVERPOLL, *arguments], cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        return ended.stdout + ended.stderr
+
+    def execute(self, sql: str) -> None:
+        async def executed() -> None:
+            connection = await asyncpg.connect(self.url)
+            await connection.execute(sql)
+            await connection.close()
+
+        asyncio.run(executed())
+
+
+@pytest.fixture
+def shop(tmp_path: Path, postgres_url: str) -> Shop:
+    return Shop(tmp_path, postgres_url)
+
+
+def test_what_ddl_prints_makes_check_content(shop: Shop) -> None:
+    """From no table at all, and from one that lacks columns."""
+    shop.execute("create table audits (id uuid primary key, status text not null)")
+    missing = shop.everpoll("tables", "check", "shop:app", code=1)
+    assert "table execution_jobs" in missing
+    assert "column worker_id" in missing
+    printed = shop.everpoll("tables", "ddl", "shop:app")
+    assert 'create table "execution_jobs"' in printed
+    assert 'alter table "public"."audits" add column "worker_id" text;' in printed
+    shop.execute(printed)
+    content = shop.everpoll("tables", "check", "shop:app")
+    assert "missing" not in content
+    assert "trigger everpoll_wake" in content
+    assert "better with" in content, "audits maps no heartbeat"
+    shop.execute("\n".join(line for line in shop.everpoll("tables", "ddl", "shop:app", "audits").splitlines()))
+
+
+def test_check_is_json_for_scripts(shop: Shop) -> None:
+    shop.execute(shop.everpoll("tables", "ddl", "shop:app", "audits"))
+    found = json.loads(shop.everpoll("tables", "check", "shop:app", "audits", "--json"))
+    by_name = {one["what"]: one for one in found["audits"]}
+    assert by_name["column status"]["is_fit"] is True
+    assert by_name["heartbeat"]["is_needed"] is False
+    assert "last_heartbeat" in by_name["heartbeat"]["ddl"]
+    assert by_name["index"]["is_fit"] is True
+
+
+def test_a_missing_index_is_needed(shop: Shop) -> None:
+    """It works without; and every poll reads the whole table."""
+    shop.execute(shop.everpoll("tables", "ddl", "shop:app", "audits"))
+    shop.execute("drop index audits_everpoll_queue")
+    told = shop.everpoll("tables", "check", "shop:app", "audits", code=1)
+    assert 'create index if not exists "audits_everpoll_queue"' in told
+
+
+def test_what_cannot_be_meant_is_told(shop: Shop) -> None:
+    assert "adopted: execution_jobs, audits" in shop.everpoll("tables", "check", "shop:app", "orders", code=2)
+    assert "has adopted no tables" in shop.everpoll("tables", "ddl", "shop:none", code=2)
