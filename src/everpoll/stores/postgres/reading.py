@@ -32,7 +32,9 @@ WORKERS = f"""select {WORKER} from everpoll.workers w
     where w.stopped_at is null or w.stopped_at > now() - interval '1 day' order by w.started_at, w.owner"""
 # Once more than the limit: what runs stands before what is ready, and both are counted.
 HEADS = "select queue, owner, tasks from everpoll.heads($1)"
-WAITS = "select queue, is_late, tasks from everpoll.waits($1)"
+# One statement, so one snapshot: a task that falls due between two would be in neither, and who drains would leave it.
+QUEUES = """select queue, owner is not null as is_running, true as is_due, tasks from everpoll.heads($1)
+    union all select queue, false, is_late, tasks from everpoll.waits($2)"""
 HEAD_LIMIT = 2 * COUNT_LIMIT
 
 
@@ -114,10 +116,8 @@ async def queues(lane: Lane) -> list[QueueInfo]:
     ready: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
     running: Counter[str] = Counter()
-    for queue, owner, count in await lane.rows(HEADS, HEAD_LIMIT):
-        (ready if owner is None else running)[queue] += count
-    for queue, is_late, count in await lane.rows(WAITS, COUNT_LIMIT):
-        (ready if is_late else waiting)[queue] += count
+    for queue, is_running, is_due, count in await lane.rows(QUEUES, HEAD_LIMIT, COUNT_LIMIT):
+        (running if is_running else ready if is_due else waiting)[queue] += count
     return [
         QueueInfo(
             queue=queue,
