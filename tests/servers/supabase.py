@@ -2,7 +2,8 @@
 
 `/rest/v1/…` goes to a real PostgREST. `/realtime/v1/websocket` is a stub: no Realtime server is to be had outside of
 Supabase, so this one speaks as much of its protocol as a client of database changes meets (Phoenix messages: join,
-reply, system, postgres_changes, heartbeat), and does on demand what real ones do at the worst moment.
+reply, system, postgres_changes, heartbeat), and does on demand what real ones do at the worst moment. Supabase's own
+Python client, `realtime` 2.34, was seen to join it, to be confirmed, and to hear of an insert.
 Faults can be put in the way of the tables, too: answers that are lost, held back or made up.
 """
 
@@ -75,8 +76,8 @@ class RealtimeStub:
     """The side of Supabase Realtime that a client of database changes sees."""
 
     def __init__(self) -> None:
-        self.sockets: dict[web.WebSocketResponse, str] = {}
-        """Those that have joined, each with its topic."""
+        self.sockets: dict[web.WebSocketResponse, tuple[str, list[int]]] = {}
+        """Those that have joined, each with its topic and the numbers of its subscriptions to inserts."""
         self.joins: list[dict[str, Any]] = []
         """What was asked for."""
         self.keys: list[str] = []
@@ -106,13 +107,14 @@ class RealtimeStub:
 
     async def insert(self) -> None:
         """A row was inserted: everybody who joined is told."""
-        for socket, topic in list(self.sockets.items()):
-            data = {"type": "INSERT", "schema": "public", "table": "jobs", "record": {"id": 1}, "errors": None}
-            await self._say(socket, topic, "postgres_changes", {"ids": [next(self._ids)], "data": data})
+        data: dict[str, Any] = {"type": "INSERT", "schema": "public", "table": "jobs", "errors": None}
+        data |= {"commit_timestamp": "2030-01-01T00:00:00Z", "columns": [{"name": "id", "type": "int8"}]}
+        for socket, (topic, ids) in list(self.sockets.items()):
+            await self._say(socket, topic, "postgres_changes", {"ids": ids, "data": data | {"record": {"id": 1}}})
 
     async def close_channels(self) -> None:
         """The server ends the subscription, and keeps the connection."""
-        for socket, topic in list(self.sockets.items()):
+        for socket, (topic, _) in list(self.sockets.items()):
             await self._say(socket, topic, "phx_error", {})
 
     async def drop(self) -> None:
@@ -143,7 +145,7 @@ class RealtimeStub:
         if self.confirms:
             told = {"extension": "postgres_changes", "channel": topic, "status": "ok"}
             await self._say(socket, topic, "system", told | {"message": "Subscribed to PostgreSQL"})
-            self.sockets[socket] = topic
+            self.sockets[socket] = (topic, [one["id"] for one in changes if one["event"] == "INSERT"])
             self.joined.set()
 
     async def _say(

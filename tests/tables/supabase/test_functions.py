@@ -5,6 +5,7 @@ import pytest
 from aiohttp import web
 
 from everpoll.errors import TableUnfit
+from everpoll.stores.contract import Again, Ended, Settlement, encode
 from everpoll.tables import Table
 from everpoll.tables.supabase import SupabaseTable
 from servers.postgrest import token
@@ -44,6 +45,38 @@ async def test_a_claim_is_one_round_trip_that_skips_what_is_locked(
         assert keys(await worker.take(2)) == [1]
 
 
+async def test_a_batch_is_settled_in_one_round_trip_and_one_transaction(
+    postgrest_stage: PostgRestStage, gateway: Gateway
+) -> None:
+    """Rows that end in as many ways as there are, each with its own results; one that is not ours is left alone."""
+    stage = postgrest_stage
+    await stage.create()
+    await stage.queue(*range(6))
+    async with stage.claimer(stage.mapping()) as worker:
+        one, two, failed, again, back, lost = await worker.take()
+        await stage.change(lost.row_key, status="draft")
+        asked = len(gateway.asked)
+        batch: list[Settlement] = [
+            Ended(one.id, 1, "done", encode({"report": {"n": 1}})),
+            Ended(two.id, 1, "done", encode({"report": "☃"})),
+            Ended(failed.id, 1, "failed", None, encode({"what": "failed", "error": "it's broken", "type": "Boom"})),
+            Again(again.id, 1, 60.0, note=encode({"what": "retry", "error": "once more", "type": "Boom"})),
+            Again(back.id, 1, None, refund=True, note=encode({"what": "give-back", "why": "it shuts down"})),
+            Ended(lost.id, 1, "done", encode({"report": "never"})),
+        ]
+        assert await worker.settle(*batch) == {lost.id}
+        assert [request[0] for request in gateway.asked[asked:]] == ["POST"]
+    rows = await stage.rows()
+    assert [row["status"] for row in rows] == ["completed", "completed", "failed", "queued", "queued", "draft"]
+    assert [row["report"] for row in rows] == [{"n": 1}, "☃", None, None, None, None]
+    assert [row["error"] for row in rows] == [None, None, "Boom: it's broken", "Boom: once more", None, None]
+    assert [row["retry_count"] for row in rows] == [0, 0, 1, 1, 0, 0]
+    assert [row["worker_id"] for row in rows] == ["worker-1"] * 3 + [None, None, "worker-1"]
+    assert all(row["finished_at"] is not None for row in rows[:3])
+    [[xmins]] = await stage.fetch("select count(distinct xmin::text) from jobs where id < 5")
+    assert xmins == 1
+
+
 async def test_another_mapping_needs_another_function(postgrest_stage: PostgRestStage) -> None:
     """So a function of an older mapping is never called by a newer one."""
     stage = postgrest_stage
@@ -62,11 +95,12 @@ async def test_only_the_service_role_may_call_it(postgrest_stage: PostgRestStage
     await stage.prepare(stage.mapping())
     may = await stage.fetch(
         "select rolname::text, has_function_privilege(rolname, p.oid, 'execute') from pg_roles, pg_proc p "
-        "where proname like 'everpoll_claim_%' and rolname in ('anon', 'authenticated', 'service_role') order by 1"
+        "where proname like 'everpoll_%' and rolname in ('anon', 'authenticated', 'service_role') order by 1"
     )
-    assert [tuple(row) for row in may] == [("anon", False), ("authenticated", False), ("service_role", True)]
-    [config] = await stage.fetch("select prosecdef, proconfig from pg_proc where proname like 'everpoll_claim_%'")
-    assert tuple(config) == (True, ["search_path=pg_catalog, pg_temp"])
+    roles = [("anon", False), ("authenticated", False), ("service_role", True)]
+    assert [tuple(row) for row in may] == [one for one in roles for _ in range(2)]
+    made = await stage.fetch("select prosecdef, proconfig from pg_proc where proname like 'everpoll_%'")
+    assert [tuple(one) for one in made] == [(True, ["search_path=pg_catalog, pg_temp"])] * 2
 
 
 async def test_the_ddl_may_be_run_twice_and_gives_a_bare_table_everything(postgrest_stage: PostgRestStage) -> None:

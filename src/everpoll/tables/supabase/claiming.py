@@ -22,7 +22,7 @@ from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
 from everpoll.tables.claims import Claims
 from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.clock import DatabaseClock, monotonic_s, read_instant, written
-from everpoll.tables.supabase.functions import CLOCK
+from everpoll.tables.supabase.functions import CLOCK, Functions
 from everpoll.tables.supabase.http import Http, Request
 from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
 
@@ -42,8 +42,10 @@ class Unclear(Struct, eq=False):
 
     worker: str
     started_at: datetime
-    """No other request of any claim has it."""
+    """No other claim has it."""
     until_s: float
+    taken: set[Any]
+    """Keys of rows that are known: of parts that were answered."""
     after: Any = None
     """The key of the last row that was found of it; the others come after that one."""
 
@@ -52,14 +54,14 @@ class Claiming:
     """The claims of one table in this process."""
 
     def __init__(
-        self, http: Http, statements: Statements, claims: Claims, clock: DatabaseClock, function: str | None
+        self, http: Http, statements: Statements, claims: Claims, clock: DatabaseClock, functions: Functions | None
     ) -> None:
         self._http = http
         self._statements = statements
         self._table = statements.table
         self._claims = claims
         self._clock = clock
-        self._function = function
+        self._functions = functions
         self._batch = LEASE_LIMIT
         self._unclear: list[Unclear] = []
         self._rng = random.Random()  # noqa: S311 - spreads workers, no secret
@@ -94,8 +96,8 @@ class Claiming:
 
     async def _claim(self, worker: str, most: int, leases: list[Lease]) -> int:
         """Add what could be claimed; how many rows others were quicker to get."""
-        if self._function is not None:
-            leases += await self._call(self._function, worker, min(most - len(leases), self._batch))
+        if self._functions is not None:
+            leases += await self._call(self._functions.claim, worker, min(most - len(leases), self._batch))
             return 0
         missed = 0
         for round_ in range(ROUNDS):
@@ -113,35 +115,33 @@ class Claiming:
     async def _patch(self, worker: str, candidates: Sequence[Body]) -> list[Lease]:
         key = self._table.key
         place = {candidate[key]: index for index, candidate in enumerate(candidates)}
-        parts = self._statements.claims(candidates, worker, self._clock.unique, self._clock.is_sure)
-        sending = [self._send(worker, started_at, request) for started_at, request in parts]
-        answers = await asyncio.gather(*sending, return_exceptions=True)
-        rows = [row for answer in answers if not isinstance(answer, BaseException) for row in answer]
-        errors = [answer for answer in answers if isinstance(answer, BaseException)]
-        if errors and not rows:
-            raise errors[0]
-        for error in errors:
-            logger.warning("table %s: a part of a claim failed: %s", self._table.name, error)
+        started_at = self._clock.unique()
+        requests = list(self._statements.claims(candidates, worker, started_at, self._clock.is_sure))
+        rows = await self._send(worker, started_at, requests)
         return [self._take(worker, row) for row in sorted(rows, key=lambda row: place[row[key]])]
 
     async def _call(self, function: str, worker: str, most: int) -> list[Lease]:
         started_at = self._clock.unique()
         arguments = {"worker": worker, "started_at": written(started_at), "most": most}
-        clock, *rows = await self._send(worker, started_at, self._statements.call(function, arguments))
+        clock, *rows = await self._send(worker, started_at, [self._statements.call(function, arguments)])
         self._clock.saw(clock[CLOCK])
         return [self._take(worker, row) for row in rows]
 
-    async def _send(self, worker: str, started_at: datetime, request: Request) -> list[Body]:
-        """A claim. It is remembered before it is sent: whatever happens then, canceling included, it can be found."""
-        unclear = Unclear(worker, started_at, monotonic_s() + UNCLEAR_S)
+    async def _send(self, worker: str, started_at: datetime, requests: Sequence[Request]) -> list[Body]:
+        """A claim, in its parts. It is remembered before it is sent: whatever happens then, it can be found again."""
+        unclear = Unclear(worker, started_at, monotonic_s() + UNCLEAR_S, set())
         self._unclear.append(unclear)
-        try:
-            rows = await self._http.rows(request)
-        except Exception as error:
-            if not isinstance(error, StoreUnavailable):
-                self._unclear.remove(unclear)  # PostgREST refused it, so nothing was changed
-            raise
-        self._unclear.remove(unclear)
+        answers = await asyncio.gather(*map(self._http.rows, requests), return_exceptions=True)
+        rows = [row for answer in answers if not isinstance(answer, BaseException) for row in answer]
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        unclear.taken.update(row[self._table.key] for row in rows if self._table.key in row)
+        # What PostgREST refused has changed nothing.
+        if all(isinstance(error, Exception) and not isinstance(error, StoreUnavailable) for error in errors):
+            self._unclear.remove(unclear)
+        if errors and not rows:
+            raise errors[0]
+        for error in errors:
+            logger.warning("table %s: a part of a claim failed: %s", self._table.name, error)
         return rows
 
     async def _found_again(self, most: int) -> list[Lease]:
@@ -155,7 +155,8 @@ class Claiming:
             rows = await self._http.rows(
                 self._statements.claimed(unclear.worker, unclear.started_at, unclear.after, limit)
             )
-            leases += [self._take(unclear.worker, row) for row in rows]
+            fresh = [row for row in rows if row[self._table.key] not in unclear.taken]
+            leases += [self._take(unclear.worker, row) for row in fresh]
             if rows:
                 unclear.after = rows[-1][self._table.key]
             if is_over and len(rows) < limit:

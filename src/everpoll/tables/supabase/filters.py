@@ -41,7 +41,7 @@ def equals(value: Any) -> str:
 
 def one_of(values: Sequence[Any]) -> str:
     """`in.(…)`. A single value is compared instead: PostgREST reads a list of one empty text as an empty list."""
-    return equals(values[0]) if len(values) == 1 else f"in.({','.join(quoted(text_of(value)) for value in values)})"
+    return equals(values[0]) if len(values) == 1 else f"in.({','.join(map(listed, values))})"
 
 
 def encoded(query: Iterable[tuple[str, str]]) -> str:
@@ -49,12 +49,17 @@ def encoded(query: Iterable[tuple[str, str]]) -> str:
     return "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query)
 
 
+def listed(value: Any) -> str:
+    """A value in a list."""
+    return quoted(text_of(value))
+
+
 def chunks(values: Sequence[Any], taken: int) -> Iterator[Sequence[Any]]:
     """Cut a list so that each part fits into an address in which `taken` bytes are used already."""
     room = max(URL_LIMIT - taken, 1)
     start = used = 0
     for index, value in enumerate(values):
-        size = len(quote(quoted(text_of(value)), safe="")) + len("%2C")
+        size = len(quote(listed(value), safe="")) + len("%2C")
         if used + size > room and index > start:
             yield values[start:index]
             start, used = index, 0

@@ -1,7 +1,10 @@
-"""The function that gives guard="skip_locked" over HTTP: made by whoever owns the database, found by us.
+"""The functions that give guard="skip_locked" over HTTP: made by whoever owns the database, found by us.
 
-Its name carries a digest of the mapping: another mapping needs another function, and never calls this one.
-It runs with its owner's rights and a fixed search path, and only the service role may call it.
+    everpoll_claim_…     one round trip, FOR UPDATE SKIP LOCKED
+    everpoll_settle_…    a whole batch in one round trip and one transaction, whatever each row is to get
+
+Their names carry a digest of the mapping: another mapping needs other functions, and never calls these.
+They run with their owner's rights and a fixed search path, and only the service role may call them.
 """
 
 # ruff: noqa: S608 - names and words are quoted
@@ -11,13 +14,15 @@ import itertools
 import json
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from everpoll.tables.mapping import Table
 
 ROLES = ("anon", "authenticated")
 """Supabase lets these call every new function of the schema `public`, whatever is revoked from PUBLIC."""
 SERVICE_ROLE = "service_role"
 CLOCK = "everpoll_now"
-"""Each answer begins with the database's time; the rows come after it."""
+"""Each answer to a claim begins with the database's time; the rows come after it."""
 PAIRS = 40
 """Columns of one `jsonb_build_object`: Postgres takes a hundred arguments."""
 
@@ -43,27 +48,44 @@ def qualified(table: Table) -> str:
     return f"{identifier(schema_of(table))}.{identifier(table.parts[-1])}"
 
 
-def claim_function(table: Table, read: Sequence[str]) -> str:
-    """The name of the function for this mapping."""
+class Functions(Struct, frozen=True):
+    """The names of those for one mapping."""
+
+    claim: str
+    settle: str
+
+
+def functions_of(table: Table, read: Sequence[str]) -> Functions:
+    """By what they are made of."""
     used = [table.name, table.used, table.queued, table.running, list(read)]
-    digest = hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()
-    return f"everpoll_claim_{digest[:12]}"
+    digest = hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()[:12]
+    return Functions(f"everpoll_claim_{digest}", f"everpoll_settle_{digest}")
 
 
-def function_ddl(table: Table, read: Sequence[str]) -> list[str]:
+def functions_ddl(table: Table, read: Sequence[str]) -> list[str]:
     """To be run once, in Supabase's SQL editor for instance; may be run again."""
-    name = f"{identifier(schema_of(table))}.{claim_function(table, read)}"
-    signature = f"{name}(text, timestamptz, integer)"
+    names = functions_of(table, read)
+    claim = {"worker": "text", "started_at": "timestamptz", "most": "integer"}
+    return [
+        *_made(table, names.claim, claim, _claim(table, read)),
+        *_made(table, names.settle, {"writes": "jsonb"}, _settle(table)),
+        "notify pgrst, 'reload schema'",
+    ]
+
+
+def _made(table: Table, name: str, arguments: dict[str, str], statement: str) -> list[str]:
+    full = f"{identifier(schema_of(table))}.{name}"
+    signature = f"{full}({', '.join(arguments.values())})"
+    takes = ", ".join(f"{argument} {kind}" for argument, kind in arguments.items())
     made = (
-        f"create or replace function {name}(worker text, started_at timestamptz, most integer) returns setof jsonb\n"
-        f"language sql volatile security definer set search_path = pg_catalog, pg_temp as {_body(_claim(table, read))}"
+        f"create or replace function {full}({takes}) returns setof jsonb\n"
+        f"language sql volatile security definer set search_path = pg_catalog, pg_temp as {_body(statement)}"
     )
     return [
         made,
         f"revoke execute on function {signature} from public",
         _for_roles(ROLES, f"revoke execute on function {signature} from"),
         _for_roles((SERVICE_ROLE,), f"grant execute on function {signature} to"),
-        "notify pgrst, 'reload schema'",
     ]
 
 
@@ -112,6 +134,28 @@ def _claim(table: Table, read: Sequence[str]) -> str:
         f"  union all select place, found from claimed\n"
         f") answer order by place"
     )
+
+
+def _settle(table: Table) -> str:
+    """Each row by its fence; a column that a write does not name stays as it is."""
+    key, running = identifier(table.key), literal(table.running)
+    fence = [f"t.{identifier(name)} = (w.f).{identifier(name)}" for name in (table.key, table.worker, table.started_at)]
+    written = [table.status, table.worker, table.started_at, table.finished_at, table.error, table.heartbeat]
+    written += [table.retries, table.due_at, *table.results]
+    names = dict.fromkeys(name for name in written if name is not None)
+    sets = ",\n  ".join(f"{identifier(name)} = {_or_as_it_is(name)}" for name in names)
+    record = f"jsonb_populate_record(null::{qualified(table)}, e ->"
+    return (
+        f"with w as materialized (\n"
+        f"  select {record} 'fence') as f, {record} 'body') as n, e -> 'body' as b from jsonb_array_elements($1) e\n"
+        f")\nupdate {qualified(table)} t set\n  {sets}\n"
+        f"from w where t.{identifier(table.status)} = {running} and {' and '.join(fence)}\n"
+        f"returning jsonb_build_object({literal(table.key)}, t.{key})"
+    )
+
+
+def _or_as_it_is(name: str) -> str:
+    return f"case when w.b ? {literal(name)} then (w.n).{identifier(name)} else t.{identifier(name)} end"
 
 
 def _pairs(names: Sequence[str]) -> list[str]:

@@ -22,8 +22,8 @@ from everpoll.tables.supabase.filters import column
 from everpoll.tables.supabase.functions import (
     CLOCK,
     block,
-    claim_function,
-    function_ddl,
+    functions_ddl,
+    functions_of,
     identifier,
     literal,
     qualified,
@@ -97,11 +97,12 @@ async def may_write(http: Http, statements: Statements) -> Finding:
     return Finding(what="rights", is_fit=True, detail="the key may read and change the table")
 
 
-async def has_function(http: Http, statements: Statements, clock: DatabaseClock) -> bool:
-    """Whether the function for this mapping is there, and may be called: a claim of no row tells; and the time."""
-    arguments = {"worker": "", "started_at": "epoch", "most": 0}
+async def has_functions(http: Http, statements: Statements, clock: DatabaseClock) -> bool:
+    """Whether the functions for this mapping are there, and may be called: a claim of no row tells; and the time."""
+    names = functions_of(statements.table, statements.read)
     try:
-        answer = await http.rows(statements.call(claim_function(statements.table, statements.read), arguments))
+        answer = await http.rows(statements.call(names.claim, {"worker": "", "started_at": "epoch", "most": 0}))
+        await http.rows(statements.call(names.settle, {"writes": []}))
     except faults.Refused as error:
         if error.code in {faults.NO_FUNCTION, "42883", "42501"}:
             return False
@@ -116,17 +117,18 @@ def findings(table: Table, shape: Shape) -> Iterator[Finding]:
         yield _column(table, shape, role, name)
 
 
-def function_finding(statements: Statements, *, is_there: bool) -> Finding:
-    """Guard "skip_locked" needs it."""
-    name = claim_function(statements.table, statements.read)
-    if is_there:
-        return Finding(what="function", is_fit=True, detail=f"{name}: claims by FOR UPDATE SKIP LOCKED")
+def functions_finding(statements: Statements, *, are_there: bool) -> Finding:
+    """Guard "skip_locked" needs them."""
+    names = functions_of(statements.table, statements.read)
+    both = f"{names.claim} and {names.settle}"
+    if are_there:
+        return Finding(what="functions", is_fit=True, detail=f"{both}: claims by FOR UPDATE SKIP LOCKED")
     return Finding(
-        what="function",
+        what="functions",
         is_fit=False,
-        detail=f'guard="skip_locked" needs the function {name}, which is not there or may not be called with this key; '
+        detail=f'guard="skip_locked" needs {both}, which are not there or may not be called with this key; '
         'write guard="status" to do without',
-        ddl=BREAK.join(function_ddl(statements.table, statements.read)),
+        ddl=BREAK.join(functions_ddl(statements.table, statements.read)),
     )
 
 
@@ -161,8 +163,8 @@ def ddl(statements: Statements, shape: Shape | None) -> list[str]:
     table = statements.table
     there = {} if shape is None else shape.columns
     added = [_added(table, role, name) for role, name in table.used.items() if name not in there and role != "key"]
-    function = function_ddl(table, statements.read) if table.guard == "skip_locked" else []
-    return [*dict.fromkeys(added), *index_ddl(table), *function, publication_ddl(table)]
+    functions = functions_ddl(table, statements.read) if table.guard == "skip_locked" else []
+    return [*dict.fromkeys(added), *index_ddl(table), *functions, publication_ddl(table)]
 
 
 def index_ddl(table: Table) -> list[str]:

@@ -180,7 +180,7 @@ class Channel:
         wanted = where | {"filter": f"{self._table.status}=eq.{self._table.queued}"}
         config = {
             "broadcast": {"ack": False, "self": False},
-            "presence": {"key": ""},
+            "presence": {"key": "", "enabled": False},
             "postgres_changes": [{"event": event, **wanted} for event in ("INSERT", "UPDATE")],
             "private": False,
         }

@@ -2,12 +2,12 @@
 
 Promises: what is not in our hands any more is left as it is and told as lost. A version, which HTTP cannot raise by
 one, is written whole, under the condition that it is as it was; where somebody else has raised it, it is read and tried
-again. A batch is not one transaction: where a part of it fails, the rest has happened, and is not repeated when the
-batch is tried again.
+again. A batch is one transaction only with the functions in the database. Without them, where a part of it fails, the
+rest has happened, and is not repeated when the batch is tried again.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,11 +18,14 @@ from everpoll.stores.contract import Settlement
 from everpoll.tables.claims import Claims
 from everpoll.tables.outcome import RowWrite, written
 from everpoll.tables.supabase.clock import DatabaseClock
+from everpoll.tables.supabase.functions import Functions
 from everpoll.tables.supabase.http import Http
 from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
 
 ROUNDS = 10
 """Of reading the version and writing; each round that fails was won by somebody else's change of that row."""
+CALL_LIMIT = 4 * 1024 * 1024
+"""In bytes, of what one call writes."""
 REMEMBERED = 2_000
 """Claims that are over, for whoever asks whether it was us who ended them."""
 
@@ -39,12 +42,15 @@ class Write(Struct, eq=False):
 class Settling:
     """The settlements of one table in this process."""
 
-    def __init__(self, http: Http, statements: Statements, claims: Claims, clock: DatabaseClock) -> None:
+    def __init__(
+        self, http: Http, statements: Statements, claims: Claims, clock: DatabaseClock, functions: Functions | None
+    ) -> None:
         self._http = http
         self._statements = statements
         self._table = statements.table
         self._claims = claims
         self._clock = clock
+        self._functions = functions
         self._done: set[int] = set()
         """Settled by a batch of which another part failed."""
         self._past: dict[int, HttpClaim] = {}
@@ -98,6 +104,9 @@ class Settling:
 
     async def _write_all(self, writes: Sequence[Write]) -> None:
         """Whatever could be written is in `_done` after that, errors or not."""
+        if self._functions is not None:
+            await self._call(self._functions.settle, writes)
+            return
         for _ in range(ROUNDS):
             groups: dict[tuple[Any, ...], list[Write]] = {}
             for one in writes:
@@ -108,6 +117,18 @@ class Settling:
             if not writes or self._table.guard != "version":
                 return
             writes = await self._read_versions(writes)
+
+    async def _call(self, function: str, writes: Sequence[Write]) -> None:
+        """All of them by one call, which is one transaction; more only where they are too large for one."""
+        numbers = {one.claim.key: one.number for one in writes}
+        for part in _portions(writes):
+            arguments = {"writes": [{"fence": self._fence(one.claim), "body": one.body} for one in part]}
+            rows = await self._http.rows(self._statements.call(function, arguments))
+            self._done.update(numbers[row[self._table.key]] for row in rows)
+
+    def _fence(self, claim: HttpClaim) -> Body:
+        table = self._table
+        return {table.key: claim.key, table.worker: claim.worker, table.started_at: claim.started_at}
 
     async def _write_alike(self, group: Sequence[Write]) -> None:
         """Rows of one claim, at one version, into which the same is written."""
@@ -139,6 +160,18 @@ class Settling:
         self._past.update(claims)
         while len(self._past) > REMEMBERED:
             del self._past[next(iter(self._past))]
+
+
+def _portions(writes: Sequence[Write]) -> Iterator[Sequence[Write]]:
+    start = size = 0
+    for index, one in enumerate(writes):
+        bytes_ = len(msgspec.json.encode(one.body))
+        if size + bytes_ > CALL_LIMIT and index > start:
+            yield writes[start:index]
+            start, size = index, 0
+        size += bytes_
+    if start < len(writes):
+        yield writes[start:]
 
 
 async def _all(requests: Iterable[Any]) -> None:

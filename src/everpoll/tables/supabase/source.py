@@ -2,8 +2,8 @@
 
     closed ──open: look at the table──▶ open ──sign on──▶ claim · beat · settle ──sign off──▶ closed
 
-Guards `status`, `version` and `timestamp` need nothing in the database. `skip_locked` needs a function, which is
-offered as DDL. Push comes from Supabase Realtime where the address is that of a project; else rows are polled for.
+Guards `status`, `version` and `timestamp` need nothing in the database. `skip_locked` needs two functions, which
+are offered as DDL. Push comes from Supabase Realtime where the address is that of a project; else rows are polled for.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from everpoll.tables.supabase import inspection
 from everpoll.tables.supabase.address import address_of
 from everpoll.tables.supabase.claiming import Claiming
 from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.functions import claim_function
+from everpoll.tables.supabase.functions import Functions, functions_of
 from everpoll.tables.supabase.http import Http, Link
 from everpoll.tables.supabase.pulse import SupabasePulse
 from everpoll.tables.supabase.realtime import Realtime
@@ -35,12 +35,14 @@ logger = logging.getLogger("everpoll.tables")
 class Opened:
     """What is there while the table is open, on one event loop."""
 
-    def __init__(self, link: Link, http: Http, statements: Statements, claims: Claims, function: str | None) -> None:
+    def __init__(
+        self, link: Link, http: Http, statements: Statements, claims: Claims, functions: Functions | None
+    ) -> None:
         self.event_loop = asyncio.get_running_loop()
         self.http = http
         self.statements = statements
-        self.claiming = Claiming(http, statements, claims, link.clock, function)
-        self.settling = Settling(http, statements, claims, link.clock)
+        self.claiming = Claiming(http, statements, claims, link.clock, functions)
+        self.settling = Settling(http, statements, claims, link.clock, functions)
 
 
 class SupabaseTable:
@@ -88,9 +90,8 @@ class SupabaseTable:
         problem = inspection.unfit(self._table, found)
         if problem is not None:
             raise problem
-        uses_function = self._table.guard == "skip_locked"
-        function = claim_function(self._table, statements.read) if uses_function else None
-        return Opened(self._link, http, Statements(self._table, shape.required), self._claims, function)
+        functions = functions_of(self._table, statements.read) if self._table.guard == "skip_locked" else None
+        return Opened(self._link, http, Statements(self._table, shape.required), self._claims, functions)
 
     async def _examined(self, http: Http, statements: Statements) -> tuple[inspection.Shape, list[Finding]]:
         shape = await inspection.read_shape(http, statements)
@@ -98,8 +99,8 @@ class SupabaseTable:
         if all(one.is_fit for one in found):
             found.append(await inspection.may_write(http, statements))
             if self._table.guard == "skip_locked":
-                is_there = await inspection.has_function(http, statements, self._link.clock)
-                found.append(inspection.function_finding(statements, is_there=is_there))
+                are_there = await inspection.has_functions(http, statements, self._link.clock)
+                found.append(inspection.functions_finding(statements, are_there=are_there))
         return shape, found
 
     async def close(self) -> None:
@@ -110,7 +111,7 @@ class SupabaseTable:
             await opened.http.close()
 
     async def inspect(self) -> list[Finding]:
-        """What can be seen over HTTP: columns and their types, the key's rights, the function, push."""
+        """What can be seen over HTTP: columns and their types, the key's rights, the functions, push."""
         self._link.key.settle_on(asyncio.get_running_loop())
         async with Http(self._link) as http:
             statements = Statements(self._table)
@@ -122,7 +123,7 @@ class SupabaseTable:
         return [*found, await self._realtime.inspect()]
 
     def ddl(self) -> list[str]:
-        """For Supabase's SQL editor: columns, the index of A6, the function, the publication for push."""
+        """For Supabase's SQL editor: columns, the index of A6, the functions, the publication for push."""
         return inspection.ddl(Statements(self._table), None)
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:

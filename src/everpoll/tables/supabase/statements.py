@@ -5,7 +5,7 @@ only where all of it holds (A3); who was changed is what comes back. Only the ne
 Never: decides anything. What time it is comes in as a parameter, or as the word `now`, which the database reads.
 """
 
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -65,7 +65,12 @@ class Statements:
         return Request(method="GET", path=self.path, query=tuple(query), headers=self._reading)
 
     def patch(self, names: Sequence[str], filters: Query, body: Body) -> Request:
-        """Change what the filters leave; the changed rows come back, with these columns."""
+        """Change what the filters leave; the changed rows come back, with these columns.
+
+        Never with `or`: PostgREST applies it to what comes back as well, after the change, so a row would be changed
+        and not told.
+        """
+        assert not any(name in {"or", "and"} for name, _ in filters), "see above"
         select = ("select", ",".join(column(name) for name in names))
         headers = {**self._writing, "Prefer": "return=representation"}
         return Request(method="PATCH", path=self.path, query=(select, *filters), body=body, headers=headers)
@@ -74,12 +79,12 @@ class Statements:
         """A function of ours in the database."""
         return Request(method="POST", path=f"/rpc/{function}", body=arguments, headers=self._writing)
 
-    def by_keys(self, filters: Query, keys: Sequence[Any]) -> Iterator[tuple[Sequence[Any], Query]]:
+    def by_keys(self, filters: Query, keys: Sequence[Any]) -> Iterator[Query]:
         """The filters for as many keys as an address has room for, part by part."""
         table = self.table
         taken = len(self.get(self.read, filters).target) + len(quote(column(table.key), safe="")) + len("=in.%28%29&")
         for part in chunks(keys, taken):
-            yield part, ((column(table.key), one_of(part)), *filters)
+            yield ((column(table.key), one_of(part)), *filters)
 
     def candidates(self, limit: int) -> Request:
         """The best rows that wait and are due, by key, with what the guard must find again."""
@@ -95,26 +100,23 @@ class Statements:
         waits = (*self._is(self.table.queued), (column(due_at), f"gt.{NOW}"))
         return self.get([due_at], waits, f"{column(due_at)}.asc", 1)
 
-    def claims(
-        self, candidates: Sequence[Body], worker: str, start: Callable[[], datetime], is_sure: bool
-    ) -> Iterator[tuple[datetime, Request]]:
-        """One request for each part of the candidates that can be claimed under one condition, each with its start.
+    def claims(self, candidates: Sequence[Body], worker: str, started_at: datetime, is_sure: bool) -> Iterator[Request]:
+        """One request for each part of the candidates that can be claimed under one condition.
 
         Of a clock that may be wrong others must not judge an age: then the database writes the heartbeat by its own.
         """
         table, groups = self.table, dict[Any, list[Any]]()
         for row in candidates:
             groups.setdefault(None if self.seen is None else row[self.seen], []).append(row[table.key])
+        body = {table.status: table.running, table.worker: worker, table.started_at: written(started_at)}
+        body |= _if(table.heartbeat, written(started_at) if is_sure else NOW)
         for seen, keys in groups.items():
             filters = self._is(table.queued)
             if self.seen is not None:
                 filters += ((column(self.seen), equals(seen)),)
             touched = self.touched(seen if table.guard == "version" else None)
-            for _, whole in self.by_keys(filters, keys):
-                started_at = start()
-                body = {table.status: table.running, table.worker: worker, table.started_at: written(started_at)}
-                body |= _if(table.heartbeat, written(started_at) if is_sure else NOW)
-                yield started_at, self.patch(self.read, whole, body | touched)
+            for whole in self.by_keys(filters, keys):
+                yield self.patch(self.read, whole, body | touched)
 
     def claimed(self, worker: str, started_at: datetime, after: Any, limit: int) -> Request:
         """What a claim whose answer got lost has brought all the same, by key, from that key on."""
@@ -124,7 +126,8 @@ class Statements:
 
     def unclaim(self, worker: str, started_at: datetime) -> Request:
         """Put back all that a claim may have brought."""
-        return self.patch([self.table.key], self._fence(worker, written(started_at)), self.waiting())
+        body = self.waiting() | (self.touched(None) if self.table.guard == "timestamp" else {})
+        return self.patch([self.table.key], self._fence(worker, written(started_at)), body)
 
     def settles(self, claim: Claim, version: int | None, keys: Sequence[Any], body: Body) -> Iterator[Request]:
         """Write the same into rows that were claimed together and still are in our hands."""
@@ -133,7 +136,7 @@ class Statements:
             filters += ((column(self.table.version), equals(version)),)
         finished_at = self.table.finished_at
         names = [self.table.key, *([finished_at] if finished_at is not None and finished_at in body else [])]
-        for _, whole in self.by_keys(filters, keys):
+        for whole in self.by_keys(filters, keys):
             yield self.patch(names, whole, body | self.touched(version))
 
     def beats(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
@@ -142,7 +145,7 @@ class Statements:
         It is no change of the row: neither version nor time of change has to tell of it.
         """
         table = self.table
-        for _, whole in self.by_keys(self.held(claim), keys):
+        for whole in self.by_keys(self.held(claim), keys):
             if table.heartbeat is None:
                 yield self.get([table.key], whole)
             else:
@@ -150,14 +153,14 @@ class Statements:
 
     def versions(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
         """The versions of rows that were claimed together and still are in our hands."""
-        for _, whole in self.by_keys(self.held(claim), keys):
+        for whole in self.by_keys(self.held(claim), keys):
             yield self.get([self.table.key, self.table.version], whole)
 
     def states(self, keys: Sequence[Any]) -> Iterator[Request]:
         """These rows as they stand."""
         table = self.table
         names = [table.key, table.status, table.worker, table.started_at]
-        for _, whole in self.by_keys((), keys):
+        for whole in self.by_keys((), keys):
             yield self.get(names, whole)
 
     def settled(self, write: RowWrite, claim: HttpClaim, due_at: datetime | None) -> Body:
@@ -229,7 +232,7 @@ class Statements:
             filters = (*self._is(table.running), *((column(name), equals(value)) for name, value in found.items()))
             body = self.rescued((found[table.retries] or 0) if table.retries else 0, found[table.worker])
             body |= self.touched(found.get(table.version) if table.guard == "version" else None)
-            for _, whole in self.by_keys(filters, keys):
+            for whole in self.by_keys(filters, keys):
                 yield self.patch([table.key, table.status], whole, body)
 
     def _is_stale(self, before: datetime | None) -> Query:
