@@ -243,7 +243,7 @@ def _print_event(fields: dict[str, Any], *, as_json: bool) -> None:
         return
     words = [f"{event.seq:>4}", f"{event.at.astimezone():%H:%M:%S}", f"{event.phase:<10}"]
     words += [word for word in (event.outcome, event.status, event.progress) if word]
-    looks = f"({event.looks} looks)" if event.looks else ""
+    looks = f"({event.looks} {'look' if event.looks == 1 else 'looks'})" if event.looks else ""
     reason = f": {event.reason}" if event.reason else ""
     mark = " (now)" if event.kind == "snapshot" else ""
     console().print(escape(f"{' '.join([*words, looks]).rstrip()}{reason}{mark}"), soft_wrap=True)
