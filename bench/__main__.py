@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import backlog, cadence, drain, enqueue, idle, latency, loops, tables
+from bench import backlog, cadence, drain, enqueue, idle, latency, loops, tables, watches
 from bench.plot import ratios_svg
 from bench.report import Ratio, Report, table
 
@@ -34,6 +34,7 @@ BENCHES: dict[str, Callable[[bool], Report]] = {
     "enqueue": enqueue.run,
     "idle": idle.run,
     "cadence": cadence.run,
+    "watches": watches.run,
     "tables": tables.run,
 }
 

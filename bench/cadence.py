@@ -52,7 +52,8 @@ def _durations(runs: int, rng: Random) -> list[float]:
 
 
 def _figures(cadence: Cadence, durations: list[float]) -> Figures:
-    rng, seen = Random(9), []
+    rng = Random(9)
+    seen: list[float] = []
     outcomes: list[tuple[float, int, float]] = []
     for duration_s in durations:
         looks, before_s, found_s = _run(cadence, duration_s, tuple(seen), rng)
@@ -124,7 +125,6 @@ def _plot(document: Figures, learned: Figures) -> str:
                 parts.append(
                     f'<text x="{x + shift + 16}" y="{y0 - tall - 3:.1f}" text-anchor="middle">{value:.1f}</text>'
                 )
-    parts.append(
-        f'<text x="{width - 190}" y="16"><tspan fill="#6b7785">grey: the document</tspan>, green: learned</text>'
-    )
+    legend = '<tspan fill="#6b7785">grey: the document</tspan>, green: learned'
+    parts.append(f'<text x="{width - 190}" y="16">{legend}</text>')
     return "\n".join([*parts, "</g>", "</svg>"]) + "\n"

@@ -74,6 +74,28 @@ def test_b11_a_look_that_is_under_way_is_broken_off(stage: WatchStage) -> None:
     stage.play(scene)
 
 
+def test_b11_a_start_that_is_under_way_is_not_broken_off_so_that_the_remote_can_be_told(stage: WatchStage) -> None:
+    begun = asyncio.Event()
+    remote = stage.script(status=["complete"])
+    watch = stage.with_cancel(stage.watch())
+
+    @watch.start
+    async def start(_op: Any, key: str) -> Any:
+        begun.set()
+        await asyncio.sleep(20)
+        return await remote.start(key)
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await begun.wait()
+        await run.cancel()
+        with pytest.raises(RunCanceled, match="the remote has ended"):
+            await run.result()
+        assert [call.args for call in remote.calls if call.name == "cancel"] == [("id-1", "query:r")]
+
+    stage.play(scene)
+
+
 def test_a_remote_that_never_confirms_is_waited_for_no_longer_than_the_cancel_budget(stage: WatchStage) -> None:
     watch = stage.whole(cancel_budget="2m")
 

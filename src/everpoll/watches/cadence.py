@@ -52,8 +52,8 @@ class Learned:
     """Looks where earlier runs ended: `Learned(Backoff("2s", cap="30s"))`, which also is the cadence until it knows.
 
     A look costs as much as `look_worth` of waiting. With a hazard h (the share of runs that end in the next second, of
-    those that took so long), a gap g costs one look and h * g of the runs wait g / 2 on average: the sum of both is least
-    at g = sqrt(2 * look_worth / h). Where many runs end, looks are close together; where few do, they are rare.
+    those that took so long), a gap g costs one look, and h * g of the runs wait g / 2 on average: the sum of both is
+    least at g = sqrt(2 * look_worth / h). Where many runs end, looks are close together; where few do, they are rare.
     Never less than `least`, nor more than the cap of the fallback.
     """
 

@@ -40,18 +40,13 @@ def next_look(wishes: Wishes, budget: Budget, now: float, elapsed_s: float) -> N
     ahead = {why: at for why, at in wishes.hints.items() if at > now}
     if ahead:
         why, at = min(ahead.items(), key=lambda one: one[1])
-        if wishes.after_s is not None and now + wishes.after_s < at:
-            chosen = NextLook(wishes.after_s, "after", f"the look asked for {human(wishes.after_s)}")
-        else:
-            chosen = NextLook(at - now, "hint", why)
-    elif wishes.after_s is not None:
-        delay_s = spread_up(wishes.after_s, JITTER_UP, wishes.chance)
-        chosen = NextLook(delay_s, "after", f"the look asked for {human(wishes.after_s)}")
+        chosen = NextLook(at - now, "hint", why)
     else:
         chosen = NextLook(wishes.cadence_s, "cadence", f"the cadence says {human(wishes.cadence_s)}")
-    if wishes.floor_s is not None and chosen.delay_s < wishes.floor_s:
-        delay_s = spread_up(wishes.floor_s, JITTER_UP, wishes.chance)
-        chosen = NextLook(delay_s, "retry-after", f"the remote asked for {human(wishes.floor_s)}")
+    for floor_s, rule, who in ((wishes.after_s, "after", "the look"), (wishes.floor_s, "retry-after", "the remote")):
+        if floor_s is not None and chosen.delay_s < floor_s:
+            delay_s = spread_up(floor_s, JITTER_UP, wishes.chance)
+            chosen = NextLook(delay_s, rule, f"{who} asked for {human(floor_s)} at least")
     left_s = budget.remaining_s(elapsed_s)
     if chosen.delay_s > left_s:
         return NextLook(left_s, "deadline", f"the last look, at the end of the budget of {human(budget.time_s)}")

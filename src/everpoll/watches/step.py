@@ -13,10 +13,11 @@ canceled and cleaned up with the run's key. Whatever the user's functions raise 
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from everpoll.engine.calls import described
-from everpoll.engine.work import Run
+from everpoll.engine.work import Run, StopReason
 from everpoll.errors import BadInput
 from everpoll.policy import human, shown
 from everpoll.stores.contract import Again, Ended, EndState, NewEvent, Settlement
@@ -104,12 +105,23 @@ class Step:
         if not is_id(handle):
             assert watch.starts is not None, "an intent is only stored where there is something to start"
             self._has_called_start = True
-            handle = await watch.starts(self._op, **given)
+            handle = await self._unbroken(watch.starts(self._op, **given))
         if not is_id(handle) and watch.adopts is not None:
             handle = await watch.adopts(self._op, **given)
         if not is_id(handle):
             raise BadInput(f"start returned {shown(handle)}, which is no id; return what the look needs to find it")
         return as_json(handle, f"watch {watch.name!r}: what start returns")
+
+    async def _unbroken(self, start: Coroutine[Any, Any, Any]) -> Any:
+        """A cancel does not break off a start: what was started and not stored could not be told to stop."""
+        starting = asyncio.ensure_future(start)
+        try:
+            return await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            if starting.cancelled() or self._run.stop_reason is not StopReason.CANCELED:
+                starting.cancel()
+                raise
+            return await starting
 
     async def _find(self) -> Settlement:
         """The handle is missing: it is looked up by the key, stored, and only then used (B15)."""
