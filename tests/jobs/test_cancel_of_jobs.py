@@ -146,3 +146,55 @@ async def test_d4_a_plain_job_is_handed_back_only_after_its_function_has_ended(a
     assert len(ended_at) == 1
     assert (info.state, info.attempt, info.errors) == ("queued", 0, ())
     await app.close()
+
+
+async def test_a_plain_job_that_ignores_its_cancel_is_counted_until_its_function_returns() -> None:
+    """Nothing can interrupt a thread: the slot stays taken, and health says so."""
+    app = Everpoll("memory://")
+    began, release = threading.Event(), threading.Event()
+
+    @app.job()
+    def stubborn() -> None:
+        began.set()
+        release.wait(LIMIT_S)
+
+    async with app:
+        task = await stubborn.enqueue()
+        await asyncio.to_thread(began.wait, LIMIT_S)
+        assert _stopping(app) == (1, 0)
+        await task.cancel()
+        async with asyncio.timeout(LIMIT_S):
+            while _stopping(app) != (1, 1):  # noqa: ASYNC110 - health has no event
+                await asyncio.sleep(0.002)
+        assert (await task.info()).state == "running"
+        release.set()
+        assert (await ended(task)).state == "canceled"
+        assert _stopping(app) == (0, 0)
+
+
+async def test_with_a_timeout_a_stubborn_plain_job_gives_its_slot_back_after_the_cancel() -> None:
+    app = Everpoll("memory://", slots=1)
+    began, release = threading.Event(), threading.Event()
+
+    @app.job(timeout="300ms")
+    def stubborn() -> None:
+        began.set()
+        release.wait(LIMIT_S)
+
+    @app.job()
+    def other() -> str:
+        return "its turn"
+
+    async with app:
+        task = await stubborn.enqueue()
+        await asyncio.to_thread(began.wait, LIMIT_S)
+        await task.cancel()
+        assert await (await other.enqueue()).result(timeout=LIMIT_S) == "its turn"
+        assert not release.is_set()
+        release.set()
+
+
+def _stopping(app: Everpoll) -> tuple[int, int]:
+    health = app.health().worker
+    assert health is not None
+    return health.running, health.stopping
