@@ -25,7 +25,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"name": "jobs", "results": (7,)}, "write a tuple of column names"),
     ({"name": "jobs", "attempts": 0}, "how many attempts"),
     ({"name": "jobs", "backoff": 5}, "write Backoff"),
-    ({"name": "jobs", "stale_after": "50s"}, "at least twice heartbeat_every"),
+    ({"name": "jobs", "stale_after": "80s"}, "at least three times heartbeat_every"),
     ({"name": "jobs", "heartbeat_every": "soon"}, "heartbeat_every"),
     ({"name": "jobs", "timeout": 0}, "timeout"),
     ({"name": "jobs", "worker": "started_at"}, "is named as worker and as started_at: one column, one use"),

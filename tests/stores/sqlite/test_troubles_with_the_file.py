@@ -159,6 +159,14 @@ async def test_one_that_fails_does_not_take_its_group_with_it(store: SqliteStore
     assert [first, last] == [[Enqueued(1)], [Enqueued(2)]]
 
 
+async def test_a_mistake_of_our_own_is_no_outage_to_be_waited_out(store: SqliteStore) -> None:
+    def unbound(con: sqlite3.Connection) -> None:
+        con.execute("select :name", {})
+
+    with pytest.raises(sqlite3.ProgrammingError, match="binding"):
+        await store._write(Op(unbound))
+
+
 async def _awaited(store: SqliteStore, op: Op[Any]) -> Any:
     return await store._write(op)
 

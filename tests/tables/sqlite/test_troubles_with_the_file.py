@@ -338,7 +338,7 @@ def test_only_a_silence_that_could_silence_others_counts() -> None:
 
 
 def test_with_little_room_between_beat_and_limit_the_dead_are_still_found() -> None:
-    mapping = Table("jobs", heartbeat="beat", heartbeat_every="1s", stale_after="2s")
+    mapping = Table("jobs", heartbeat="beat", heartbeat_every="1s", stale_after="3s")
     clock = Clock()
     outages = clock.outages(mapping)
     for _ in range(5):

@@ -52,11 +52,13 @@ WHAT_TO_DO = {
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; MISUSE for what the module raises by itself, such as for a closed connection."""
+    """SQLite's primary result code; MISUSE for a closed connection, which the module finds out by itself."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
         return int(code) & 0xFF
-    return sqlite3.SQLITE_MISUSE if isinstance(error, sqlite3.ProgrammingError) else sqlite3.SQLITE_ERROR
+    # Any other error of the module's own is a mistake of ours, not an outage to be waited out.
+    is_closed = isinstance(error, sqlite3.ProgrammingError) and "closed" in str(error)
+    return sqlite3.SQLITE_MISUSE if is_closed else sqlite3.SQLITE_ERROR
 
 
 def explained(error: Exception, path: Path, *, opening: bool = False) -> Exception:
