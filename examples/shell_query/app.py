@@ -17,6 +17,7 @@ from examples.shell_query.figures import Figures
 from examples.shell_query.runs import Runs, ShellQuery
 
 NAME = "shell_query"
+PREFIX = "sq-"
 RESULT_PAGE_SIZE = 50
 PROBE_PAGE_SIZE = 1
 SQL_LIMIT = 32_000
@@ -40,6 +41,7 @@ class ShellQueries:
         self.watch.cancel(self.cancel)
         self.watch.cleanup(self.cleanup)
         self.watch.ensure(every=f.reconcile_every_s)(self.unfinished)
+        app.loop(every=f.sweep_every_s, name=f"{NAME}_sweep")(self.sweep)
 
     # ── look: reads only ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -108,11 +110,8 @@ class ShellQueries:
 
     async def adopt(self, op: ShellQuery, key: str) -> dict[str, str] | None:
         """What an earlier try has started and could not tell anybody."""
-        activity = await self._cloud.started_as(customer_key(key))
-        definition = None if activity is None else await self._cloud.definition(customer_key(key))
-        if activity is None or definition is None:
-            return None
-        return await self._started(op, activity.task_id, definition.object_id)
+        started = await self._cloud.started_as(customer_key(key))
+        return None if started is None else await self._started(op, *started)
 
     async def _started(self, op: ShellQuery, task_id: str, object_id: str) -> dict[str, str] | None:
         if task_id in NO_IDS:
@@ -147,6 +146,16 @@ class ShellQueries:
             ids = {"task_id": row["task_id"], "query_definition_id": row["query_definition_id"] or ""}
             yield op, op.run_id, ids if row["task_id"] else None
 
+    async def sweep(self) -> int:
+        """Delete assets of runs that have ended: what a worker made that slept through the clean-up (B14)."""
+        ended = {
+            customer_key(f"{NAME}:{row['run_id']}") for row in (await self._runs.all()).values() if row["completed_at"]
+        }
+        leaked = [one for one in await self._cloud.assets(PREFIX) if one[1] in ended]
+        for kind, name in leaked:
+            await self._cloud.delete(kind, name)
+        return len(leaked)
+
     async def _is_settled(self, run_id: str) -> bool:
         """Whether the run has its outcome; then the business table has it too."""
         try:
@@ -161,7 +170,7 @@ class ShellQueries:
 
 def customer_key(key: str) -> str:
     """The name of a run's assets in the cloud, where 36 characters are allowed: the same over every crash."""
-    return f"sq-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
+    return f"{PREFIX}{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
 def validate(sql: str) -> None:

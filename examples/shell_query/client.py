@@ -135,8 +135,11 @@ class CloudClient:
         found = await self._retrieved("AsyncActivityStatus", Activity._fields, _simple("TaskID", task_id))
         return _activity(found[0]) if found else Activity()
 
-    async def started_as(self, key: str) -> Activity | None:
-        """What was started under that CustomerKey: the cloud lists by time only, so from the creation of its query."""
+    async def started_as(self, key: str) -> tuple[str, str] | None:
+        """What was started under that CustomerKey: its TaskID and ObjectID.
+
+        The cloud lists activities by time only, so from the creation of the query on.
+        """
         definition = await self.definition(key)
         if definition is None:
             return None
@@ -149,7 +152,8 @@ class CloudClient:
             kind="ComplexFilterPart",
         )
         listed = map(_activity, await self._retrieved("AsyncActivityStatus", Activity._fields, between))
-        return next((one for one in listed if one.customer_key == key and one.task_id not in NO_IDS), None)
+        task_id = next((one.task_id for one in listed if one.customer_key == key and one.task_id not in NO_IDS), None)
+        return None if task_id is None else (task_id, definition.object_id)
 
     async def is_running(self, object_id: str) -> bool:
         """What REST says, which is no proof."""
@@ -165,6 +169,15 @@ class CloudClient:
         if body is None:
             return None
         return Rowset(int(body.get("count", 0)), [dict(item.get("values", {})) for item in body.get("items", ())])
+
+    async def assets(self, prefix: str) -> list[tuple[str, str]]:
+        """Types and CustomerKeys of everything whose CustomerKey begins like that."""
+        found = []
+        for kind in (_QD, _DE):
+            like = _simple("CustomerKey", f"{prefix}%", "like")
+            results = await self._retrieved(kind, ("CustomerKey",), like)
+            found += [(kind, text(one, "CustomerKey")) for one in results]
+        return found
 
     async def delete(self, kind: str, key: str) -> None:
         """Delete a QueryDefinition or a DataExtension; what is not there is deleted."""
@@ -235,8 +248,8 @@ _PROPERTIES = {
 """The cloud's names of what an `Activity` has."""
 
 
-def _simple(name: str, value: str) -> Element:
-    facts = (node("Property", name), node("SimpleOperator", "equals"), node("Value", value))
+def _simple(name: str, value: str, operator: str = "equals") -> Element:
+    facts = (node("Property", name), node("SimpleOperator", operator), node("Value", value))
     return node("Filter", *facts, kind="SimpleFilterPart")
 
 

@@ -29,6 +29,7 @@ class Figures:
     reconcile_every_s: float = 60.0
     grace_s: float = 30.0
     """How old a row of the business table is before the reconciler looks after it."""
+    sweep_every_s: float = 3600.0
     request_timeout_s: float = 10.0
 
     @classmethod
@@ -46,6 +47,7 @@ class Figures:
             probe_every_s=of.probe_every_s / speed,
             reconcile_every_s=of.reconcile_every_s / speed,
             grace_s=of.grace_s / speed,
+            sweep_every_s=of.sweep_every_s / speed,
             # A real network stays as slow as it is.
             request_timeout_s=max(1.0, of.request_timeout_s / speed),
         )

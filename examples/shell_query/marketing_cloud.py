@@ -215,6 +215,8 @@ class MarketingCloud:
     def _retrieve_call(self, content: Element) -> Call:
         kind = text(content, "RetrieveRequest/ObjectType")
         by, value = text(content, ".//Filter/Property"), text(content, ".//Filter/Value")
+        if kind in ASSETS and by == "CustomerKey" and text(content, ".//Filter/SimpleOperator") == "like":
+            return Call(f"List {kind}", None, lambda: self._list_assets(kind, value.removesuffix("%")))
         if kind == "QueryDefinition" and by == "CustomerKey":
             return Call(f"Retrieve {kind}", value, lambda: self._retrieve_definition(value))
         if kind == "AsyncActivityStatus" and by == "TaskID":
@@ -284,6 +286,10 @@ class MarketingCloud:
         facts = (node("CustomerKey", key), node("ObjectID", asset.object_id))
         made = node("CreatedDate", self._date(asset.created_at_s))
         return _retrieved(node("Results", *facts, made, kind="QueryDefinition"))
+
+    def _list_assets(self, kind: str, prefix: str) -> Reply:
+        keys = [key for what, key in self._assets if what == kind and key.startswith(prefix)]
+        return _retrieved(*(node("Results", node("CustomerKey", key), kind=kind) for key in keys))
 
     def _retrieve_activities(self, activities: list[Activity]) -> Reply:
         known = [one for one in activities if not one.is_forgotten(self.now_s)]
