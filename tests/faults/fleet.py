@@ -30,12 +30,14 @@ LOG_SHOWN = 30
 class WorkerProcess:
     """`everpoll run`, in a process of its own, its log in a file."""
 
-    def __init__(self, label: str, folder: Path, env: dict[str, str], grace: str) -> None:
+    def __init__(
+        self, label: str, folder: Path, env: dict[str, str], grace: str, app: str = "faults.crew:app"
+    ) -> None:
         self.label = label
         self._log = folder / f"{label}.log"
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "everpoll", "run", "faults.crew:app", "--grace", grace],
+                [sys.executable, "-m", "everpoll", "run", app, "--grace", grace],
                 cwd=TESTS,
                 env=env | {"WORKER_ID": label, "EVERPOLL_LOG": "json"},
                 stdout=log,
