@@ -1,5 +1,6 @@
 """The reference names every public name, option, field, method, command and variable; the glossary stays in order."""
 
+import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
@@ -22,6 +23,8 @@ from everpoll.jobs.job import EnqueueOptions
 from everpoll.loops import Loop, LoopOptions, Loops, LoopState, Outcome, Phase
 from everpoll.policy import PauseReason
 from everpoll.stores.contract import TaskState
+from everpoll.tables import AdoptedTable, Row, Table
+from everpoll.tables.contract import Finding
 from everpoll.testing import VirtualClock
 
 REFERENCE = ROOT / "docs/reference"
@@ -84,12 +87,21 @@ def test_every_field_and_state_of_a_task_is_documented() -> None:
 
 
 def test_every_kind_of_note_in_a_trail_is_documented_with_its_own_row() -> None:
-    written = "\n".join(source.read_text(encoding="utf-8") for source in SOURCES)
+    # What an inspection of tables finds is called `what` as well, and is no note.
+    sources = [source for source in SOURCES if "tables" not in source.parts]
+    written = "\n".join(source.read_text(encoding="utf-8") for source in sources)
     # As Python and SQL write them; a choice between two kinds is written in one place only, which has both anyway.
     kinds = set(re.findall(r'"what": ?"([\w-]+)"', written)) | set(re.findall(r'what="([\w-]+)"', written))
     assert len(kinds) > 5, "the pattern does not find them any more"
     documented = set(re.findall(r"^\| `([\w-]+)` \|", reference("jobs.md"), re.MULTILINE))
     assert sorted(kinds - documented) == []
+
+
+def test_every_option_of_a_table_is_documented_with_its_own_row_and_every_method() -> None:
+    options = {one.name for one in dataclasses.fields(Table)}
+    assert sorted(options - rows("tables.md")) == []
+    assert missing(public(Row) | public(AdoptedTable), "tables.md") == []
+    assert missing(set(Finding.__struct_fields__), "tables.md") == []
 
 
 def test_every_figure_of_health_is_documented() -> None:
