@@ -119,6 +119,23 @@ async def test_the_ddl_may_be_run_twice_and_gives_a_bare_table_everything(postgr
         await stage.execute("drop publication supabase_realtime")
 
 
+async def test_a_table_that_is_not_there_is_offered_whole(postgrest_stage: PostgRestStage) -> None:
+    stage = postgrest_stage
+    mapping = stage.mapping()
+    source = SupabaseTable(stage.url, mapping, token())
+    with pytest.raises(TableUnfit, match="'jobs' is not there"):
+        await source.open()
+    statements = source.ddl()
+    assert statements[0].startswith('create table if not exists "public"."jobs" (')
+    await stage.execute(";\n".join(statements))
+    await source.open()
+    assert [one for one in source.ddl() if "add column" in one or "create table" in one] == []
+    await source.close()
+    await stage.insert({"payload": "first"})
+    async with stage.claimer(mapping) as worker:
+        assert await worker.end(await worker.take_one(), report={"a": 1}) == set()
+
+
 @pytest.mark.parametrize("guard", ["skip_locked", "status", "version", "timestamp"])
 async def test_a_table_of_another_schema(postgrest_stage: PostgRestStage, guard: str) -> None:
     """`public` is named here, so its profile is asked for; a schema that is not served is told."""

@@ -56,6 +56,8 @@ class SupabaseTable:
         self._silence = Silence()
         self._workers: dict[int, str] = {}
         self._opened: Opened | None = None
+        # Until it was looked at, it is taken to have its key and nothing else.
+        self._shape: inspection.Shape | None = inspection.Shape({table.key: None})
 
     def __repr__(self) -> str:
         return f"<SupabaseTable {self._table.name} at {self._link.address.rest}>"
@@ -94,7 +96,8 @@ class SupabaseTable:
         return Opened(self._link, http, Statements(self._table, shape.required), self._claims, functions)
 
     async def _examined(self, http: Http, statements: Statements) -> tuple[inspection.Shape, list[Finding]]:
-        shape = await inspection.read_shape(http, statements)
+        self._shape = None
+        shape = self._shape = await inspection.read_shape(http, statements)
         found = list(inspection.findings(self._table, shape))
         if all(one.is_fit for one in found):
             found.append(await inspection.may_write(http, statements))
@@ -118,13 +121,13 @@ class SupabaseTable:
             try:
                 _, found = await self._examined(http, statements)
             except TableUnfit as error:
-                return [Finding(what="table", is_fit=False, detail=str(error))]
+                return [Finding(what="table", is_fit=False, detail=str(error), ddl="".join(error.ddl) or None)]
         found += [inspection.index_finding(self._table), inspection.heartbeat_finding(self._table)]
         return [*found, await self._realtime.inspect()]
 
     def ddl(self) -> list[str]:
         """For Supabase's SQL editor: columns, the index of A6, the functions, the publication for push."""
-        return inspection.ddl(Statements(self._table), None)
+        return inspection.ddl(Statements(self._table), self._shape)
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """Its label is what the worker's column gets."""
