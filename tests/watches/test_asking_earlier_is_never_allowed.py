@@ -59,6 +59,31 @@ def test_what_a_check_says_delays_the_next_try(stage: WatchStage) -> None:
     stage.play(scene)
 
 
+def test_a_check_waits_where_a_secondary_call_of_the_same_look_was_told_to(stage: WatchStage) -> None:
+    remote = stage.script(rowset=[TooMany("slowly"), True, True])
+
+    async def look(_op: Any, w: Any) -> Verify:
+        await w.attempt(stage.remote.rowset)
+        verify: Verify = w.verify("rowset")
+        return verify
+
+    watch = stage.watch(look)
+
+    @watch.verify("rowset", tries=1)
+    async def rowset(_op: Any) -> Any:
+        return await stage.remote.rowset()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await run.result()
+        first, second, third = remote.times("rowset")
+        assert 100 <= second - first <= 110.1
+        assert second == third
+        assert (await run.info()).counters["verify:rowset"] == 1
+
+    stage.play(scene)
+
+
 def test_what_a_cleanup_says_delays_its_next_try(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"], clean=[TooMany("slowly"), None])
     watch = stage.whole()

@@ -228,14 +228,21 @@ class Step:
 
     async def _verified(self, name: str, context: LookContext) -> Settlement:
         memory, check = self._memory, self._watch.checks[name]
+        if context.floor_s is not None:
+            # A secondary call of this look was told to wait. The check may ask the same remote: it waits too.
+            self._changed |= context.changed
+            memory.phase = "verifying"
+            wishes = Wishes(0.0, {}, floor_s=context.floor_s, chance=self._watch.rng.random())
+            planned = next_look(wishes, self._policy.budget, self._now, memory.elapsed_s(self._now))
+            return self._again_unless_spent(planned)
         tries = memory.verifies[name] = memory.verifies.get(name, 0) + 1
         memory.count(f"verify:{name}")
-        said, floor_s = "", context.floor_s
+        said, floor_s = "", None
         try:
             value = await check.function(self._op, key=self._key, handle=memory.handle, outcome=None, w=context)
         except Exception as error:  # noqa: BLE001 - a check that fails has not passed
             value, said = None, f": {type(error).__name__}: {error}"[:200]
-            floor_s = max(floor_s or 0.0, retry_after_s(error) or 0.0) or None
+            floor_s = retry_after_s(error)
         self._changed |= context.changed
         self._changed[f"verify:{name}"] = f"try {tries} of {check.tries}"
         if isinstance(value, (Done, Fail)):
