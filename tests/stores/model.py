@@ -150,7 +150,8 @@ class Model:
                 self._end(task, settlement.state)
             case Again():
                 task.attempt -= settlement.refund
-                task.memory = settlement.memory or task.memory
+                if settlement.memory is not None:
+                    task.memory, task.rescues = settlement.memory, 0
                 if task.is_unheard:
                     task.due, task.wait_s = self.now, None
                 elif settlement.delay_s is not None and (not task.cancel or task.is_asked):

@@ -1,6 +1,6 @@
 """What a dead worker held is taken back, what a live one holds is left alone, and what kills workers ends as failed."""
 
-from everpoll.stores.contract import DEADLINE_GRACE_S, RESCUE_LIMIT, Beat, NewTask
+from everpoll.stores.contract import DEADLINE_GRACE_S, RESCUE_LIMIT, Again, Beat, NewTask
 from stores.stage import HOUR_S, LEASE_S, Stage, again, done, whats
 
 CANCEL = '{"what":"cancel"}'
@@ -277,3 +277,18 @@ async def test_who_beats_as_usual_is_not_cut_off(stage: Stage) -> None:
         await stage.pass_time(LEASE_S / 3 + 1)
         rescued.append((await stage.beat(witness)).rescued)
     assert rescued == [0, 0, 1, 0]
+
+
+async def test_who_has_come_through_and_remembers_something_is_no_poison(stage: Stage) -> None:
+    """A watch that runs for days outlives many workers: only deaths in a row count."""
+    lease = await stage.running(await stage.worker())
+    for _ in range(RESCUE_LIMIT + 1):
+        worker = await stage.worker()
+        await stage.pass_time(LEASE_S + 1)
+        await stage.beat(worker)
+        [lease] = await stage.take(worker)
+        assert lease.rescues == 1
+        assert await stage.store.settle(worker, [Again(lease.id, lease.sequence, refund=True, memory="{}")]) == set()
+        [lease] = await stage.take(worker)
+        assert lease.rescues == 0
+    assert (await stage.show(lease.id)).state == "running"

@@ -151,6 +151,8 @@ class Again(Struct, frozen=True, gc=False):
     """True gives the attempt back: a snooze or a give-back costs none."""
     note: str | None = None
     memory: str | None = None
+    """What it is to remember. Who writes this has come through alive: earlier rescues count no more, so that what runs
+    for days is not taken for poison because three workers died in the meantime."""
     events: tuple[NewEvent, ...] = ()
     """Written with the settlement, unless it was lost."""
 

@@ -203,7 +203,8 @@ class MemoryStore:
             self._end(row, settlement.state)
             return True
         row.attempt -= settlement.refund
-        row.memory = row.memory if settlement.memory is None else settlement.memory
+        if settlement.memory is not None:
+            row.memory, row.rescues = settlement.memory, 0
         if row.cancel_requested and not row.is_asked:
             self._end(row, "canceled")
         else:

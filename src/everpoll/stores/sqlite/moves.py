@@ -66,7 +66,8 @@ REQUEUE = f"""update everpoll_tasks as t
     set is_leased = 0, deadline_ms = null,
         due_at = coalesce(:now + (j.value ->> 2), t.due_at), is_due = coalesce(j.value ->> 2, 0) <= 0,
         trail = {longer_trail("(j.value ->> 3)")}, attempt = t.attempt - (j.value ->> 4),
-        memory = coalesce(j.value ->> 5, t.memory), rescues = t.rescues + (j.value ->> 6)
+        memory = coalesce(j.value ->> 5, t.memory),
+        rescues = case when j.value ->> 5 is null then t.rescues + (j.value ->> 6) else 0 end
     from json_each(:rows) j where t.id = j.value ->> 0 and t.sequence = j.value ->> 1"""
 
 

@@ -62,6 +62,7 @@ begin
                               else clock_timestamp() + u.delay_s * interval '1 second' end,
                 is_due = coalesce(u.delay_s, 0) <= 0 or (t.cancel_requested and t.due_at > t.leased_at),
                 memory = coalesce(u.memory, t.memory),
+                rescues = case when u.memory is null then t.rescues else 0 end,
                 trail = everpoll.remember(t.trail, me_label, u.note)
             from unnest(again_ids, again_leases, delays_s, refunds, memories, again_notes)
                 u(id, lease, delay_s, refund, memory, note)
