@@ -1,4 +1,4 @@
-"""A result is kept whole or not at all. Where something is missing the trail says so, and the job is done all the same."""
+"""A result is kept whole or not at all. Where something is missing the trail says so; the job is done all the same."""
 
 import pytest
 

@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, Unpack
 
+from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Work, Works
 from everpoll.errors import BadInput, UnknownJob
-from everpoll.engine.enqueuer import Enqueuer
 from everpoll.jobs.job import Job, JobOptions
 from everpoll.jobs.results import Results
 from everpoll.jobs.task import Task
