@@ -42,6 +42,7 @@ class AdoptedTable:
         self._threads = DaemonThreads(limit=slots * 2, name=f"everpoll-table-{table.name}")
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
         self._worker: Worker | None = None
+        self._worked_on: asyncio.AbstractEventLoop | None = None
 
     @property
     def name(self) -> str:
@@ -65,8 +66,12 @@ class AdoptedTable:
 
     async def start(self) -> None:
         """Check the table, then claim and run its rows; does nothing where that goes on already."""
-        if self._worker is not None or self._callee is None:
+        event_loop = asyncio.get_running_loop()
+        # A worker of an event loop that ended without close() is gone with it.
+        is_working = self._worker is not None and self._worked_on is event_loop
+        if is_working or self._callee is None:
             return
+        self._worker = None
         await self.source.open()
         worker = Worker(self.source, self._works, self._options)
         try:
@@ -74,7 +79,7 @@ class AdoptedTable:
         except BaseException:
             await self.source.close()
             raise
-        self._worker = worker
+        self._worker, self._worked_on = worker, event_loop
 
     async def stop(self, grace: Duration = "10s") -> None:
         """Take no new rows, let handlers finish for the grace period, put the rest back (D4). Repeatable."""

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from everpoll import Everpoll
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import Ended
+from everpoll.stores.silence import Silence
 from everpoll.tables import Row, Table
 from everpoll.tables.postgres import PostgresTable
 from everpoll.tables.postgres.doubts import SECOND_LOOK_S, Doubts
@@ -23,9 +25,9 @@ ROWS = 300
 
 
 @pytest.fixture(scope="module")
-def own_server() -> Iterator[Cluster]:
+def own_server(major: int) -> Iterator[Cluster]:
     """One that may be stopped; what it has committed stays."""
-    with cluster(settings={**FAST, "synchronous_commit": "on"}) as server:
+    with cluster(major, settings={**FAST, "synchronous_commit": "on"}) as server:
         yield server
 
 
@@ -217,3 +219,67 @@ async def test_a_restarted_worker_finds_the_table_it_left(postgres_stage: Postgr
         worker.close()
         await source.close()
     assert set((await postgres_stage.statuses()).values()) == {"completed"}
+
+
+async def test_d3_who_was_cut_off_itself_buries_nobody_with_its_first_beat(postgres_stage: PostgresStage) -> None:
+    """Neither a new connection of the heartbeat nor a new thread makes it forget for how long it was away."""
+    await postgres_stage.create()
+    await postgres_stage.queue(1)
+    async with postgres_stage.claimer(label="silent") as silent, postgres_stage.claimer(label="alive") as alive:
+        await silent.take()
+        await postgres_stage.age(400, "last_heartbeat")
+        now = [0.0]
+        assert isinstance(alive.source, PostgresTable)
+        alive.source._silence = Silence(lambda: now[0])
+        await alive.sign_on()
+        now[0] += 160
+        assert (await alive.beat()).rescued == 0
+        now[0] += 30
+        assert (await alive.beat()).rescued == 1
+
+
+async def test_what_is_lost_is_told_by_its_own_key(
+    postgres_stage: PostgresStage, caplog: pytest.LogCaptureFixture
+) -> None:
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handle(row: Row) -> None:
+        began.set()
+        await go_on.wait()
+
+    await postgres_stage.create()
+    await postgres_stage.queue(4711)
+    async with postgres_stage.working(handle) as working:
+        await began.wait()
+        await postgres_stage.change(4711, status="canceled")
+        go_on.set()
+        await postgres_stage.until(lambda _: working.app.health().tables["jobs"].claim_success_rate == 0.0)
+    assert any("table jobs: row 4711 was not ours any more" in record.getMessage() for record in caplog.records)
+
+
+def test_an_app_whose_event_loop_ended_without_a_word_works_on_the_next(postgres_stage: PostgresStage) -> None:
+    """As in a shell: `asyncio.run` once, and again. What was left behind there does not count as working here."""
+    app = Everpoll("memory://")
+    runs: list[int] = []
+
+    async def handle(row: Row) -> None:
+        runs.append(row.id)
+
+    adopted = postgres_stage.adopt(app, postgres_stage.mapping())
+    adopted.handler(handle)
+
+    async def played(key: int) -> None:
+        stage = PostgresStage("user", postgres_stage.url)
+        if key == 1:
+            await stage.create()
+        await stage.queue(key)
+        await adopted.start()
+        await stage.until_all("completed")
+        left_behind = adopted._worker
+        await adopted.stop(grace=0)
+        adopted._worker = left_behind
+        await stage.close()
+
+    asyncio.run(played(1))
+    asyncio.run(played(2))
+    assert runs == [1, 2]

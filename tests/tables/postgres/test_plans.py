@@ -26,9 +26,9 @@ PAGES_A_ROW = 20
 
 
 @pytest.fixture(scope="module")
-def million(postgres_servers: PostgresServers) -> Iterator[PostgresStage]:
+def million(major: int, postgres_servers: PostgresServers) -> Iterator[PostgresStage]:
     """A table of a million rows that have ended, with the index that we offer."""
-    stage = PostgresStage("postgres", postgres_servers[None].lasting("million"))
+    stage = PostgresStage("postgres", postgres_servers[major].lasting("million"))
 
     async def fill() -> None:
         await stage.begin()

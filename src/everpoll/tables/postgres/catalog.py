@@ -4,8 +4,10 @@ Unqualified names are found as the connection's `search_path` has it. Domains ar
 values are sent and read as that, while words are cast to the column's own type.
 """
 
+import contextlib
 from typing import Any
 
+import asyncpg
 from msgspec import Struct
 
 from everpoll.drivers.postgres.lane import Connection
@@ -75,27 +77,28 @@ async def read(connection: Connection, table: Table) -> Relation | None:
     return Relation(found["oid"], found["nspname"], found["relname"], by_name, found["relhassubclass"])
 
 
-async def refused_words(connection: Connection, table: Table, relation: Relation, refusals: Any) -> dict[str, str]:
-    """The words that the status column cannot hold, and why: an enum, a domain, a length or a constraint is against it.
-
-    `refusals` are the errors of the driver that say so.
-    """
+async def refused_words(connection: Connection, table: Table, relation: Relation) -> dict[str, str]:
+    """The words that the status column cannot hold, and why: an enum, a domain, a length or a constraint forbids it."""
     column = relation.columns[table.status]
     checks = await connection.fetch(CHECKS, relation.oid, table.status)
     refused: dict[str, str] = {}
     for word in table.words:
-        cast = f"{literal(word)}::{column.type}"
         if column.length is not None and len(word) > column.length:
             refused[word] = f"it is longer than {column.length} characters"
-            continue
-        try:
-            await connection.fetchval(f"select {cast}::text")
-            for name, expression in checks:
-                is_fit = await connection.fetchval(
-                    f"select ({expression}) from (select {cast} as {identifier(column.name)}) as one"
-                )
-                if is_fit is False:
-                    refused[word] = f"the constraint {name} does not allow it"
-        except refusals as error:
-            refused[word] = str(error)
+        elif (why := await _refusal(connection, column, literal(word), checks)) is not None:
+            refused[word] = why
     return refused
+
+
+async def _refusal(connection: Connection, column: Column, word: str, checks: list[Any]) -> str | None:
+    try:
+        await connection.fetchval(f"select ({word}::{column.type})::text")
+    except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as error:
+        return str(error)
+    for name, expression in checks:
+        # A condition that this role may not evaluate is left to the first claim.
+        with contextlib.suppress(asyncpg.SyntaxOrAccessError):
+            row = f"select {word}::{column.type} as {identifier(column.name)}"
+            if await connection.fetchval(f"select ({expression}) from ({row}) as one") is False:
+                return f"the constraint {name} does not allow it"
+    return None

@@ -21,6 +21,11 @@ LIKELY_BATCH = 50
 STARTS_WITH = """select x.indpred is not null, a.attname from pg_index x join pg_class c on c.oid = x.indexrelid
     left join pg_attribute a on a.attrelid = x.indrelid and a.attnum = x.indkey[0]
     where x.indrelid = $1::bigint::oid and c.relname = $2"""
+FIRST_OF_INDEX = """select 1 from pg_index x
+    join pg_attribute a on a.attrelid = x.indrelid and a.attnum = x.indkey[0]
+    left join pg_attribute b on b.attrelid = x.indrelid and b.attnum = x.indkey[1] and x.indnkeyatts > 1
+    where x.indrelid = $1::bigint::oid and x.indisvalid
+      and (a.attname = $2 and x.indpred is not null or a.attname = $3 and b.attname = $2)"""
 UNIQUE = """select 1 from pg_index x join pg_attribute a on a.attrelid = x.indrelid and a.attnum = x.indkey[0]
     where x.indrelid = $1::bigint::oid and x.indisunique and x.indnkeyatts = 1 and x.indpred is null and x.indisvalid
       and a.attname = $2"""
@@ -77,6 +82,16 @@ async def index(desk: Lane, phrases: Phrases) -> Finding:
         return Finding(what="index", is_fit=False, detail=detail, ddl=ddl.create_index(table, relation))
 
     return await desk.call(explained)
+
+
+async def due_index(desk: Lane, table: Table, relation: Relation) -> list[Finding]:
+    """For the next due time, which an idle worker asks for."""
+    if table.due_at is None:
+        return []
+    is_there = await desk.value(FIRST_OF_INDEX, relation.oid, table.due_at, table.status) is not None
+    detail = "found by an index" if is_there else "an idle worker reads all rows that wait to find the next due time"
+    wanted = None if is_there else ddl.create_due_index(table, relation)
+    return [Finding(what="index of due times", is_fit=is_there, is_needed=False, detail=detail, ddl=wanted)]
 
 
 async def _used(connection: Connection, relation: Relation, table: Table, sql: str) -> str | None:

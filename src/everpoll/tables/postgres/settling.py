@@ -19,6 +19,8 @@ from everpoll.tables.outcome import RowWrite, written
 from everpoll.tables.postgres.names import identifier
 from everpoll.tables.postgres.phrases import SECOND, Phrases
 
+LOST_LIMIT = 1_000
+
 
 class Shape(Struct, frozen=True):
     """What a group of settlements has in common."""
@@ -59,6 +61,8 @@ class Settling:
         self._statements: dict[Shape, str] = {}
         self._show = show(phrases)
         self._lost: dict[int, Claim] = {}
+        self.lost_keys: dict[int, Any] = {}
+        """For the log, which takes them out."""
         self._done = shape_of(RowWrite(status=phrases.table.done, is_end=True))
 
     async def settle(self, settlements: Sequence[Settlement]) -> set[int]:
@@ -70,6 +74,8 @@ class Settling:
         else:
             lost = await self._lane.call(lambda connection: self._write_all(connection, groups))
         self._lost = {number: claims[number] for number in lost}
+        if len(self.lost_keys) < LOST_LIMIT:
+            self.lost_keys |= {number: claim.key for number, claim in self._lost.items()}
         self._claims.let_go(claims)
         return lost if len(claims) == len(settlements) else lost | {one.id for one in settlements} - claims.keys()
 

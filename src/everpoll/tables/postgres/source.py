@@ -10,11 +10,12 @@ pooler would lose. Nothing is written into a row that is not ours by its fence; 
 the user's. Rows are taken however they got there.
 """
 
+import logging
 import os
 from collections.abc import Awaitable, Sequence
 from typing import TypeVar
 
-import asyncpg
+import msgspec
 
 from everpoll.drivers.postgres.address import read_address
 from everpoll.drivers.postgres.lane import Connection, Dial, Lane
@@ -34,6 +35,8 @@ from everpoll.tables.postgres.phrases import Phrases
 from everpoll.tables.postgres.pulse import TablePulse
 from everpoll.tables.postgres.push import Push
 from everpoll.tables.postgres.settling import Settling
+
+logger = logging.getLogger("everpoll.tables")
 
 T = TypeVar("T")
 
@@ -96,7 +99,7 @@ class PostgresTable:
             return None, []
         refused: dict[str, str] = {}
         if self._table.status in relation.columns:
-            refused = await catalog.refused_words(connection, self._table, relation, asyncpg.PostgresError)
+            refused = await catalog.refused_words(connection, self._table, relation)
         return relation, flaws(self._table, relation, refused)
 
     async def close(self) -> None:
@@ -120,6 +123,7 @@ class PostgresTable:
         if not found:
             findings.append(await inspection.key(self._desk, self._table, relation))
             findings.append(await inspection.index(self._desk, Phrases(self._table, relation)))
+            findings += await inspection.due_index(self._desk, self._table, relation)
         if self._table.status in relation.columns:
             findings.append(await inspection.push(self._desk, self._table, relation))
         return findings
@@ -153,7 +157,10 @@ class PostgresTable:
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
         if self._doubts.are_left:
-            await self._told(self._is_open().claiming.recover())
+            try:
+                await self._told(self._is_open().claiming.recover())
+            except TableUnfit as error:
+                logger.warning("%s; what this worker may have claimed without knowing stays as it is", error)
         self._silence.forget(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
@@ -175,7 +182,14 @@ class PostgresTable:
         return await self._told(self._is_open().settling.settled_before(settlements))
 
     async def note_loss(self, task_id: int, note: str) -> None:
-        """The table has no place for it; the engine's log tells."""
+        """The table has no place for it: the log tells which row it was."""
+        key = self._is_open().settling.lost_keys.pop(task_id, None)
+        logger.warning(
+            "table %s: row %s was not ours any more (its status was changed, or it was given to another): %s",
+            self._table.name,
+            key,
+            msgspec.json.decode(note).get("why"),
+        )
 
     async def prune(self, older_than_s: float) -> int:
         """The table's history is its owner's."""
