@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -91,3 +92,15 @@ def test_durations_of_ended_runs_are_kept_per_watch_and_handed_to_the_cadence(st
         assert [round(one, 1) for one in asked[-1].durations_s] == [37.5, 27.5, 17.5], "in the middle of the last gap"
 
     stage.play(scene)
+
+
+def test_the_figures_in_the_documentation_are_those_of_the_simulation() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "when-to-look.md").read_text(encoding="utf-8")
+    document, learned = cadence.simulated()
+    for label, figure in (
+        ("looks a run", "looks"),
+        ("mean s", "mean_s"),
+        ("median s", "median_s"),
+        ("95 % s", "p95_s"),
+    ):
+        assert f"{label} | {getattr(document, figure):.2f} | {getattr(learned, figure):.2f} |" in page
