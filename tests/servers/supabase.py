@@ -34,6 +34,9 @@ class Gateway:
         self.fault: Fault | None = None
         self.loses_answers: Callable[[web.Request], bool] = lambda _: False
         """The request is carried out, and its answer never comes."""
+        self.holds_answers: Callable[[web.Request], bool] = lambda _: False
+        """The request is carried out, and its answer waits until its client is gone."""
+        self.held = asyncio.Event()
         self.realtime = RealtimeStub()
 
     async def __aenter__(self) -> Self:
@@ -65,8 +68,12 @@ class Gateway:
             request.method, URL(self._rest_url + path, encoded=True), data=await request.read(), headers=headers
         ) as answered:
             body = await answered.read()
+            if self.holds_answers(request):
+                self.held.set()
+                while request.transport is not None:  # noqa: ASYNC110 - there is no event for it
+                    await asyncio.sleep(0.01)
             if self.loses_answers(request):
-                assert request.transport is not None
+                assert request.transport is not None, "its client waits"
                 request.transport.abort()
             kept = {name: value for name, value in answered.headers.items() if name not in HOP}
             return web.Response(status=answered.status, body=body, headers=kept)

@@ -165,6 +165,57 @@ async def test_rows_of_a_claim_whose_answer_got_lost_are_found_again(
         assert await worker.end(*first, *rest) == set()
 
 
+@pytest.mark.parametrize("guard", ["skip_locked", "status"])
+async def test_a_claim_that_is_canceled_is_put_back_at_the_end(
+    postgrest_stage: PostgRestStage, gateway: Gateway, guard: str
+) -> None:
+    """The database has claimed the row, and its poller has gone before it heard of it."""
+    await postgrest_stage.create()
+    await postgrest_stage.queue(1)
+    async with postgrest_stage.claimer(postgrest_stage.mapping(guard=guard)) as worker:
+        gateway.holds_answers = lambda request: request.method != "GET"
+        await cancel(worker, gateway)
+        assert await postgrest_stage.statuses() == {1: "running"}
+        gateway.holds_answers = lambda _: False
+        await worker.source.sign_off(worker.incarnation)
+    assert await postgrest_stage.statuses() == {1: "queued"}
+
+
+async def test_a_claim_that_is_canceled_with_rows_in_its_hands_is_put_back_at_the_end(
+    postgrest_stage: PostgRestStage, gateway: Gateway
+) -> None:
+    """It has found rows of a lost answer again, and is canceled while it looks for more."""
+    await postgrest_stage.create()
+    await postgrest_stage.queue(1)
+    async with postgrest_stage.claimer(postgrest_stage.mapping(**STATUS)) as worker:
+        gateway.loses_answers = lambda request: request.method == "PATCH"
+        with pytest.raises(StoreUnavailable):
+            await worker.take(1)
+        gateway.loses_answers = lambda _: False
+        gateway.holds_answers = lambda request: request.query["status"] == "eq.queued"
+        await cancel(worker, gateway)
+        gateway.holds_answers = lambda _: False
+        [lease] = await worker.take(1)
+        assert await worker.give_back(lease) == set()
+        gateway.loses_answers = lambda request: request.method == "PATCH"
+        with pytest.raises(StoreUnavailable):
+            await worker.take(1)
+        gateway.loses_answers = lambda _: False
+        await worker.source.sign_off(worker.incarnation)
+    assert await postgrest_stage.statuses() == {1: "queued"}
+
+
+async def cancel(worker: Claimer, gateway: Gateway) -> None:
+    """Once its request has been carried out."""
+    gateway.held.clear()
+    claiming = asyncio.ensure_future(worker.take(5))
+    async with asyncio.timeout(25):
+        await gateway.held.wait()
+    claiming.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await claiming
+
+
 async def test_what_a_stopping_worker_may_have_claimed_is_put_back(
     postgrest_stage: PostgRestStage, gateway: Gateway
 ) -> None:
@@ -280,6 +331,33 @@ async def test_postgrest_and_postgres_restart_in_the_middle(tmp_path: Path) -> N
         finally:
             await stage.close()
             server.close()
+
+
+@pytest.mark.parametrize("guard", ["skip_locked", "status", "version", "timestamp"])
+async def test_a_server_that_answers_with_few_rows_at_a_time_hides_none(
+    postgrest_stage: PostgRestStage, guard: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """`db-max-rows` cuts what is read; what is claimed or settled must not be cut."""
+    stage = postgrest_stage
+    await stage.create()
+    await stage.queue(*range(20))
+    seen: list[int] = []
+
+    async def run(row: Row) -> dict[str, int]:
+        seen.append(row.id)
+        return {"report": 1}
+
+    mapping = stage.mapping(guard=guard)
+    await stage.prepare(mapping)
+    few = PostgRest(stage.database_url, PGRST_DB_MAX_ROWS="2")
+    stage.url = few.url
+    try:
+        async with stage.working(run, mapping, slots=10):
+            await stage.until_all("completed")
+    finally:
+        few.close()
+    assert sorted(seen) == list(range(20))
+    assert "lost" not in caplog.text
 
 
 async def make_roles(url: str) -> None:

@@ -17,12 +17,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from everpoll.errors import StoreUnavailable
+from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
 from everpoll.tables.claims import Claims
 from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.clock import DatabaseClock, monotonic_s, read_instant, written
-from everpoll.tables.supabase.functions import CLOCK, Functions
+from everpoll.tables.supabase.functions import CLOCK, ROWS, Functions
 from everpoll.tables.supabase.http import Http, Request
 from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
 
@@ -45,9 +45,9 @@ class Unclear(Struct, eq=False):
     """No other claim has it."""
     until_s: float
     taken: set[Any]
-    """Keys of rows that are known: of parts that were answered."""
+    """Keys of rows that are known: of parts that were answered, and what was found since."""
     after: Any = None
-    """The key of the last row that was found of it; the others come after that one."""
+    """Where the next look goes on, if the last one was full."""
 
 
 class Claiming:
@@ -78,15 +78,23 @@ class Claiming:
                 # Where others were quicker and nothing is left for us, there may be more: the next look comes soon.
                 return Leased(leases, None if leases else 0.0, missed)
             return Leased([], await self._next_due_s())
-        except faults.TooLarge:
-            self._batch = max(1, min(most, self._batch) // 2)
-            if not leases:
-                raise
-        except StoreUnavailable as error:
+        except EverpollError as error:
+            if isinstance(error, faults.TooLarge):
+                self._batch = max(1, min(most, self._batch) // 2)
             if not leases:
                 raise
             logger.warning("table %s: claimed %d rows, then: %s", self._table.name, len(leases), error)
-        return Leased(leases, None, missed)
+            return Leased(leases, None, missed)
+        except BaseException:
+            # Canceled, mostly: nobody hears of these rows any more, so they are as if their answers got lost.
+            self._doubt(leases)
+            raise
+
+    def _doubt(self, leases: Sequence[Lease]) -> None:
+        held = self._claims.held([lease.id for lease in leases])
+        self._claims.let_go(held)
+        for worker, start in {(claim.worker, claim.started_at) for claim in held.values()}:
+            self._unclear.append(Unclear(worker, read_instant(start), monotonic_s() + UNCLEAR_S, set()))
 
     async def give_up(self) -> None:
         """Put back what claims without an answer may have brought; nobody here will ask for them again."""
@@ -104,7 +112,8 @@ class Claiming:
             wanted = min(most - len(leases), self._batch)
             among = wanted if round_ == 0 else min(wanted * WIDER, LEASE_LIMIT)
             rows = await self._http.rows(self._statements.candidates(among))
-            picked = rows if len(rows) <= wanted else self._rng.sample(rows, wanted)
+            drawn = self._rng.sample(range(len(rows)), min(wanted, len(rows)))
+            picked = [rows[index] for index in sorted(drawn)]
             won = await self._patch(worker, picked) if picked else []
             leases += won
             if len(won) == len(picked):
@@ -123,18 +132,18 @@ class Claiming:
     async def _call(self, function: str, worker: str, most: int) -> list[Lease]:
         started_at = self._clock.unique()
         arguments = {"worker": worker, "started_at": written(started_at), "most": most}
-        clock, *rows = await self._send(worker, started_at, [self._statements.call(function, arguments)])
-        self._clock.saw(clock[CLOCK])
+        rows = await self._send(worker, started_at, [self._statements.call(function, arguments)])
         return [self._take(worker, row) for row in rows]
 
     async def _send(self, worker: str, started_at: datetime, requests: Sequence[Request]) -> list[Body]:
         """A claim, in its parts. It is remembered before it is sent: whatever happens then, it can be found again."""
         unclear = Unclear(worker, started_at, monotonic_s() + UNCLEAR_S, set())
         self._unclear.append(unclear)
-        answers = await asyncio.gather(*map(self._http.rows, requests), return_exceptions=True)
+        ask = self._http.rows if self._functions is None else self._called
+        answers = await asyncio.gather(*map(ask, requests), return_exceptions=True)
         rows = [row for answer in answers if not isinstance(answer, BaseException) for row in answer]
         errors = [answer for answer in answers if isinstance(answer, BaseException)]
-        unclear.taken.update(row[self._table.key] for row in rows if self._table.key in row)
+        unclear.taken.update(row[self._table.key] for row in rows)
         # What PostgREST refused has changed nothing.
         if all(isinstance(error, Exception) and not isinstance(error, StoreUnavailable) for error in errors):
             self._unclear.remove(unclear)
@@ -142,6 +151,12 @@ class Claiming:
             raise errors[0]
         for error in errors:
             logger.warning("table %s: a part of a claim failed: %s", self._table.name, error)
+        return rows
+
+    async def _called(self, request: Request) -> list[Body]:
+        answer: dict[str, Any] = await self._http.answer(request)
+        self._clock.saw(answer[CLOCK])
+        rows: list[Body] = answer[ROWS]
         return rows
 
     async def _found_again(self, most: int) -> list[Lease]:
@@ -156,9 +171,10 @@ class Claiming:
                 self._statements.claimed(unclear.worker, unclear.started_at, unclear.after, limit)
             )
             fresh = [row for row in rows if row[self._table.key] not in unclear.taken]
+            unclear.taken.update(row[self._table.key] for row in fresh)
             leases += [self._take(unclear.worker, row) for row in fresh]
-            if rows:
-                unclear.after = rows[-1][self._table.key]
+            # Parts of it may still be under way: at the end, the next look begins anew.
+            unclear.after = rows[-1][self._table.key] if len(rows) == limit else None
             if is_over and len(rows) < limit:
                 self._unclear.remove(unclear)
         if leases:
@@ -178,6 +194,9 @@ class Claiming:
         return self._claims.take(claim, retries + 1, {name: row[name] for name in table.columns})
 
     async def _next_due_s(self) -> float | None:
+        """After a look that brought nothing; 0: something is due, and somebody holds it for the moment."""
+        if self._functions is not None and await self._http.rows(self._statements.candidates(1)):
+            return 0.0
         request = self._statements.later()
         if request is None:
             return None

@@ -21,8 +21,9 @@ from everpoll.tables.mapping import Table
 ROLES = ("anon", "authenticated")
 """Supabase lets these call every new function of the schema `public`, whatever is revoked from PUBLIC."""
 SERVICE_ROLE = "service_role"
-CLOCK = "everpoll_now"
-"""Each answer to a claim begins with the database's time; the rows come after it."""
+CLOCK, ROWS = "now", "rows"
+"""An answer is one value: the database's time, and the rows that were claimed or the keys that were settled. It is no
+set, because PostgREST cuts sets to its `db-max-rows`: rows would be claimed and not told."""
 PAIRS = 40
 """Columns of one `jsonb_build_object`: Postgres takes a hundred arguments."""
 
@@ -78,7 +79,7 @@ def _made(table: Table, name: str, arguments: dict[str, str], statement: str) ->
     signature = f"{full}({', '.join(arguments.values())})"
     takes = ", ".join(f"{argument} {kind}" for argument, kind in arguments.items())
     made = (
-        f"create or replace function {full}({takes}) returns setof jsonb\n"
+        f"create or replace function {full}({takes}) returns jsonb\n"
         f"language sql volatile security definer set search_path = pg_catalog, pg_temp as {_body(statement)}"
     )
     return [
@@ -129,10 +130,8 @@ def _claim(table: Table, read: Sequence[str]) -> str:
         f"  update {where} t set {', '.join(sets)} from ranked\n"
         f"  where t.{key} = ranked.k and t.{status} = {queued}\n"
         f"  returning ranked.place, {built} as found\n"
-        f") select found from (\n"
-        f"  select 0 as place, jsonb_build_object({literal(CLOCK)}, now()) as found\n"
-        f"  union all select place, found from claimed\n"
-        f") answer order by place"
+        f") select jsonb_build_object({literal(CLOCK)}, now(), {literal(ROWS)},\n"
+        f"  coalesce(jsonb_agg(found order by place), '[]')) from claimed"
     )
 
 
@@ -148,9 +147,11 @@ def _settle(table: Table) -> str:
     return (
         f"with w as materialized (\n"
         f"  select {record} 'fence') as f, {record} 'body') as n, e -> 'body' as b from jsonb_array_elements($1) e\n"
-        f")\nupdate {qualified(table)} t set\n  {sets}\n"
+        f"), settled as (\nupdate {qualified(table)} t set\n  {sets}\n"
         f"from w where t.{identifier(table.status)} = {running} and {' and '.join(fence)}\n"
-        f"returning jsonb_build_object({literal(table.key)}, t.{key})"
+        f"returning t.{key} as k\n"
+        f") select jsonb_build_object({literal(CLOCK)}, now(), {literal(ROWS)},\n"
+        f"  coalesce(jsonb_agg(k), '[]')) from settled"
     )
 
 

@@ -102,13 +102,13 @@ async def has_functions(http: Http, statements: Statements, clock: DatabaseClock
     """Whether the functions for this mapping are there, and may be called: a claim of no row tells; and the time."""
     names = functions_of(statements.table, statements.read)
     try:
-        answer = await http.rows(statements.call(names.claim, {"worker": "", "started_at": "epoch", "most": 0}))
-        await http.rows(statements.call(names.settle, {"writes": []}))
+        answer = await http.answer(statements.call(names.claim, {"worker": "", "started_at": "epoch", "most": 0}))
+        await http.answer(statements.call(names.settle, {"writes": []}))
     except faults.Refused as error:
         if error.code in {faults.NO_FUNCTION, "42883", "42501"}:
             return False
         raise
-    clock.saw(answer[0][CLOCK])
+    clock.saw(answer[CLOCK])
     return True
 
 

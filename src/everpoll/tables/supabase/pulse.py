@@ -9,16 +9,20 @@ known, a row counts as lost only after this process itself has seen the same sig
 """
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import Beat
 from everpoll.stores.silence import Silence
 from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.supabase.clock import monotonic_s
 from everpoll.tables.supabase.http import Http, Link
 from everpoll.tables.supabase.statements import Body, Statements
+
+logger = logging.getLogger("everpoll.tables")
 
 RESCUE_LIMIT = 500
 """Rows that one beat takes back; the next one takes the rest."""
@@ -79,9 +83,18 @@ class SupabasePulse:
         return tuple(number for number, claim in self._claims.held(held).items() if claim.key not in ours)
 
     async def _rescued(self, http: Http) -> int:
-        """Rows of silent workers wait again, or have failed; how many wait."""
-        rows = await self._stale(http)
-        changed = await asyncio.gather(*map(http.rows, self._statements.rescues(rows)))
+        """Rows of silent workers wait again, or have failed; how many wait.
+
+        Where that is refused, our own sign of life still has been given: the beat has not failed.
+        """
+        try:
+            rows = await self._stale(http)
+            changed = await asyncio.gather(*map(http.rows, self._statements.rescues(rows)))
+        except StoreUnavailable:
+            raise
+        except EverpollError as error:
+            logger.warning("table %s: cannot take back rows of silent workers: %s", self._table.name, error)
+            return 0
         return sum(row[self._table.status] == self._table.queued for part in changed for row in part)
 
     async def _stale(self, http: Http) -> list[Body]:

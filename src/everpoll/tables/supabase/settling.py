@@ -18,7 +18,7 @@ from everpoll.stores.contract import Settlement
 from everpoll.tables.claims import Claims
 from everpoll.tables.outcome import RowWrite, written
 from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.functions import Functions
+from everpoll.tables.supabase.functions import CLOCK, ROWS, Functions
 from everpoll.tables.supabase.http import Http
 from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
 
@@ -123,8 +123,9 @@ class Settling:
         numbers = {one.claim.key: one.number for one in writes}
         for part in _portions(writes):
             arguments = {"writes": [{"fence": self._fence(one.claim), "body": one.body} for one in part]}
-            rows = await self._http.rows(self._statements.call(function, arguments))
-            self._done.update(numbers[row[self._table.key]] for row in rows)
+            answer: dict[str, Any] = await self._http.answer(self._statements.call(function, arguments))
+            self._clock.saw(answer[CLOCK])
+            self._done.update(numbers[key] for key in answer[ROWS])
 
     def _fence(self, claim: HttpClaim) -> Body:
         table = self._table
