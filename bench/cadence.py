@@ -126,5 +126,5 @@ def _plot(document: Figures, learned: Figures) -> str:
                     f'<text x="{x + shift + 16}" y="{y0 - tall - 3:.1f}" text-anchor="middle">{value:.1f}</text>'
                 )
     legend = '<tspan fill="#6b7785">grey: the document</tspan>, green: learned'
-    parts.append(f'<text x="{width - 190}" y="16">{legend}</text>')
+    parts.append(f'<text x="{width - 225}" y="16">{legend}</text>')
     return "\n".join([*parts, "</g>", "</svg>"]) + "\n"
