@@ -7,7 +7,7 @@ FOR    ?= 15s
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example-test-runner example-website-audit test check bench docs lock clean
+.PHONY: help demo example-test-runner example-website-audit example-shell-query test check bench docs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ example-test-runner: $(READY) ## Replay recordings in Chromium, from a table of 
 
 example-website-audit: $(READY) ## Audit sites, from a table of your own (ARGS="--serve")
 	@$(BIN)/python -m examples.website_audit $(ARGS)
+
+example-shell-query: $(READY) ## Watch twenty queries in a simulated cloud until they end (ARGS="--speed 30")
+	@$(BIN)/python -m examples.shell_query $(ARGS)
 
 test: $(READY) ## Run every test, then every check (ARGS="-k name" picks tests)
 	$(BIN)/python -m pytest $(ARGS)

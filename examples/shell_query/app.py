@@ -56,9 +56,8 @@ class ShellQueries:
             return Fail("it was stopped in the cloud", canceled=True)
         if status == "complete":
             return w.verify("rowset")
-        if w.due("probe", after=f.probe_after_s, every=f.probe_every_s) and (
-            rows := await w.attempt(self.probe, w.key)
-        ):
+        is_time = w.due("probe", after=f.probe_after_s, every=f.probe_every_s)
+        if is_time and (rows := await w.attempt(self.probe, w.key)):
             w.count("fast path")
             return Done(rows, why="the probe saw rows")
         # A completion date proves nothing: it only is a reason to ask earlier whether the query still runs.

@@ -79,7 +79,6 @@ async def play(folder: Path, speed: float, console: Console | None) -> Played:
             cloud.faults.script(action, trouble, key=key_of(story))
     figures = Figures.at_speed(speed)
     runs = Runs(folder / "business.db")
-    await runs.create()
     app = Everpoll(f"sqlite:///{folder}/everpoll.db")
     async with served(cloud) as url:
         client = CloudClient(url, TOKEN, timeout=figures.request_timeout_s)

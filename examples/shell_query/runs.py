@@ -1,6 +1,7 @@
 """The business table `shell_query_runs`: what the product knows of a query, whatever everpoll knows of its run.
 
-Promises: a row ends once; what comes later changes nothing. Every call is one transaction, in a thread.
+Promises: a row ends once; what comes later changes nothing. Every call is one transaction, in a thread. The
+table is made by whoever comes first.
 """
 
 import asyncio
@@ -48,10 +49,6 @@ class Runs:
         self._path = Path(path)
         self._wall = wall
 
-    async def create(self) -> None:
-        """The table, where there is none."""
-        await self._run(lambda connection: connection.execute(SCHEMA))
-
     async def add(self, op: ShellQuery) -> None:
         """Somebody wants this to be run; a row that is there stays as it is."""
         sql = """insert into shell_query_runs (run_id, tenant_id, mid, sql_text, created_at) values (?, ?, ?, ?, ?)
@@ -86,6 +83,7 @@ class Runs:
         def run() -> T:
             with closing(sqlite3.connect(self._path, timeout=10)) as connection, connection:
                 connection.row_factory = sqlite3.Row
+                connection.execute(SCHEMA)
                 return work(connection)
 
         return await asyncio.to_thread(run)

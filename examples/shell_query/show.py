@@ -71,7 +71,7 @@ class Screen:
                 "since": self._clock((one.at if one.first_at is None else one.first_at) - since),
                 "times": one.times,
                 "decision": one.rule,
-                "reason": self.told("; ".join([one.why, *_troubles(one.facts, one.why)])),
+                "reason": self.told("; ".join([one.why, *_details(one.facts, one.why)])),
                 "status": one.status,
                 "facts": {name: self.told(str(value)) for name, value in one.facts.items()},
                 "next": None if one.next_s is None else human(one.next_s * self._speed),
@@ -88,10 +88,12 @@ class Screen:
         return f"{int(minutes):02}:{rest_s:04.1f}"
 
 
-def _troubles(facts: dict[str, Any], why: str) -> list[str]:
-    """What went wrong on the way to a decision that does not say so itself."""
+def _details(facts: dict[str, Any], why: str) -> list[str]:
+    """What went wrong, or was seen, on the way to a decision that does not say so itself."""
     wrong = [str(value) for name, value in facts.items() if name == "error" or name.startswith("attempt:")]
-    return [one for one in wrong if one[:100] not in why]
+    seen = [(name.removeprefix("confirm:"), value) for name, value in facts.items() if name.startswith("confirm:")]
+    told = [f"{name}: {value}" for name, value in seen if not why.startswith(name)]
+    return [one for one in wrong if one[:100] not in why] + told
 
 
 def outcome(word: str | None) -> str:

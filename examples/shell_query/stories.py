@@ -64,7 +64,7 @@ STORIES = (
         ),
     ),
     Story(name="task-id-forgotten", fate=Fate(runs_s=80, forgotten=(3, 75))),
-    Story(name="canceled", fate=Fate(runs_s=600), cancel_after_s=100, ends="canceled"),
+    Story(name="canceled", fate=Fate(runs_s=NEVER), cancel_after_s=100, ends="canceled"),
     Story(name="never-ends", fate=Fate(runs_s=NEVER), ends="timed_out"),
     Story(name="only-a-row", fate=Fate(runs_s=20), is_begun=False),
 )

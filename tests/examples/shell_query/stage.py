@@ -70,7 +70,6 @@ class Stage:
         """Run a scene, with a worker."""
 
         async def main() -> None:
-            await self.runs.create()
             async with self.app:
                 await scene()
 

@@ -56,7 +56,6 @@ def test_however_a_process_ends_the_query_is_started_once_and_cleaned_up_once(tm
         return app
 
     async def story(world: World, _app: Everpoll) -> None:
-        await world.notes["runs"].create()
         op = ShellQuery(run_id="r", sql_text="SELECT 1")
         await world.notes["runs"].add(op)
         run = await world.notes["queries"].watch.begin(op, id="r")

@@ -1,0 +1,34 @@
+"""One command: twenty queries of different fates go through, each as it must, with its timeline."""
+
+import json
+
+from example_runs import run_example
+
+from examples.shell_query.stories import STORIES
+
+
+def test_everything_ends_as_it_must_and_is_told_as_json() -> None:
+    done = run_example("shell_query", "--speed", "100", "--json")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
+    told = json.loads(done.stdout)
+    assert told["wrong"] == []
+    assert {one["name"]: one["outcome"] for one in told["queries"]} == {story.name: story.ends for story in STORIES}
+    assert len(STORIES) == 20
+    for one in told["queries"]:
+        assert (one["starts"], one["deletes"]) == (1, 1)
+        assert one["timeline"][-1]["decision"] == "cleanup"
+
+
+def test_people_see_what_happens_and_then_the_timeline_of_each() -> None:
+    done = run_example("shell_query", "--speed", "100")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
+    for story in STORIES:
+        assert f"\n{story.name}  {story.ends}" in done.stdout
+    assert "time budget of 29m is spent" in done.stdout
+    assert "counts 15s after the last" in done.stdout
+    assert "the probe saw rows" in done.stdout
+    assert done.stdout.rstrip().endswith("Each ended as it must, was started once and cleaned up once.")
+
+
+def test_a_speed_that_makes_no_sense_is_refused() -> None:
+    assert run_example("shell_query", "--speed", "0").returncode == 2
