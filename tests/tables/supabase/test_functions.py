@@ -1,5 +1,7 @@
 """Guard "skip_locked" over HTTP: by a function that is offered, found, and callable by nobody else."""
 
+from typing import Any
+
 import asyncpg
 import pytest
 from aiohttp import web
@@ -7,8 +9,9 @@ from aiohttp import web
 from everpoll.errors import TableUnfit
 from everpoll.stores.contract import Again, Ended, Settlement, encode
 from everpoll.tables import Table
+from everpoll.tables.contract import Finding
 from everpoll.tables.supabase import SupabaseTable
-from servers.postgrest import token
+from servers.postgrest import PostgRest, token
 from servers.supabase import Gateway
 from tables.postgrest_stage import PostgRestStage
 from tables.stages import keys
@@ -134,6 +137,35 @@ async def test_a_table_that_is_not_there_is_offered_whole(postgrest_stage: Postg
     await stage.insert({"payload": "first"})
     async with stage.claimer(mapping) as worker:
         assert await worker.end(await worker.take_one(), report={"a": 1}) == set()
+
+
+@pytest.mark.parametrize("more", [{}, {"priority": None}, {"due_at": None, "priority": None}])
+async def test_a6_looks_use_the_index_that_is_offered(postgrest_stage: PostgRestStage, more: dict[str, Any]) -> None:
+    """Told by the plans of a server that shows them; elsewhere the finding says that it cannot be seen."""
+    stage = postgrest_stage
+    await stage.create()
+    await stage.execute("insert into jobs (id, status) select n, 'completed' from generate_series(1, 20000) n")
+    await stage.queue(*range(-500, 0))
+    mapping = stage.mapping(guard="status", **more)
+    hidden = await index_of(SupabaseTable(stage.url, mapping, token()))
+    assert not hidden.is_fit
+    assert "cannot be seen" in hidden.detail
+    open_server = PostgRest(stage.database_url, PGRST_DB_PLAN_ENABLED="true")
+    try:
+        source = SupabaseTable(open_server.url, mapping, token())
+        before = await index_of(source)
+        assert (before.is_fit, before.detail) == (False, "every look reads and sorts the whole table")
+        assert before.ddl is not None
+        await stage.execute(f"{before.ddl}; analyze jobs")
+        after = await index_of(source)
+        assert (after.is_fit, after.ddl) == (True, None)
+    finally:
+        open_server.close()
+
+
+async def index_of(source: SupabaseTable) -> Finding:
+    [found] = [one for one in await source.inspect() if one.what == "index"]
+    return found
 
 
 @pytest.mark.parametrize("guard", ["skip_locked", "status", "version", "timestamp"])

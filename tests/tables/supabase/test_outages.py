@@ -122,6 +122,19 @@ async def test_a_key_that_may_read_and_not_write_is_found_out_at_the_start(postg
     await source.close()
 
 
+async def test_a3_no_row_is_no_error(postgrest_stage: PostgRestStage, gateway: Gateway) -> None:
+    """PGRST116, which servers answer to whoever wants exactly one row: somebody else was quicker."""
+    await postgrest_stage.create()
+    await postgrest_stage.queue(1)
+    async with postgrest_stage.claimer(postgrest_stage.mapping(**STATUS)) as worker:
+        told = "JSON object requested, multiple (or no) rows returned"
+        gateway.fault = lambda request: problem(406, "PGRST116", told) if request.method == "PATCH" else None
+        look = await worker.look()
+        assert (look.leases, look.missed, look.next_due_s) == ([], 3, 0.0)
+        gateway.fault = None
+        assert keys(await worker.take()) == [1]
+
+
 async def test_retry_after_is_kept(postgrest_stage: PostgRestStage, gateway: Gateway) -> None:
     """Until then nothing is sent at all, by whichever thread; calling earlier gets a client banned."""
     await postgrest_stage.create()

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from everpoll.errors import EverpollError, StoreUnavailable, TableUnfit
@@ -133,10 +134,20 @@ def functions_finding(statements: Statements, *, are_there: bool) -> Finding:
     )
 
 
-def index_finding(table: Table) -> Finding:
-    """Said, not seen."""
-    detail = "an index cannot be seen over HTTP; without this one every look reads the whole table"
-    return Finding(what="index", is_fit=False, is_needed=False, detail=detail, ddl=BREAK.join(index_ddl(table)))
+async def index_finding(http: Http, statements: Statements) -> Finding:
+    """Whether looks use an index, where the server tells its plans (`db-plan-enabled`); mostly it does not."""
+    table = statements.table
+    request = statements.candidates(1)
+    headers = {**request.headers, "Accept": "application/vnd.pgrst.plan+json"}
+    try:
+        plan = str(await http.answer(msgspec.structs.replace(request, headers=headers)))
+    except faults.Refused:
+        detail = "an index cannot be seen over HTTP; without this one every look reads the whole table"
+        return Finding(what="index", is_fit=False, is_needed=False, detail=detail, ddl=BREAK.join(index_ddl(table)))
+    is_fit = "Index" in plan and "'Sort'" not in plan
+    detail = "looks use an index" if is_fit else "every look reads and sorts the whole table"
+    ddl = None if is_fit else BREAK.join(index_ddl(table))
+    return Finding(what="index", is_fit=is_fit, is_needed=False, detail=detail, ddl=ddl)
 
 
 def heartbeat_finding(table: Table) -> Finding:

@@ -120,10 +120,11 @@ class SupabaseTable:
             statements = Statements(self._table)
             try:
                 _, found = await self._examined(http, statements)
+                if all(one.is_fit for one in found if one.what.startswith("column")):
+                    found.append(await inspection.index_finding(http, statements))
             except TableUnfit as error:
                 return [Finding(what="table", is_fit=False, detail=str(error), ddl="".join(error.ddl) or None)]
-        found += [inspection.index_finding(self._table), inspection.heartbeat_finding(self._table)]
-        return [*found, await self._realtime.inspect()]
+        return [*found, inspection.heartbeat_finding(self._table), await self._realtime.inspect()]
 
     def ddl(self) -> list[str]:
         """For Supabase's SQL editor: columns, the index of A6, the functions, the publication for push."""
