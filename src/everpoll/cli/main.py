@@ -10,6 +10,7 @@ from everpoll.cli.jobs import jobs, workers
 from everpoll.cli.run import migrate, run
 from everpoll.cli.runs import runs
 from everpoll.cli.tables import tables
+from everpoll.cli.until import UntilCommand, until
 from everpoll.cli.why import explain
 from everpoll.errors import EverpollError
 from everpoll.version import __version__
@@ -30,6 +31,7 @@ commands.add_typer(runs)
 commands.add_typer(tables)
 commands.command()(workers)
 commands.command("why")(explain)
+commands.command("until", cls=UntilCommand)(until)
 
 
 def _version(wanted: bool) -> None:

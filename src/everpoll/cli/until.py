@@ -1,0 +1,352 @@
+"""`everpoll until URL`: wait in a shell for an operation that runs elsewhere.
+
+Promises: the rules are those of any watch, for it is one, in memory: budget, Retry-After, backoff, errors in passing.
+Exit codes: 0 ready, 1 failed or not to be used, 2 timed out, 130 after Ctrl-C. The remote is asked to cancel only where
+`--cancel` says so. What was given in headers, in the address or in the environment is never printed.
+"""
+
+import asyncio
+import contextlib
+import logging
+import re
+import signal
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+from everpoll.app import Everpoll
+from everpoll.cli.secrets import Secrets
+from everpoll.cli.session import AsJson, duration_s, print_json
+from everpoll.cli.until_display import Progress, show_live
+from everpoll.cli.until_operation import ADAPTERS, METHODS, Operation, Telling, Wanted, data_from, operation_for
+from everpoll.errors import BadInput, EverpollError
+from everpoll.policy import Backoff, Budget, Rng, human
+from everpoll.watches import Cadence, History, LookContext, RunInfo, Verdict, Watch, WatchRun
+from everpoll.watches.adapters import Refused
+from everpoll.watches.adapters.addresses import shown
+from everpoll.watches.adapters.statuses import floor_s
+from everpoll.watches.cadence import Growing
+
+GROWING = Backoff("2s", factor=1.5, cap="30s", jitter=0.1)
+TIMEOUT = "29m"
+CANCEL_BUDGET_S = 30.0
+# The remote is told within a third of that, even in the middle of a look.
+LEASE = "3s"
+CODES = {"ready": 0, "failed": 1, "canceled": 1, "timed_out": 2}
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:[ \t]*([^\r\n\0]*?)[ \t]*")
+
+
+class UntilCommand(TyperCommand):
+    """Usage that cannot be read ends with 1: 2 says that the time was over."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the arguments."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except Exception as error:
+            if getattr(error, "exit_code", 0) != 2:
+                raise
+            error.exit_code = 1  # type: ignore[attr-defined]  # it has one: see above
+            if "extra argument" in str(getattr(error, "message", "")):
+                # The rest of a header without quotes is most likely a secret.
+                error.message = "More than one URL: write a header in quotes, --header 'Name: value'."  # type: ignore[attr-defined]
+            raise
+
+
+def until(  # noqa: PLR0913 - options of a command
+    url: Annotated[str, typer.Argument(help="Where the operation is, or is begun; or a batch's id.", metavar="URL")],
+    *,
+    timeout: Annotated[
+        str | None, typer.Option(help=f"How long to wait; default: {TIMEOUT}.", show_default=False)
+    ] = None,
+    every: Annotated[
+        str | None, typer.Option(help="Look at this interval; default: 2s, growing to 30s.", show_default=False)
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(help="Begin the operation with this method; default: POST with --data.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Begin the operation with this JSON, or @file.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="'Name: value', as often as needed.")] = None,
+    adapter: Annotated[str, typer.Option(help=f"Its protocol: {', '.join(ADAPTERS)}.")] = "auto",
+    model: Annotated[Path | None, typer.Option(help="A waiters-2.json, or a Smithy model.")] = None,
+    waiter: Annotated[str | None, typer.Option(help="The name of the waiter in it.")] = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="On Ctrl-C, ask the remote to cancel.")] = False,
+    as_json: AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+) -> None:
+    """Wait for a remote operation: exit 0 when it is ready, 1 when it failed, 2 when the time is over."""
+    # What the looks meet is shown here; the log would tear the display apart, and tell more than it may.
+    logging.getLogger("everpoll").addHandler(logging.NullHandler())
+    logging.getLogger("everpoll").propagate = False
+    headers: dict[str, str] = {}
+    secrets = Secrets({}, url)
+    try:
+        headers = _headers(header or [])
+        secrets = Secrets(headers, url)
+        wanted = Wanted(
+            url=url,
+            method=_one_of("--method", (method or ("GET" if data is None else "POST")).upper(), METHODS),
+            data=None if data is None else data_from(data),
+            headers=headers,
+            adapter=_one_of("--adapter", adapter, ADAPTERS),
+            model=model,
+            waiter=waiter,
+            may_cancel=cancel,
+        )
+        fetch = Telling()
+        operation = operation_for(wanted, fetch)
+        secrets = Secrets(headers, url, operation.secrets)
+        terms = _terms(operation, timeout, every)
+    except EverpollError as error:
+        typer.echo(f"everpoll: {secrets.masked(str(error))}", err=True)
+        raise typer.Exit(1) from None
+    title = secrets.masked(f"{wanted.method} {shown(url) if '://' in url else url}")
+    sys.exit(Until(operation, fetch, terms, secrets, title).wait(as_json=as_json, quiet=quiet))
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How long, and how often."""
+
+    budget: Budget
+    cadence: Cadence
+
+
+def _terms(operation: Operation, timeout: str | None, every: str | None) -> Terms:
+    if timeout is None and operation.budget is not None:
+        budget = operation.budget
+    else:
+        budget = Budget(duration_s("--timeout", timeout or TIMEOUT))
+    every_s = operation.every_s if every is None else duration_s("--every", every)
+    steady = None if every_s is None else Backoff(max(every_s, 0.001), factor=1, jitter=0.1)
+    return Terms(budget, Growing(steady or GROWING))
+
+
+def _headers(given: list[str]) -> dict[str, str]:
+    """By name. What cannot be read is not repeated: it may be a secret."""
+    headers: dict[str, str] = {}
+    for number, one in enumerate(given, 1):
+        found = _HEADER.fullmatch(one)
+        if found is None or not found[2].isascii():
+            raise BadInput(f"--header, number {number}, cannot be read: write --header 'Name: value', in ASCII")
+        headers[found[1]] = found[2]
+    return headers
+
+
+def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise BadInput(f"{option} {value!r}: write one of {', '.join(known)}")
+    return value
+
+
+class FirstLook:
+    """The cadence, but for the look after the start: at once where the answer came with it, else as it asked for."""
+
+    def __init__(self, cadence: Cadence) -> None:
+        self._cadence = cadence
+        self.is_over = False
+        self.floor_s = 0.0
+
+    def next_s(self, history: History, rng: Rng) -> float:
+        """See `Cadence`."""
+        if history.looks == 0 and self.is_over:
+            return 0.0
+        delay_s = self._cadence.next_s(history, rng)
+        return max(delay_s, self.floor_s) if history.looks == 0 else delay_s
+
+
+class Until:
+    """One wait."""
+
+    def __init__(self, operation: Operation, fetch: Telling, terms: Terms, secrets: Secrets, title: str) -> None:
+        self._operation = operation
+        self._fetch = fetch
+        self._terms = terms
+        self._secrets = secrets
+        self._first = FirstLook(terms.cadence)
+        self._signal: int | None = None
+        self._elapsed_s = 0.0
+        self._progress = Progress(
+            title, terms.budget.time_s, secrets.masked, now=lambda: asyncio.get_running_loop().time()
+        )
+
+    def wait(self, *, as_json: bool, quiet: bool) -> int:
+        """Until it has ended; the exit code."""
+        # With --json, standard output has the answer alone.
+        console = Console(stderr=as_json, highlight=False, soft_wrap=True)
+        is_live = console.is_terminal and not console.is_dumb_terminal and not quiet
+        if not is_live and not quiet and not as_json:
+            self._progress.on_line.append(lambda line: console.print(line, markup=False))
+            console.print(f"{'0s':>6}  {self._progress.title}", markup=False)
+        info = asyncio.run(self._run(console if is_live else None))
+        if as_json:
+            print_json(self._secrets.masked(self._summary(info)))
+        else:
+            self._tell(info, console, quiet=quiet)
+        return SIGNALS[signal.Signals(self._signal)] if self._signal is not None else CODES[info.outcome or "failed"]
+
+    async def _run(self, live: Console | None) -> RunInfo:
+        app = Everpoll("memory://", lease=LEASE)
+        watch = self._watch(app)
+        interrupted, over = asyncio.Event(), asyncio.Event()
+        self._listen(interrupted)
+        self._progress.began_at = asyncio.get_running_loop().time()
+        try:
+            async with app.working():
+                handle = None if self._operation.start is not None else self._operation.handle
+                run = await watch.begin(None, handle=handle)
+                shown_live = None if live is None else asyncio.ensure_future(show_live(live, self._progress, over))
+                try:
+                    await self._ended(run, interrupted)
+                finally:
+                    over.set()
+                    if shown_live is not None:
+                        await shown_live
+                return await run.info()
+        finally:
+            self._elapsed_s = asyncio.get_running_loop().time() - self._progress.began_at
+            await app.close(grace=0)
+
+    def _listen(self, interrupted: asyncio.Event) -> None:
+        def received(number: int) -> None:
+            self._signal = number
+            interrupted.set()
+
+        for wanted in SIGNALS:
+            # Not in the main thread, or not on this platform: then Ctrl-C ends it as it ends any program.
+            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+                asyncio.get_running_loop().add_signal_handler(wanted, received, wanted)
+
+    async def _ended(self, run: WatchRun, interrupted: asyncio.Event) -> None:
+        """Wait for the outcome, or for somebody who does not want to wait any more."""
+        if await _first(_outcome(run), interrupted) or self._operation.cancel is None:
+            return
+        interrupted.clear()
+        self._progress.is_canceling = True
+        await run.cancel("interrupted")
+        await _first(_outcome(run), interrupted)
+
+    def _watch(self, app: Everpoll) -> Watch[Any]:
+        operation, progress = self._operation, self._progress
+
+        async def look(_op: Any, w: LookContext) -> Verdict:
+            # The budget ends looks, too: one that hangs would outlive it. The last one has a second all the same.
+            left_s = max(1.0, self._terms.budget.time_s - w.elapsed)
+            try:
+                async with asyncio.timeout(left_s):
+                    verdict = await operation.look(w.handle, w.memory)
+            except Exception as error:
+                progress.broke(_words(error), w.looks)
+                raise
+            progress.saw(w.looks, verdict)
+            return verdict
+
+        watch = app.watch(
+            every=self._first,
+            budget=self._terms.budget,
+            name="until",
+            fatal=(BadInput, Refused),
+            cancel_budget=CANCEL_BUDGET_S,
+        )(look)
+        watch.on_decision.append(progress.decided)
+        if operation.start is not None:
+            watch.start(self._start)
+        if operation.cancel is not None:
+            told = operation.cancel
+            watch.cancel(lambda _op, handle: told(handle))
+        return watch
+
+    async def _start(self, _op: Any, key: str) -> Any:
+        assert self._operation.start is not None, "registered only where there is one"
+        try:
+            async with asyncio.timeout(max(1.0, self._terms.budget.time_s)):
+                handle = await self._operation.start(key)
+        except Exception as error:
+            self._progress.broke(_words(error))
+            raise
+        self._progress.error = None
+        self._first.is_over = isinstance(handle, dict) and ("value" in handle or "operation" in handle)
+        self._first.floor_s = 0.0 if self._fetch.last is None else floor_s(self._fetch.last) or 0.0
+        return handle
+
+    # ── what is told at the end ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _tell(self, info: RunInfo, console: Console, *, quiet: bool) -> None:
+        progress = self._progress
+        took = f"after {progress.count} in {human(round(self._elapsed_s, 1))}"
+        if self._signal is not None:
+            line = f"interrupted after {progress.count}: {self._left_behind(info)}"
+        elif info.outcome == "ready":
+            if not quiet:
+                console.print(f"ready {took}", style="green", markup=False)
+            return
+        else:
+            when = f" {took}" if progress.looks else ""
+            line = f"{(info.outcome or 'failed').replace('_', ' ')}{when}: {self._reason(info)}"
+        # A remote's words may have line breaks; an error is one line.
+        typer.echo(f"everpoll: {' '.join(self._secrets.masked(line).split())}", err=True)
+
+    def _reason(self, info: RunInfo) -> str:
+        progress = self._progress
+        if info.outcome == "timed_out":
+            last = progress.said if progress.looks or progress.error else "it was never answered"
+            return f"{info.reason}; last seen: {last}"
+        # Of an error that ended it, the words, without the name of its class.
+        return progress.error or info.reason or "no reason was given"
+
+    def _left_behind(self, info: RunInfo) -> str:
+        if self._operation.cancel is None:
+            return "the operation goes on at the remote"
+        return info.reason or "the remote was told to cancel, and not waited for"
+
+    def _summary(self, info: RunInfo) -> dict[str, Any]:
+        evidence = info.evidence
+        if isinstance(evidence, dict):
+            # Where in this program an error came up tells nobody anything.
+            evidence = {name: value for name, value in evidence.items() if name != "traceback"}
+        return {
+            "outcome": info.outcome,
+            "reason": info.reason if info.outcome in (None, "ready") else self._reason(info),
+            "interrupted": self._signal is not None,
+            "adapter": self._operation.adapter,
+            "status": info.status,
+            "progress": info.progress,
+            "value": info.value,
+            "evidence": evidence,
+            "looks": info.looks,
+            "errors": info.errors,
+            "elapsed_s": round(self._elapsed_s, 3),
+        }
+
+
+async def _outcome(run: WatchRun) -> None:
+    with contextlib.suppress(EverpollError):
+        await run.result()
+
+
+async def _first(waiting: Coroutine[Any, Any, None], interrupted: asyncio.Event) -> bool:
+    """True: it has ended. False: somebody interrupted before."""
+    task, signaled = asyncio.ensure_future(waiting), asyncio.ensure_future(interrupted.wait())
+    try:
+        await asyncio.wait({task, signaled}, return_when=asyncio.FIRST_COMPLETED)
+        return task.done()
+    finally:
+        task.cancel()
+        signaled.cancel()
+        await asyncio.gather(task, signaled, return_exceptions=True)
+
+
+def _words(error: Exception) -> str:
+    """An error for people."""
+    if isinstance(error, TimeoutError):
+        return str(error) or "no answer in time"
+    if isinstance(error, EverpollError) or type(error) in (ConnectionError, ConnectionRefusedError):
+        return str(error)
+    return f"{type(error).__name__}: {error}"

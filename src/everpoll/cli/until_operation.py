@@ -1,0 +1,373 @@
+"""What `everpoll until` waits for: an address and options in, a start, a look and a cancel out, each an adapter's own.
+
+`auto` goes by the host where that tells, else by the answers: it reads them as HTTP 202, and judges an operation of
+Google's or a batch of OpenAI's or Anthropic's by its own rules, because to HTTP alone each of them is a plain 200.
+"""
+
+import os
+import re
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from everpoll.errors import BadInput
+from everpoll.policy import Budget
+from everpoll.watches.adapters import Fetch, Memory, Refused, RemoteBusy, Request, Response, ThreadFetch
+from everpoll.watches.adapters.addresses import checked, joined, resolved, shown
+from everpoll.watches.adapters.anthropic_batch import BASE_URL as ANTHROPIC
+from everpoll.watches.adapters.anthropic_batch import VERSION, AnthropicBatch
+from everpoll.watches.adapters.azure import AzureOperation
+from everpoll.watches.adapters.client import Client, OverHttp
+from everpoll.watches.adapters.google import GoogleOperation
+from everpoll.watches.adapters.http202 import Http202, Words
+from everpoll.watches.adapters.openai_batch import BASE_URL as OPENAI
+from everpoll.watches.adapters.openai_batch import OpenAIBatch
+from everpoll.watches.adapters.statuses import evidence, is_transient
+from everpoll.watches.adapters.waiter import Waiter, load
+from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+
+ADAPTERS = ("auto", "http202", "azure", "google", "waiter", "openai", "anthropic")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+Shape = Literal["google", "openai", "anthropic"]
+_VERSION = re.compile(r"v[0-9]+[a-z0-9]*")
+_NO_CANCEL = {"azure": "Azure's services share no way to cancel", "waiter": "a waiter only looks"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What was written on the command line, checked one by one. Not shown: it has secrets."""
+
+    url: str
+    method: str
+    data: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    adapter: str = "auto"
+    model: Path | None = None
+    waiter: str | None = None
+    may_cancel: bool = False
+
+    @property
+    def begins(self) -> bool:
+        """Whether the operation is begun by us; else it runs already, and is only looked at."""
+        return self.method != "GET"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """What a watch needs to wait for it."""
+
+    adapter: str
+    look: Callable[[Any, Memory], Awaitable[Verdict]]
+    handle: Any = None
+    start: Callable[[str], Awaitable[Any]] | None = None
+    cancel: Callable[[Any], Awaitable[None]] | None = None
+    every_s: float | None = None
+    budget: Budget | None = None
+    """What a waiter's model says of both."""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+
+def operation_for(wanted: Wanted, fetch: Fetch) -> Operation:
+    """The operation; `BadInput` or `Refused` where the options do not go together."""
+    name = _named(wanted)
+    if (wanted.model is None) != (wanted.waiter is None):
+        raise BadInput("a waiter is found by its file and its name: write --model waiters.json --waiter TableExists")
+    if wanted.may_cancel and name in _NO_CANCEL:
+        raise BadInput(f"--cancel: {_NO_CANCEL[name]}; leave it out, and Ctrl-C ends the waiting alone")
+    if name not in ("openai", "anthropic") or "://" in wanted.url:
+        checked(wanted.url, home=wanted.url)
+    return _MAKERS[name](wanted, fetch)
+
+
+def _named(wanted: Wanted) -> str:
+    """The adapter, where the options or the address alone tell which."""
+    if wanted.adapter != "auto":
+        return wanted.adapter
+    if wanted.model is not None:
+        return "waiter"
+    if "://" not in wanted.url:
+        for prefix, name in (("msgbatch_", "anthropic"), ("batch_", "openai")):
+            if wanted.url.startswith(prefix):
+                return name
+        raise BadInput(f"{wanted.url.partition('?')[0]!r} is no URL: write https://{wanted.url.partition('?')[0]}")
+    host = _host(wanted.url)
+    known = {"management.azure.com": "azure", "api.openai.com": "openai", "api.anthropic.com": "anthropic"}
+    return "google" if host.endswith(".googleapis.com") else known.get(host, "auto")
+
+
+# ── one protocol each ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _auto(wanted: Wanted, fetch: Fetch) -> Operation:
+    return _over_http(wanted, "auto", AnyOperation(wanted.headers, fetch, "DELETE" if wanted.may_cancel else None))
+
+
+def _http202(wanted: Wanted, fetch: Fetch) -> Operation:
+    cancel_method = "DELETE" if wanted.may_cancel else None
+    return _over_http(wanted, "http202", Http202(headers=wanted.headers, fetch=fetch, cancel_method=cancel_method))
+
+
+def _azure(wanted: Wanted, fetch: Fetch) -> Operation:
+    return _over_http(wanted, "azure", AzureOperation(headers=wanted.headers, fetch=fetch))
+
+
+def _over_http(wanted: Wanted, name: str, adapter: Http202 | AzureOperation) -> Operation:
+    request = Request(wanted.url, wanted.method, wanted.data)
+    return Operation(
+        adapter=name,
+        look=adapter.look,
+        handle=wanted.url,
+        start=(lambda key: adapter.start(request, key)) if wanted.begins else None,
+        cancel=adapter.cancel if wanted.may_cancel and isinstance(adapter, Http202) else None,
+    )
+
+
+def _google(wanted: Wanted, fetch: Fetch) -> Operation:
+    base, version, name = google_address(wanted.url)
+    adapter = GoogleOperation(base, version=version, headers=wanted.headers, fetch=fetch)
+    request = Request(wanted.url, wanted.method, wanted.data)
+    if not wanted.begins and urlsplit(wanted.url).query:
+        raise BadInput("an operation of Google's has no query: send a key with --header 'X-Goog-Api-Key: …'")
+    return Operation(
+        adapter="google",
+        look=adapter.look,
+        handle=name,
+        start=(lambda key: adapter.start(request, key)) if wanted.begins else None,
+        cancel=adapter.cancel if wanted.may_cancel else None,
+    )
+
+
+def google_address(url: str) -> tuple[str, str, str]:
+    """Base, version and name in the URL of an operation: …/v1/operations/7."""
+    parts = urlsplit(url)
+    segments = parts.path.strip("/").split("/")
+    places = [number for number, one in enumerate(segments) if _VERSION.fullmatch(one)]
+    if not places or places[0] + 1 >= len(segments):
+        raise BadInput(f"{shown(url)} is no address of Google's: write https://HOST/v1/operations/NAME")
+    base = "/".join([f"{parts.scheme}://{parts.netloc}", *segments[: places[0]]])
+    return base, segments[places[0]], "/".join(segments[places[0] + 1 :])
+
+
+def _openai(wanted: Wanted, fetch: Fetch) -> Operation:
+    key = os.environ.get("OPENAI_API_KEY", "")
+    headers = _with_key(wanted.headers, "Authorization", key and f"Bearer {key}", "OPENAI_API_KEY")
+    base, batch = _batch_address(wanted, OPENAI)
+    adapter = OpenAIBatch(base_url=base, headers=headers, fetch=fetch)
+    return _batch(wanted, "openai", adapter, batch, key)
+
+
+def _anthropic(wanted: Wanted, fetch: Fetch) -> Operation:
+    key = os.environ.get("ANTHROPIC_API_KEY", "")
+    headers = _with_key(wanted.headers, "x-api-key", key, "ANTHROPIC_API_KEY") | {"anthropic-version": VERSION}
+    base, batch = _batch_address(wanted, f"{ANTHROPIC}/v1/messages")
+    adapter = AnthropicBatch(base_url=base.removesuffix("/v1/messages"), headers=headers, fetch=fetch)
+    return _batch(wanted, "anthropic", adapter, batch, key)
+
+
+def _batch(wanted: Wanted, name: str, adapter: OpenAIBatch | AnthropicBatch, batch: str, key: str) -> Operation:
+    return Operation(
+        adapter=name,
+        look=adapter.look,
+        handle=batch,
+        start=(lambda run_key: adapter.start(wanted.data, run_key)) if wanted.begins else None,
+        cancel=adapter.cancel if wanted.may_cancel else None,
+        secrets=(key,),
+    )
+
+
+def _batch_address(wanted: Wanted, base: str) -> tuple[str, str]:
+    """The service's base and the batch's id, from …/batches/ID, or from the id alone."""
+    if "://" not in wanted.url:
+        return base, wanted.url
+    found = re.fullmatch(r"(.+)/batches(?:/([^/?]+))?/?", wanted.url)
+    if found is None or (found[2] is None and not wanted.begins):
+        raise BadInput(f"{shown(wanted.url)} is no address of a batch: write its id, or {base}/batches/ID")
+    return found[1], found[2] or ""
+
+
+def _with_key(headers: Mapping[str, str], name: str, value: str, variable: str) -> dict[str, str]:
+    if any(one.lower() == name.lower() for one in headers):
+        return dict(headers)
+    if not value:
+        raise BadInput(f"no key for the service: set {variable}, or write --header '{name}: …'")
+    return {name: value, **headers}
+
+
+def _waiter(wanted: Wanted, fetch: Fetch) -> Operation:
+    if wanted.model is None or wanted.waiter is None:
+        raise BadInput("a waiter is found by its file and its name: write --model waiters.json --waiter TableExists")
+    try:
+        model = load(wanted.model, wanted.waiter)
+    except (OSError, ValueError) as error:
+        if isinstance(error, BadInput):
+            raise
+        why = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        raise BadInput(f"--model {wanted.model}: {why}") from None
+    adapter = WaiterOverHttp(model, wanted, fetch)
+    return Operation(adapter="waiter", look=adapter.look, handle=wanted.url, every_s=model.delay_s, budget=model.budget)
+
+
+_MAKERS: dict[str, Callable[[Wanted, Fetch], Operation]] = {
+    "auto": _auto,
+    "http202": _http202,
+    "azure": _azure,
+    "google": _google,
+    "waiter": _waiter,
+    "openai": _openai,
+    "anthropic": _anthropic,
+}
+
+
+class AnyOperation(Http202):
+    """HTTP 202, with an eye on what is none: bodies of others are judged by the rules of their own protocols."""
+
+    def __init__(self, headers: Mapping[str, str], fetch: Fetch, cancel_method: str | None) -> None:
+        super().__init__(headers=headers, fetch=fetch, cancel_method=cancel_method)
+        self._azure = AzureOperation(headers=headers, fetch=fetch)
+        # Only their judgement is used, which asks nobody.
+        self._google = GoogleOperation("https://localhost")
+        self._openai, self._anthropic = OpenAIBatch("unused"), AnthropicBatch("unused")
+
+    async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
+        """One look, as what the start was answered with."""
+        by_azure = isinstance(handle, Mapping) and "via" in handle
+        return await (self._azure.look(handle, memory) if by_azure else super().look(handle, memory))
+
+    def judge(self, response: Response, *, misses: int = 0, is_result: bool = False) -> Verdict:
+        """By the shape of the body."""
+        match None if is_result else shape_of(response.fields()):
+            case "google":
+                return self._google.judge(response)
+            case "openai":
+                return self._openai.judge(response, misses=misses)
+            case "anthropic":
+                return self._anthropic.judge(response, misses=misses)
+        return super().judge(response, misses=misses, is_result=is_result)
+
+    def begun(self, request: Request, response: Response) -> dict[str, Any]:
+        """The handle: what has not ended is looked at, even if it came with a plain 200."""
+        if "azure-asyncoperation" in response.headers:
+            return self._azure.begun(request, response)
+        handle = super().begun(request, response)
+        if "value" not in handle:
+            return handle
+        verdict = self.judge(response)
+        if isinstance(verdict, Wait):
+            url = self._monitor_in(request, response)
+            return {"home": request.url, "url": checked(url, home=request.url)}
+        if isinstance(verdict, Fail):
+            raise Refused(verdict.reason)
+        return handle
+
+    def _monitor_in(self, request: Request, response: Response) -> str:
+        body, here = response.fields(), request.url.partition("?")[0]
+        match shape_of(body):
+            case "google":
+                base, version, _ = google_address(request.url)
+                return joined(f"{base}/{version}", *str(body["name"]).split("/"))
+            case "openai" | "anthropic":
+                return joined(here, str(body.get("id")))
+        if response.headers.get("location"):
+            return resolved(response.url, response.headers["location"])
+        word = Words().found(body)
+        raise Refused(f"{shown(request.url)} answered {response.status}, {word!r}, and does not say where to look")
+
+
+def shape_of(body: Mapping[str, Any]) -> Shape | None:
+    """Whose operation this body is, if it is one of those that say it with a plain 200."""
+    name = body.get("name")
+    if isinstance(name, str) and (isinstance(body.get("done"), bool) or "operations/" in name):
+        return "google"
+    if body.get("object") == "batch" and "status" in body:
+        return "openai"
+    return "anthropic" if body.get("type") == "message_batch" else None
+
+
+class WaiterOverHttp(OverHttp):
+    """A waiter's model over the answers of one URL, read with the method that was written."""
+
+    def __init__(self, waiter: Waiter, wanted: Wanted, fetch: Fetch) -> None:
+        super().__init__(Client(fetch, wanted.headers))
+        self._waiter = waiter
+        self._request = Request(wanted.url, wanted.method, wanted.data)
+
+    async def _look(self, handle: Any, memory: Memory) -> Verdict:
+        response = await self._client.send(self._request)
+        error = _error_code(response) if response.status >= 400 else None
+        state, rule = self._waiter.explain(body=response.json(), status=response.status, error=error)
+        # SDKs repeat by themselves what the service was too busy for: no acceptor has to mention it.
+        if is_transient(response.status) and not rule.startswith("acceptor"):
+            raise RemoteBusy(response)
+        if state == "success":
+            return Done(response.json() if error is None else None)
+        if state == "failure":
+            return Fail(f"the waiter failed: {rule}", evidence=evidence(response))
+        return Wait(note=rule, status=error or str(response.status))
+
+
+def _error_code(response: Response) -> str:
+    """As AWS's protocols write it: a header, a `__type`, a `code`; else the status."""
+    body = response.fields()
+    inner = next((body[name] for name in ("Error", "error") if isinstance(body.get(name), dict)), body)
+    said = [response.headers.get("x-amzn-errortype"), *(inner.get(name) for name in ("__type", "Code", "code"))]
+    code = next((one for one in said if isinstance(one, str) and one), str(response.status))
+    return code.partition(":")[0].rpartition("#")[2]
+
+
+class Telling:
+    """A client that says in words why nobody was found, and remembers the last answer."""
+
+    def __init__(self, fetch: Fetch | None = None) -> None:
+        self._fetch = fetch or ThreadFetch()
+        self.last: Response | None = None
+
+    async def __call__(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
+    ) -> Response:
+        """The answer; `Refused` for what waiting will not mend."""
+        host = _host(url)
+        try:
+            self.last = await self._fetch(method, url, headers=headers, body=body)
+        except socket.gaierror as error:
+            # Who has answered before has a name: then it is the resolver that is in trouble.
+            if self.last is None and error.errno != socket.EAI_AGAIN:
+                raise Refused(f"{host}: there is no host of that name") from None
+            raise ConnectionError(f"{host}: its name cannot be looked up now") from None
+        except ssl.SSLCertVerificationError as error:
+            raise Refused(f"{host}: its certificate is not trusted: {error.verify_message}") from None
+        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+            raise
+        except ssl.SSLError as error:
+            said = (error.reason or "no reason given").replace("_", " ").lower()
+            raise Refused(f"{host}: no secure connection: {said}; does it speak HTTPS?") from None
+        except ConnectionRefusedError:
+            raise ConnectionRefusedError(f"{host} refused the connection") from None
+        return self.last
+
+
+def data_from(text: str) -> Any:
+    """The JSON of `--data`: itself, or a file behind an @."""
+    source = text
+    if text.startswith("@"):
+        try:
+            source = Path(text[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+            raise BadInput(f"--data {text}: {why}") from None
+    try:
+        return msgspec.json.decode(source)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"--data is no JSON: {error}; write --data '{{\"year\": 2026}}', or --data @file.json") from None
+
+
+def _host(url: str) -> str:
+    try:
+        return (urlsplit(url).hostname or "").lower()
+    except ValueError:
+        return ""
