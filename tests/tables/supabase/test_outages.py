@@ -400,6 +400,8 @@ async def until_all(stage: PostgRestStage, *statuses: str) -> None:
         "https://",
         "https://[::1",
         "https://x.supabase.co:port",
+        "https://x y.supabase.co",
+        "ftp://x.supabase.co",
     ],
 )
 def test_addresses_that_cannot_be_used_are_refused_without_quoting_them(

@@ -56,7 +56,8 @@ def address_of(url: str) -> Address:
             f"the address of {host!r} carries more than a host and a path; give the key by token=… or "
             "$SUPABASE_SERVICE_KEY, never in the address"
         )
-    if parts.scheme.lower() not in {"http", "https"} or not host:
+    is_host = bool(host) and host.isprintable() and not any(sign.isspace() for sign in host)
+    if parts.scheme.lower() not in {"http", "https"} or not is_host:
         raise BadInput("the address of a Supabase project is https://….supabase.co, that of PostgREST http://host:port")
     path = parts.path.rstrip("/")
     if not path and host.lower().endswith(HOSTED):

@@ -56,8 +56,8 @@ class SupabaseTable:
         self._silence = Silence()
         self._workers: dict[int, str] = {}
         self._opened: Opened | None = None
-        # Until it was looked at, it is taken to have its key and nothing else.
         self._shape: inspection.Shape | None = inspection.Shape({table.key: None})
+        """None: there is no such table. Until it was looked at, it is taken to have its key and nothing else."""
 
     def __repr__(self) -> str:
         return f"<SupabaseTable {self._table.name} at {self._link.address.rest}>"
@@ -96,8 +96,11 @@ class SupabaseTable:
         return Opened(self._link, http, Statements(self._table, shape.required), self._claims, functions)
 
     async def _examined(self, http: Http, statements: Statements) -> tuple[inspection.Shape, list[Finding]]:
-        self._shape = None
-        shape = self._shape = await inspection.read_shape(http, statements)
+        try:
+            shape = self._shape = await inspection.read_shape(http, statements)
+        except TableUnfit as error:
+            self._shape = None if error.ddl else self._shape
+            raise
         found = list(inspection.findings(self._table, shape))
         if all(one.is_fit for one in found):
             found.append(await inspection.may_write(http, statements))
@@ -150,7 +153,7 @@ class SupabaseTable:
         return await self._at_work().claiming.claim(self._workers[incarnation], wanted)
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
-        """Each row by its fence; not one transaction. The ids that were lost."""
+        """Each row by its fence; one transaction only with the functions. The ids that were lost."""
         return await self._at_work().settling.settle(settlements)
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:

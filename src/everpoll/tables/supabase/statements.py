@@ -215,7 +215,8 @@ class Statements:
 
     def stale(self, before: datetime | None, limit: int) -> Request:
         """Running rows that were not heard of since; None: all of them."""
-        return self.get([self.table.key, *self._as_found()], self._is_stale(before), limit=limit)
+        longest_silent = f"{column(str(self.table.heartbeat))}.asc"
+        return self.get([self.table.key, *self._as_found()], self._is_stale(before), longest_silent, limit)
 
     def heard_at(self, row: Body) -> str | None:
         """The last sign of life; a row that somebody claimed without one is as old as its start."""
