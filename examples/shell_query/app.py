@@ -147,13 +147,13 @@ class ShellQueries:
 
     async def sweep(self) -> int:
         """Delete assets of runs that have ended: what a worker made that slept through the clean-up (B14)."""
-        ended = {
-            customer_key(f"{NAME}:{row['run_id']}") for row in (await self._runs.all()).values() if row["completed_at"]
-        }
-        leaked = [one for one in await self._cloud.assets(PREFIX) if one[1] in ended]
-        for kind, name in leaked:
-            await self._cloud.delete(kind, name)
-        return len(leaked)
+        names = {name for _, name in await self._cloud.assets(PREFIX)}
+        rows = await self._runs.all() if names else {}
+        ended = {customer_key(f"{NAME}:{run_id}") for run_id, row in rows.items() if row["completed_at"]}
+        for name in names & ended:
+            await self._cloud.stop(name)
+            await self._delete_assets(name)
+        return len(names & ended)
 
     async def _is_settled(self, run_id: str) -> bool:
         """Whether the run has its outcome; then the business table has it too."""

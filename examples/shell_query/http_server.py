@@ -28,6 +28,7 @@ async def served(cloud: MarketingCloud, port: int = 0) -> AsyncIterator[str]:
             await _exchange(cloud, reader, writer)
         except asyncio.CancelledError:
             writer.transport.abort()
+            raise
         finally:
             connections.discard(task)
 

@@ -183,6 +183,25 @@ def test_b15_new_id_0_is_no_id_and_a_missing_object_id_is_found_by_its_key(stage
     stage.assert_once("r")
 
 
+def test_b14_what_leaked_is_swept_and_what_runs_is_left_alone(stage: Stage) -> None:
+    async def scene() -> None:
+        await stage.told(Fate(runs_s=30))
+        await stage.client.create_data_extension(key_of("r"))
+        await stage.client.create_query(key_of("r"), "SELECT 1")
+        await stage.client.create_data_extension("sq-of-somebody-else")
+        run = await stage.begin("running", Fate(runs_s=1700))
+        await asyncio.sleep(5)
+        assert await stage.queries.sweep() == 1
+        assert stage.cloud.leaked == [
+            ("DataExtension", key_of("running")),
+            ("DataExtension", "sq-of-somebody-else"),
+            ("QueryDefinition", key_of("running")),
+        ]
+        assert (await stage.ended(run)).outcome == "ready"
+
+    stage.play(scene)
+
+
 @pytest.mark.parametrize("trouble", [LOST, ANSWER_LOST, SILENT, status(500), status(429, 40)], ids=repr)
 def test_b14_a_clean_up_that_fails_is_tried_again_and_changes_no_outcome(stage: Stage, trouble: Trouble) -> None:
     stage.cloud.faults.script("Delete QueryDefinition", trouble, trouble)

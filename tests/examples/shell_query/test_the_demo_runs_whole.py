@@ -8,7 +8,7 @@ from examples.shell_query.stories import STORIES
 
 
 def test_everything_ends_as_it_must_and_is_told_as_json() -> None:
-    done = run_example("shell_query", "--speed", "100", "--json")
+    done = run_example("shell_query", "--speed", "150", "--json")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
     told = json.loads(done.stdout)
     assert told["wrong"] == []
@@ -20,7 +20,7 @@ def test_everything_ends_as_it_must_and_is_told_as_json() -> None:
 
 
 def test_people_see_what_happens_and_then_the_timeline_of_each() -> None:
-    done = run_example("shell_query", "--speed", "100")
+    done = run_example("shell_query", "--speed", "150")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
     for story in STORIES:
         assert f"\n{story.name}  {story.ends}" in done.stdout
