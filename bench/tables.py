@@ -22,8 +22,8 @@ LOOP_JOBS = 1_000
 NATIVE, ADOPTED, BY_HAND = "native jobs, 1,000 slots", "adopted table, 1,000 slots", "select-then-update loop"
 NOTES = [
     (
-        "One worker process; Postgres with synchronous_commit=on and fsync=on; no-op async handler; interleaved rounds, "
-        "medians; a fresh database each time, vacuumed and analyzed after it was filled."
+        "One worker process; Postgres with synchronous_commit=on and fsync=on; no-op async handler; interleaved "
+        "rounds, medians; a fresh database each time, vacuumed and analyzed after it was filled."
     ),
     f"The loop has {LOOP_JOBS:,} rows, one connection, one row at a time, as the document writes it.",
     "`full` maps finished_at, heartbeat, retries and error; the others finished_at alone.",

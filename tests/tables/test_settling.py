@@ -161,7 +161,8 @@ async def test_what_was_settled_by_a_try_whose_answer_got_lost_is_recognised(sta
     await stage.queue(1, 2, 3, 4)
     async with stage.claimer() as worker:
         one, two, three, four = await worker.take()
-        ended: list[Settlement] = [Ended(one.id, 1), Ended(two.id, 1), Again(three.id, 1, None, refund=True), Ended(four.id, 1)]
+        back = Again(three.id, 1, None, refund=True)
+        ended: list[Settlement] = [Ended(one.id, 1), Ended(two.id, 1), back, Ended(four.id, 1)]
         for key, status in ((1, "completed"), (2, "canceled"), (3, "queued"), (4, "completed")):
             await stage.change(key, status=status)
         await stage.change(3, worker_id=None, started_at=None, last_heartbeat=None)

@@ -14,7 +14,7 @@ from everpoll.tables import Guard
 from tables.fleet import TESTS, TableFleet
 from tables.stages import GIVE_UP_S, JOBS, TableStage
 
-STALE: dict[str, Any] = {"heartbeat_every": "300ms", "stale_after": "1500ms"}
+STALE: dict[str, Any] = {"heartbeat_every": "300ms", "stale_after": "2500ms"}
 ROUNDS = 10_000
 RACERS = 4
 BATCH = 10
@@ -93,6 +93,28 @@ async def test_a3_ten_thousand_rounds_with_all_guards_and_no_double_claim(stage:
     claimed_by = {row["id"]: row["worker_id"] for row in rows}
     assert claimed_by == {key: f"racer-{number}" for number, one in enumerate(won) for key in one}
     assert {row["status"] for row in rows} == {"running"}
+
+
+async def test_a_fleet_of_all_guards_does_every_row_once_though_one_of_it_is_killed(
+    stage: TableStage, tmp_path: Path
+) -> None:
+    """What the dead one held is done by others; nothing else costs an attempt, and nothing ends twice."""
+    gate = tmp_path / "gate"
+    await stage.create()
+    await stage.queue(1, 2, payload=str(gate))
+    with TableFleet(stage, tmp_path, slots=2, **STALE) as fleet:
+        [doomed] = await fleet.start(guard=stage.guards[0])
+        await fleet.until_begun(2)
+        for guard in stage.guards:
+            await fleet.start(guard=guard)
+        await stage.queue(*range(3, 123), payload="")
+        doomed.kill()
+        await stage.until(lambda rows: all(row["status"] == "completed" for row in rows[2:]))
+        await fleet.until_begun(124)
+        gate.touch()
+        rows = await stage.until_all("completed")
+        assert [row["retry_count"] for row in rows] == [1, 1, *[0] * 120]
+        assert Counter(one["key"] for one in fleet.effects("ended")) == Counter(str(row["id"]) for row in rows)
 
 
 async def fill(stage: TableStage, keys: list[int]) -> None:

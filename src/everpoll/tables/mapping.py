@@ -137,7 +137,9 @@ class Table:
         if not isinstance(self.backoff, Backoff):
             raise BadInput(f'{where}: backoff={shown(self.backoff)}: write Backoff("5s", factor=2, cap="5m")')
         if self.heartbeat_every_s * 3 > self.stale_after_s:
-            raise BadInput(f"{where}: stale_after must be at least three times heartbeat_every, or live workers look dead")
+            raise BadInput(
+                f"{where}: stale_after must be at least three times heartbeat_every, or live workers look dead"
+            )
         _ = self.timeout_s
 
     def _check_written(self, where: str) -> None:
