@@ -1,7 +1,6 @@
 """The example in virtual time: the simulated cloud called in its own process, a store in memory, one worker."""
 
 import asyncio
-import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -85,8 +84,3 @@ class Stage:
         assert self.cloud.leaked == []
         assert self.records.too_early == []
         assert self.records.deleted_while_running == []
-
-
-def a_folder() -> Path:
-    """For stories that are told many times."""
-    return Path(tempfile.mkdtemp(prefix="everpoll-shell-query-"))

@@ -1,7 +1,6 @@
 """Invariants 7 and 8 on the document's own system: a crash and a zombie before and behind every request and write."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,7 +50,7 @@ def test_however_a_process_ends_the_query_is_started_once_and_cleaned_up_once(tm
             world.notes["runs"] = Runs(tmp_path / f"business-{told}.db", world.clock.wall)
         app = Everpoll(world.store, clock=world.clock)
         client = CloudClient("http://cloud", TOKEN, Mortal(world.notes["cloud"]))
-        queries = ShellQueries(app, client, world.notes["runs"], replace(EXACT))
+        queries = ShellQueries(app, client, world.notes["runs"], EXACT)
         world.notes["queries"] = queries
         return app
 
