@@ -61,13 +61,15 @@ async def test_what_a_killed_worker_began_is_ended_by_another_and_started_once(t
             await runs.add(op)
             begun.append(await queries.watch.begin(op, id=name))
         doomed = await worker(tmp_path, url, until)
-        while sum(cloud.records.starts.values()) < len(NAMES) // 2:  # noqa: ASYNC110 - another process's doing
+        while sum(cloud.records.starts.values()) < len(NAMES) // 2:
+            assert doomed.returncode is None, "the worker ended before it was killed"
             await asyncio.sleep(0.01)
         doomed.kill()
-        await worker(tmp_path, url, until)
+        heir = await worker(tmp_path, url, until)
+        while cloud.leaked or sum(cloud.records.deletes.values()) < 2 * len(NAMES):
+            assert heir.returncode is None, "the second worker ended too"
+            await asyncio.sleep(0.05)
         for run in begun:
             await run.result()
-        while cloud.leaked:  # noqa: ASYNC110 - another process's doing
-            await asyncio.sleep(0.05)
     assert {key: cloud.records.starts[key] for key in map(key_of, NAMES)} == {key_of(name): 1 for name in NAMES}
     assert cloud.records.deleted_while_running == []
