@@ -48,6 +48,7 @@ class SpyStore(MemoryStore):
 
     def __init__(self, clock: VirtualClock, *, has_push: bool = True) -> None:
         super().__init__(clock)
+        self.beats_in_loop = False  # the stage has a heartbeat of its own, which can be frozen
         self.clock = clock
         self.has_push = has_push
         self.looks: list[Look] = []

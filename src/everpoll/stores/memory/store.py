@@ -66,6 +66,10 @@ class MemoryStore:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
+        # A thread's heart knows nothing of a virtual clock, which would run on while it beats.
+        self.beats_in_loop = clock is not None
+        self.beats_in_loop = clock is not None
+        """Under a virtual clock the heartbeat belongs into the event loop, whose time that is."""
         # The wall clock names the instants, the monotonic one moves them: a step of the former changes nothing.
         self._epoch = self._clock.wall() - self._clock.now()
         self._lock = threading.RLock()
