@@ -15,6 +15,7 @@ import everpoll
 import everpoll.errors
 import everpoll.policy
 import everpoll.testing
+import everpoll.watches
 from everpoll import Everpoll, Health, Job, Task, TaskInfo
 from everpoll.cli.main import commands
 from everpoll.engine.meter import PollerHealth
@@ -25,13 +26,20 @@ from everpoll.policy import PauseReason
 from everpoll.stores.contract import TaskState
 from everpoll.tables import AdoptedTable, Row, Table
 from everpoll.tables.contract import Finding
-from everpoll.testing import VirtualClock
+from everpoll.testing import ScriptedRemote, Timeline, VirtualClock
+from everpoll.watches import History, Learned, LookContext, RunEvent, RunInfo, Watch, WatchOptions, WatchRun
+from everpoll.watches.memory import Decision
+from everpoll.watches.memory import Outcome as RunOutcome
 
 REFERENCE = ROOT / "docs/reference"
 SOURCES = sorted((ROOT / "src/everpoll").rglob("*.py")) + sorted((ROOT / "src/everpoll").rglob("*.sql"))
 # These belong to the registry; their own comment in loop.py says so.
 INTERNAL_OF_LOOP = {"become", "due", "end", "entry", "forget_run", "resume_at", "start", "under_way"}
 INTERNAL_OF_LOOPS = {"event_loop_for", "in_thread", "now", "set_deadline", "spawn", "start"}
+
+# What the engine calls, and not the user.
+INTERNAL_OF_WATCH = {"ask", "run", "tally"}
+INTERNAL_OF_LOOK = {"check_memory", "let_go"}
 
 
 def reference(page: str) -> str:
@@ -132,6 +140,28 @@ def test_every_command_and_its_options_are_documented(command: str, options: lis
     assert [option for option in options if f"`{option}" not in page] == []
 
 
+def test_every_option_of_a_watch_is_documented_with_its_own_row() -> None:
+    assert sorted({"every", "budget", *WatchOptions.__annotations__} - rows("watches.md")) == []
+
+
+def test_every_method_of_a_watch_a_run_and_a_look_is_documented() -> None:
+    for kind, internal in ((Watch, INTERNAL_OF_WATCH), (WatchRun, set()), (LookContext, INTERNAL_OF_LOOK)):
+        assert missing(public(kind) - internal, "watches.md") == [], kind.__name__
+    assert missing(set(everpoll.watches.__all__), "watches.md") == []
+
+
+def test_every_field_phase_and_outcome_of_a_run_is_documented() -> None:
+    for struct in (RunInfo, RunEvent, Decision):
+        assert missing(set(struct.__struct_fields__), "watches.md") == [], struct.__name__
+    live = {"intent", "looking", "verifying", "canceling", "cleaning"}
+    assert sorted({*live, "needs_code", "ended", *get_args(RunOutcome)} - rows("watches.md")) == []
+
+
+def test_every_parameter_of_a_cadence_is_documented() -> None:
+    for kind in (History, Learned):
+        assert missing(set(inspect.signature(kind).parameters), "watches.md") == [], kind.__name__
+
+
 def test_every_field_of_state_and_outcome_is_documented() -> None:
     assert missing(public(LoopState) - {"life"}, "loops.md") == []
     assert missing(set(LoopState.__struct_fields__) - {"life"}, "loops.md") == []
@@ -151,7 +181,8 @@ def test_every_phase_and_pause_reason_is_documented(words: type[Enum]) -> None:
 def test_every_policy_and_its_parameters_are_documented() -> None:
     page = "policies.md"
     values = [
-        getattr(everpoll.policy, name) for name in ("Adaptive", "Backoff", "Breaker", "Budget", "Confirm", "Gate")
+        getattr(everpoll.policy, name)
+        for name in ("Adaptive", "Backoff", "Breaker", "Budget", "Confirm", "Gate", "Rate")
     ]
     assert missing({value.__name__ for value in values}, page) == []
     for value in values:
@@ -166,7 +197,8 @@ def test_every_error_is_documented() -> None:
 
 def test_the_test_kit_and_every_method_of_the_virtual_clock_are_documented() -> None:
     assert missing(set(everpoll.testing.__all__), "testing.md") == []
-    assert missing(public(VirtualClock), "testing.md") == []
+    for kind in (VirtualClock, ScriptedRemote, Timeline):
+        assert missing(public(kind), "testing.md") == [], kind.__name__
 
 
 def test_glossary_terms_are_sorted_and_appear_once() -> None:
