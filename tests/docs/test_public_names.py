@@ -8,7 +8,15 @@ import pytest
 import everpoll
 
 # The rooms that users import from; the others are reached through these.
-PUBLIC_ROOMS = ("everpoll", "everpoll.jobs", "everpoll.loops", "everpoll.policy", "everpoll.testing")
+PUBLIC_ROOMS = (
+    "everpoll",
+    "everpoll.jobs",
+    "everpoll.loops",
+    "everpoll.policy",
+    "everpoll.testing",
+    "everpoll.watches",
+    "everpoll.watches.adapters",
+)
 
 
 @pytest.fixture(params=PUBLIC_ROOMS)
