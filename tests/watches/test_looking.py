@@ -297,6 +297,16 @@ def test_names_are_taken_once(stage: WatchStage) -> None:
         stage.watch()
 
 
+def test_a_watch_and_a_job_share_their_names(stage: WatchStage) -> None:
+    """Both would run the tasks of that name; the last one would, silently, run them all."""
+    stage.watch()
+    stage.app.job(name="sweep")(print)
+    with pytest.raises(BadInput, match="watch 'query' is registered already"):
+        stage.app.job(name="query")(print)
+    with pytest.raises(BadInput, match="'sweep' is registered already"):
+        stage.watch(name="sweep")
+
+
 def test_an_interval_is_a_cadence_too(stage: WatchStage) -> None:
     watch = stage.watch(every="10s", budget=Budget("1h"))
     timeline = stage.timeline(watch)

@@ -200,6 +200,9 @@ class Pool:
 def _stopped(run: Run) -> Settlement:
     """What becomes of a task whose handler was canceled."""
     lease = run.lease
+    if run.stop_reason is StopReason.CANCELED and run.work is not None and run.work.handles_cancel:
+        # It has something to do before it ends: its next lease tells it.
+        return Again(lease.id, lease.sequence, 0.0, refund=True)
     if run.stop_reason is StopReason.CANCELED:
         note = encode({"what": "canceled", "attempt": lease.attempt, "why": "canceled while running"})
         return Ended(lease.id, lease.sequence, "canceled", None, note)

@@ -13,8 +13,8 @@ from typing import Any, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from everpoll.engine.lost_numbers import lost_number
 from everpoll.errors import BadInput
-from everpoll.jobs.lost_numbers import lost_number
 
 ARGS_LIMIT = 1_000_000
 SHAPES_LIMIT = 100

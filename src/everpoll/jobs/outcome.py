@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from everpoll.engine.calls import ERROR_LIMIT, described, storable
-from everpoll.jobs.lost_numbers import lost_number
+from everpoll.engine.lost_numbers import lost_number
 from everpoll.policy import Backoff, Cancel, Rng, Snooze, human, whole_number
 from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
 

@@ -34,8 +34,9 @@ class Jobs:
         if not callable(function):
             raise BadInput(f"{function!r} is no function: a job is made from one")
         job = Job(self, function, options)
-        if job.name in self._jobs:
-            raise BadInput(f"job {job.name!r} is registered already; give one of the two another name=")
+        if self._works.get(job.name) is not None:
+            kind = "job" if job.name in self._jobs else "watch"
+            raise BadInput(f"{kind} {job.name!r} is registered already; give one of the two another name=")
         self._jobs[job.name] = job
         self._works.add(Work(job.name, job.queue, job.run, job.timeout_s))
         return job

@@ -1,7 +1,8 @@
 """Looks that are made together: one remote list call serves many due runs.
 
 Promises: each run has its own verdict, or the error that the call raised. The call begins a moment after the first run
-asks, so that those leased with it are in the same call. Never more than BATCH in one call.
+asks, so that those leased with it are in the same call. Never more than BATCH in one call. A run that is canceled, or
+whose time is over, leaves the others alone; a call for which nobody waits any more is canceled.
 """
 
 import asyncio
@@ -9,45 +10,72 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from everpoll.errors import BadInput
+from everpoll.errors import BadInput, JobTimeout
 from everpoll.policy import shown
 from everpoll.watches.context import LookContext
 
 BATCH = 500
 GATHER_S = 0.005
 
+Waiting = tuple[Any, LookContext, "asyncio.Future[Any]"]
+
 
 class Batch:
     """The looks of one watch that wait for each other."""
 
-    def __init__(self, where: str, function: Callable[..., Any]) -> None:
+    def __init__(self, where: str, function: Callable[..., Any], timeout_s: float) -> None:
         if not inspect.iscoroutinefunction(function):
             raise BadInput(f"{where}: look_many must be an async function")
         self._where = where
         self._function = function
-        self._waiting: list[tuple[Any, LookContext, asyncio.Future[Any]]] = []
+        self._timeout_s = timeout_s
+        self._waiting: list[Waiting] = []
+        self._sending: asyncio.TimerHandle | None = None
+        self._event_loop: asyncio.AbstractEventLoop | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
     async def ask(self, op: Any, context: LookContext) -> Any:
         """The verdict on one run."""
         event_loop = asyncio.get_running_loop()
+        if self._event_loop is not event_loop:
+            # Whoever waited on an event loop that is gone is gone with it.
+            self._event_loop, self._sending, self._waiting, self._calls = event_loop, None, [], set()
         answer: asyncio.Future[Any] = event_loop.create_future()
         self._waiting.append((op, context, answer))
-        if len(self._waiting) == 1:
-            event_loop.call_later(GATHER_S, self._send)
-        elif len(self._waiting) >= BATCH:
+        if len(self._waiting) >= BATCH:
             self._send()
-        return await answer
+        elif self._sending is None:
+            self._sending = event_loop.call_later(GATHER_S, self._send)
+        limit = asyncio.timeout(self._timeout_s)
+        try:
+            async with limit:
+                return await answer
+        except TimeoutError as error:
+            if limit.expired():
+                raise JobTimeout(f"look_many took longer than the timeout of {self._timeout_s:g} s") from error
+            raise
 
     def _send(self) -> None:
-        batch, self._waiting = self._waiting, []
+        if self._sending is not None:
+            self._sending.cancel()
+        batch, self._waiting, self._sending = self._waiting, [], None
         batch = [one for one in batch if not one[2].done()]
         if batch:
             call = asyncio.get_running_loop().create_task(self._call(batch), name="everpoll-look-many")
             self._calls.add(call)
             call.add_done_callback(self._calls.discard)
+            left = len(batch)
 
-    async def _call(self, batch: list[tuple[Any, LookContext, "asyncio.Future[Any]"]]) -> None:
+            def gone(_answer: "asyncio.Future[Any]") -> None:
+                nonlocal left
+                left -= 1
+                if left == 0:
+                    call.cancel()
+
+            for _, _, answer in batch:
+                answer.add_done_callback(gone)
+
+    async def _call(self, batch: list[Waiting]) -> None:
         try:
             verdicts = list(await self._function([(op, context) for op, context, _ in batch]))
             if len(verdicts) != len(batch):
@@ -55,19 +83,25 @@ class Batch:
                     f"{self._where}: look_many was given {len(batch)} runs and returned {len(verdicts)} verdicts: "
                     f"{shown(verdicts)}; it returns one for each, in order"
                 )
-        except asyncio.CancelledError:
-            for _, _, answer in batch:
-                answer.cancel()
+        except KeyboardInterrupt:
             raise
-        except Exception as error:  # noqa: BLE001 - every run hears of it
+        except BaseException as error:
             for _, _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
+                _answer(answer, error)
+            if isinstance(error, asyncio.CancelledError):
+                raise
             return
         for (_, _, answer), verdict in zip(batch, verdicts, strict=True):
-            if answer.done():
-                continue
-            if isinstance(verdict, BaseException):
-                answer.set_exception(verdict)
-            else:
-                answer.set_result(verdict)
+            _answer(answer, verdict)
+
+
+def _answer(answer: "asyncio.Future[Any]", verdict: Any) -> None:
+    if answer.done():
+        return
+    if isinstance(verdict, (StopIteration, GeneratorExit)):
+        # No future can carry those: whoever awaits it would take them for its own.
+        answer.set_exception(RuntimeError(f"look_many has raised {type(verdict).__name__}"))
+    elif isinstance(verdict, BaseException):
+        answer.set_exception(verdict)
+    else:
+        answer.set_result(verdict)

@@ -4,22 +4,22 @@ Promises: a fact changes only by what was seen. A contrary sighting resets a con
 nothing. Nothing is written before the look has ended: a look that crashes has changed no fact.
 """
 
+import asyncio
 import inspect
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
+from everpoll.engine.calls import described
 from everpoll.errors import BadInput
-from everpoll.policy import Confirm, Confirmation, Duration, Gate, human
+from everpoll.policy import Confirm, Confirmation, Duration, Gate, human, shown
+from everpoll.watches.limits import MEMORY_LIMIT, NAME_LIMIT, encoded, named, told
 from everpoll.watches.memory import RunMemory, Sighting
 from everpoll.watches.retry_after import retry_after_s
 
 logger = logging.getLogger("everpoll.watches")
 
-_encoder = msgspec.json.Encoder(decimal_format="string")
 NO_IDS = frozenset({"", "0", "none", "null"})
 """Words that remotes use for "no id" (B15)."""
 # Due times are stored in microseconds and come back as floats: a hair later is never too early.
@@ -36,7 +36,9 @@ class Verify:
 class LookContext:
     """One look at one run."""
 
-    def __init__(self, memory: RunMemory, now: float, checks: frozenset[str], key: str) -> None:
+    __slots__ = ("_checks", "_memory", "_now", "changed", "floor_s", "hints", "key")
+
+    def __init__(self, memory: RunMemory, now: float, checks: Collection[str], key: str) -> None:
         self._memory = memory
         self._now = now
         self._checks = checks
@@ -81,43 +83,61 @@ class LookContext:
 
     def due(self, name: str, after: Duration = 0, every: Duration = 0) -> bool:
         """Whether it is time for this: not before that much run time, and at most that often."""
-        gate = Gate(after, every)
-        started_at = self._memory.started_at or self._now - self.elapsed
-        if not gate.due(self._memory.dues.get(name), started_at, self._now):
+        gate, memory, now = Gate(after, every), self._memory, self._now
+        last_at = memory.dues.get(named(name, memory.dues, "due"))
+        if last_at is not None and last_at > now:
+            last_at = memory.dues[name] = now  # the store's clock was set back: it counts from now
+        if not gate.due(last_at, now if memory.started_at is None else min(memory.started_at, now), now):
             return False
-        self._memory.dues[name] = self._now
-        self._memory.count(f"due:{name}")
+        memory.dues[name] = now
+        memory.count(f"due:{name}")
         return True
 
     def confirm(self, name: str, seen: bool | None, times: int = 2, gap: Duration = 0) -> bool:
         """Whether it was seen that often, at least the gap apart, with nothing contrary in between; None: unknown."""
-        rule = Confirm(times, gap)
-        before = self._memory.confirms.get(name, Sighting())
-        state, is_confirmed = rule.observe(Confirmation(before.count, before.last_at), seen, self._now)
+        rule, now = Confirm(times, gap), self._now
+        if seen is not None and not isinstance(seen, bool):
+            # 0, "" and "false" would all be sightings.
+            raise BadInput(f"confirm({shown(name)}, seen={shown(seen)}): write True, False, or None for unknown")
+        before = self._memory.confirms.get(named(name, self._memory.confirms, "confirm"), Sighting())
+        if before.last_at is not None and before.last_at > now:
+            before.last_at = now  # the store's clock was set back: the gap counts from now
+        state, is_confirmed = rule.observe(Confirmation(before.count, before.last_at), seen, now)
         if state.count != before.count:
             self._memory.confirms[name] = Sighting(state.count, state.last_at)
             self.changed[f"confirm:{name}"] = f"{state.count} of {times}"
             if state.count > before.count:
                 self._memory.count(f"confirm:{name}")
         hint_at = rule.hint_at(state)
-        if hint_at is not None and hint_at > self._now:
+        if hint_at is not None and hint_at > now:
             self.hints[f"{name}: sighting {state.count + 1} of {times} counts {human(rule.gap_s)} after the last"] = (
                 hint_at + HINT_SLACK_S
             )
         return is_confirmed
 
-    async def attempt(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call something that the look can do without: what it returns, or None and a warning if it fails (B12)."""
-        name = getattr(function, "__name__", "call")
+    def attempt(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call something that the look can do without: what it returns, or None and a warning if it fails (B12).
+
+        To be awaited; but in the thread of a plain look it is called there and then.
+        """
+        name = told(getattr(function, "__name__", "call"), NAME_LIMIT)
         self._memory.count(f"attempt:{name}")
+        attempt = self._attempted(name, function, args, kwargs)
+        return attempt if _is_in_event_loop() else _at_once(attempt)
+
+    async def _attempted(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         try:
             value = function(*args, **kwargs)
             return await value if inspect.isawaitable(value) else value
         except Exception as error:  # noqa: BLE001 - that is what it is for
+            said = described(error)
+            text = f"{said['type']}: {said['error']}"
             self._memory.count(f"attempt failed:{name}")
             self.floor_s = max(self.floor_s or 0.0, retry_after_s(error) or 0.0) or None
-            self.changed[f"attempt:{name}"] = f"{type(error).__name__}: {error}"[:200]
-            logger.warning("%s: %s failed, going on without it: %s: %s", self.id, name, type(error).__name__, error)
+            self.changed[f"attempt:{name}"] = told(text)
+            logger.warning("%s: %s failed, going on without it: %s", self.id, name, text)
             return None
 
     def verify(self, name: str) -> Verify:
@@ -129,17 +149,26 @@ class LookContext:
 
     def count(self, name: str) -> None:
         """One more of these, shown with the run and its watch (B17)."""
-        self._memory.count(name)
+        self._memory.count(told(name, NAME_LIMIT))
 
     def status(self, word: object) -> str:
         """Note the remote's own word, for people, and have it back trimmed and in lower case (B6)."""
         normal = "" if word is None else str(word).strip().lower()
-        self._memory.status = normal or None
+        self._memory.status = told(normal) or None
         return normal
 
     def progress(self, text: str) -> None:
         """Note how far the remote is, for people."""
-        self._memory.progress = str(text)[:200]
+        self._memory.progress = told(text)
+
+    def check_memory(self) -> None:
+        """`BadInput` where `w.memory` cannot be stored as it is."""
+        if self._memory.user:
+            encoded(self._memory.user, "w.memory", MEMORY_LIMIT)
+
+    def let_go(self) -> None:
+        """The look has failed: whoever still holds this, a thread that was left behind, changes nothing any more."""
+        self._memory = RunMemory(self._memory.run_id, handle=self._memory.handle)
 
 
 def is_id(handle: object) -> bool:
@@ -153,9 +182,19 @@ def is_id(handle: object) -> bool:
     return True
 
 
-def as_json(value: Any, what: str) -> Any:
-    """The value as JSON would have it; `BadInput` if it cannot."""
+def _is_in_event_loop() -> bool:
     try:
-        return msgspec.json.decode(_encoder.encode(value))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise BadInput(f"{what} must be JSON: {error}") from None
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _at_once(attempt: Coroutine[Any, Any, Any]) -> Any:
+    """Run it without an event loop: what it awaits cannot be."""
+    try:
+        attempt.send(None)
+    except StopIteration as ended:
+        return ended.value
+    attempt.close()
+    raise BadInput("w.attempt of an async function needs an async look: write async def, and await it")

@@ -11,9 +11,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Literal
 
-from everpoll.errors import JobTimeout, StoreUnavailable
+from everpoll.errors import BadInput, JobTimeout, StoreUnavailable
+from everpoll.policy import shown
 
 Fault = Literal["transient", "odd", "fatal"]
+FAULTS: tuple[Fault, ...] = ("transient", "odd", "fatal")
 Classify = Callable[[BaseException], Fault | None]
 
 TRANSIENT_STATUSES = frozenset({408, 409, 421, 423, 425, 429, 500, 502, 503, 504})
@@ -39,7 +41,9 @@ def fault_of(error: BaseException, rules: tuple[Classify, ...] = ()) -> Fault:
     """The user's rules first, in order; then ours."""
     for rule in rules:
         if (said := rule(error)) is not None:
-            return said
+            if said in FAULTS:
+                return said
+            raise BadInput(f"classify returned {shown(said)}; it returns {', '.join(FAULTS)}, or None for no opinion")
     status = status_of(error)
     if status is not None:
         return "transient" if status in TRANSIENT_STATUSES or status >= 500 else "fatal"

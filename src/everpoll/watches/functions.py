@@ -14,6 +14,8 @@ import msgspec
 from everpoll.engine.calls import Callee
 from everpoll.engine.threads import DaemonThreads
 from everpoll.errors import BadInput
+from everpoll.policy import shown
+from everpoll.watches.limits import encoded
 
 GIVEN = ("key", "handle", "outcome", "w")
 """What may be asked for, beside the operation."""
@@ -59,10 +61,10 @@ class OperationType:
     def encode(self, op: Any) -> str:
         """As it is stored; refused where it would not come back."""
         try:
-            text = _encoder.encode(op).decode()
+            text = encoded(op, "it").decode()
             self.decode(text)
         except (TypeError, ValueError, RecursionError) as error:
-            raise BadInput(f"{self._where}: the operation {op!r:.200} cannot be stored: {error}") from None
+            raise BadInput(f"{self._where}: the operation {shown(op)} cannot be stored: {error}") from None
         return text
 
     def decode(self, text: str) -> Any:
@@ -74,9 +76,6 @@ class OperationType:
     def convert(self, value: Any) -> Any:
         """From JSON values."""
         return value if self._type is Any else msgspec.convert(value, self._type, strict=False)
-
-
-_encoder = msgspec.json.Encoder(decimal_format="string")
 
 
 def _name(function: Callable[..., Any]) -> str:

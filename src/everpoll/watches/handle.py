@@ -11,6 +11,7 @@ from msgspec import Struct
 from everpoll.errors import RunCanceled, RunFailed, RunTimedOut, TaskNotFound
 from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskInfo, encode
+from everpoll.watches.limits import REASON_LIMIT, told
 from everpoll.watches.memory import Decision, Outcome, RunMemory
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ class WatchRun:
         if before.outcome is not None:
             return False
         store = await self._watches.store()
-        await store.cancel(self.task_id, encode({"what": "cancel", "why": reason}))
+        await store.cancel(self.task_id, encode({"what": "cancel", "why": told(reason, REASON_LIMIT)}))
         return True
 
     async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:

@@ -11,9 +11,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from everpoll.watches.limits import NAMES_LIMIT
+
 Phase = Literal["intent", "looking", "verifying", "canceling", "cleaning"]
 Outcome = Literal["ready", "failed", "canceled", "timed_out"]
 
+OTHERS = "others"
+"""Who counts under more names than a run may have counts the rest here."""
 LOG_LIMIT = 40
 """Decisions that a run remembers. Equal ones in a row are one entry, so that this is a long time."""
 
@@ -74,6 +78,7 @@ class RunMemory(Struct, omit_defaults=True):
     decided_at: float | None = None
     cancel_sent: bool = False
     canceling_at: float | None = None
+    cancel_looks: int = 0
     cleanup_tries: int = 0
     cleanup_at: float | None = None
     paused_s: float = 0.0
@@ -106,7 +111,10 @@ class RunMemory(Struct, omit_defaults=True):
 
     def count(self, name: str, by: int = 1) -> None:
         """One more of these (B17)."""
-        self.counters[name] = self.counters.get(name, 0) + by
+        counters = self.counters
+        if name not in counters and len(counters) >= NAMES_LIMIT:
+            name = OTHERS
+        counters[name] = counters.get(name, 0) + by
 
     def elapsed_s(self, now: float) -> float:
         """The time that counts."""

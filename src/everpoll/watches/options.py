@@ -8,10 +8,14 @@ from everpoll.errors import BadInput
 from everpoll.policy import Backoff, Breaker, Budget, Duration, Rate, seconds, shown, whole_number
 from everpoll.watches.cadence import Cadence, cadence_of
 from everpoll.watches.faults import Classify, one_of
+from everpoll.watches.limits import told
 
 NAME_LIMIT = 100
+PRIORITY_LIMIT = 1_000_000_000
 DEFAULT_CLEANUP = Backoff("1s", factor=2, cap="1h", jitter=0.2)
 DEFAULT_START = Backoff("1s", factor=2, cap="1m", jitter=0.2)
+FALLBACK = Backoff("2s", factor=2, cap="30s", jitter=0.2)
+"""The cadence, where one of the user's own has failed."""
 
 
 class WatchOptions(TypedDict, total=False):
@@ -83,29 +87,30 @@ def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchP
         raise BadInput(f'{where}: budget={shown(budget)}: no watch without a deadline; write Budget("29m", looks=120)')
     return WatchPolicy(
         name=name,
-        queue=options.get("queue", "default"),
-        priority=options.get("priority", 0),
+        queue=text(f"{where}: queue", options.get("queue", "default"), NAME_LIMIT),
+        priority=_priority(where, options.get("priority", 0)),
         cadence=cadence,
         budget=budget,
         timeout_s=seconds(options.get("timeout", "1m"), name=f"{where}: timeout", positive=True),
         version=whole_number(options.get("version", 1), name=f"{where}: version", at_least=1, accepted="1 or more"),
-        remote=options.get("remote", name),
+        remote=_remote(where, options.get("remote", name)),
         rate=_a(Rate, options.get("rate"), f"{where}: rate", 'Rate(10, per="1s")'),
         breaker=_a(Breaker, options.get("breaker"), f"{where}: breaker", 'Breaker(10, "5m")'),
         pauses_in_outage=_outage(where, options.get("outage", "pause")),
-        rules=_rules(options),
+        rules=_rules(where, options),
         odd_errors=whole_number(
             options.get("odd_errors", 5), name=f"{where}: odd_errors", at_least=1, accepted="1 or more"
         ),
         cancel_s=seconds(options.get("cancel_budget", "5m"), name=f"{where}: cancel_budget", positive=True),
-        cleanup=Budget(options.get("cleanup_budget", "1d")),
-        cleanup_every=options.get("cleanup_every", DEFAULT_CLEANUP),
+        cleanup=Budget(seconds(options.get("cleanup_budget", "1d"), name=f"{where}: cleanup_budget", positive=True)),
+        cleanup_every=_a(Backoff, options.get("cleanup_every"), f"{where}: cleanup_every", 'Backoff("1s", cap="1h")')
+        or DEFAULT_CLEANUP,
     )
 
 
 def text(name: str, value: object, limit: int, without: str = "\x00") -> str:
     """A text that may stand in a key."""
-    if not isinstance(value, str) or not value or len(value) > limit or without in value or "\x00" in value:
+    if not isinstance(value, str) or not value or told(value, limit) != value or without in value:
         but = "" if without == "\x00" else f" without {without!r}"
         raise BadInput(f"{name}={shown(value)}: write a text of 1 to {limit} characters{but}")
     return value
@@ -123,8 +128,31 @@ def _outage(where: str, value: object) -> bool:
     return value == "pause"
 
 
-def _rules(options: WatchOptions) -> tuple[Classify, ...]:
+def _priority(where: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > PRIORITY_LIMIT:
+        limit = f"{PRIORITY_LIMIT:,}"
+        raise BadInput(f"{where}: priority={shown(value)}: write a whole number from -{limit} to {limit}")
+    return value
+
+
+def _remote(where: str, value: str | Callable[[Any], str]) -> str | Callable[[Any], str]:
+    if isinstance(value, str) or callable(value):
+        return value
+    raise BadInput(f"{where}: remote={shown(value)}: write a name, or a function from the operation to a name")
+
+
+def _rules(where: str, options: WatchOptions) -> tuple[Classify, ...]:
     rules: list[Classify] = [options["classify"]] if "classify" in options else []
-    if "transient" in options or "fatal" in options:
-        rules.append(one_of(options.get("transient", ()), options.get("fatal", ())))
+    if rules and not callable(rules[0]):
+        raise BadInput(f"{where}: classify={shown(rules[0])}: write a function from an exception to a word, or None")
+    kinds = {name: _kinds(where, name, options.get(name, ())) for name in ("transient", "fatal")}
+    if any(kinds.values()):
+        rules.append(one_of(**kinds))
     return tuple(rules)
+
+
+def _kinds(where: str, name: str, value: Any) -> tuple[type[BaseException], ...]:
+    kinds = value if isinstance(value, tuple) else (value,)
+    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in kinds):
+        raise BadInput(f"{where}: {name}={shown(value)}: write the types of exceptions, as (MyError, OtherError)")
+    return kinds

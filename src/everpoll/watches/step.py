@@ -8,25 +8,29 @@
     else            ──▶ look, and judge what it says                                (B3)
 
 Promises: one settlement, one fenced write: memory, due time and events together. The remote is only ever started,
-canceled and cleaned up with the run's key. Whatever the user's functions raise ends here.
+canceled and cleaned up with the run's key. Whatever the user's functions raise, SystemExit included, ends here: as a
+failure of that look, start, cancel or cleanup, and never as the end of a run that nobody cleans up after.
 """
 
 import asyncio
 import logging
+import math
 from collections.abc import Coroutine
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from everpoll.engine.calls import described
+from everpoll.engine.calls import described, failure
 from everpoll.engine.work import Run, StopReason
 from everpoll.errors import BadInput
 from everpoll.policy import human, shown
 from everpoll.stores.contract import Again, Ended, EndState, NewEvent, Settlement
 from everpoll.stores.contract import encode as encode_json
 from everpoll.watches.cadence import History
-from everpoll.watches.context import LookContext, Verify, as_json, is_id
+from everpoll.watches.context import LookContext, Verify, is_id
 from everpoll.watches.faults import Fault, fault_of
+from everpoll.watches.limits import CHANGED_LIMIT, REASON_LIMIT, WHY_LIMIT, as_json, told
 from everpoll.watches.memory import Decision, Outcome, RunMemory, decode, encode
-from everpoll.watches.options import DEFAULT_START
+from everpoll.watches.options import DEFAULT_START, FALLBACK
 from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.schedule import NextLook, Wishes, is_last, next_look, spent
 from everpoll.watches.verdicts import Done, Fail, Wait
@@ -37,7 +41,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("everpoll.watches")
 
 STATES: dict[Outcome, EndState] = {"ready": "done", "failed": "failed", "timed_out": "failed", "canceled": "canceled"}
-REASON_LIMIT = 2_000
 
 
 class Step:
@@ -85,13 +88,13 @@ class Step:
             return self._conclude("timed_out", f"it was never started: {why}")
         try:
             handle = await self._started()
-        except Exception as error:  # noqa: BLE001 - the user's own
-            return self._failed_in_passing("start", error)
+        except BaseException as error:  # noqa: BLE001 - the user's own
+            return self._failed_in_passing("start", failure(self._run, error))
         memory.handle = handle
         memory.started_at = self._now
         memory.phase = "looking"
         memory.errors_in_a_row = 0
-        first_s = self._cadence_s(0.0)
+        first_s = min(self._cadence_s(0.0), self._policy.budget.time_s)
         return self._again(NextLook(first_s, "started", f"started: the first look in {human(first_s)}"))
 
     async def _started(self) -> Any:
@@ -114,14 +117,20 @@ class Step:
 
     async def _unbroken(self, start: Coroutine[Any, Any, Any]) -> Any:
         """A cancel does not break off a start: what was started and not stored could not be told to stop."""
-        starting = asyncio.ensure_future(start)
+        starting = asyncio.ensure_future(_caught(start))
         try:
-            return await asyncio.shield(starting)
+            await asyncio.shield(starting)
         except asyncio.CancelledError:
-            if starting.cancelled() or self._run.stop_reason is not StopReason.CANCELED:
+            if self._run.stop_reason is not StopReason.CANCELED:
                 starting.cancel()
+                # Handed back while it still runs, it could be under way twice.
+                await asyncio.wait({starting})
                 raise
-            return await starting
+            await starting
+        handle, error = starting.result()
+        if error is not None:
+            raise error
+        return handle
 
     async def _find(self) -> Settlement:
         """The handle is missing: it is looked up by the key, stored, and only then used (B15)."""
@@ -133,9 +142,9 @@ class Step:
             handle = await self._watch.adopts(self._op, **given)
             if not is_id(handle):
                 raise BadInput(f"its handle is missing, and adopt({self._key!r}) found none")
-        except Exception as error:  # noqa: BLE001 - the user's own
-            return self._failed_in_passing("adopt", error)
-        self._memory.handle = as_json(handle, f"watch {self._watch.name!r}: what adopt returns")
+            self._memory.handle = as_json(handle, f"watch {self._watch.name!r}: what adopt returns")
+        except BaseException as error:  # noqa: BLE001 - the user's own
+            return self._failed_in_passing("adopt", failure(self._run, error))
         self._memory.count("adopted")
         return self._again(NextLook(0.0, "adopted", "its handle was found by its key and stored"))
 
@@ -150,7 +159,11 @@ class Step:
         memory, now = self._memory, self._now
         if why := spent(self._policy.budget, memory.elapsed_s(now), memory.looks):
             return self._conclude("timed_out", why)
-        remote = self._watch.remote_of(self._op)
+        try:
+            remote = self._watch.remote_of(self._op)
+        except Exception as error:  # noqa: BLE001 - the user's own
+            memory.looks += 1
+            return self._failed_in_passing("look", error)
         postponed = self._watch.remotes.ask(remote, now, has_token=memory.has_token)
         if postponed is not None:
             return self._postpone(postponed.rule, postponed.why, postponed.wait_s)
@@ -158,13 +171,13 @@ class Step:
         memory.has_token = False
         memory.looks += 1
         memory.count("looks")
-        context = LookContext(memory, now, frozenset(self._watch.checks), self._key)
+        context = LookContext(memory, now, self._watch.checks, self._key)
         try:
             verdict = await self._watch.ask(self._op, context)
             answer = await self._judged(verdict, context)
-        except Exception as error:  # noqa: BLE001 - the user's own
-            self._forget_look()
-            return self._failed_in_passing("look", error, remote)
+        except BaseException as error:  # noqa: BLE001 - the user's own
+            self._forget(context)
+            return self._failed_in_passing("look", failure(self._run, error), remote)
         self._watch.remotes.answered(remote)
         memory.errors_in_a_row = 0
         return answer
@@ -177,8 +190,9 @@ class Step:
         unseen_s = memory.decided_at - max(memory.looked_at or memory.started_at, memory.started_at)
         return max(0.0, memory.elapsed_s(memory.decided_at) - unseen_s / 2)
 
-    def _forget_look(self) -> None:
+    def _forget(self, context: LookContext) -> None:
         """A look that broke off has seen nothing: its facts are as they were before."""
+        context.let_go()
         before = decode(self._lease.memory) if self._lease.memory else RunMemory(self._memory.run_id)
         memory = self._memory
         memory.confirms, memory.dues, memory.verifies, memory.user = (
@@ -191,12 +205,12 @@ class Step:
     def _postpone(self, rule: str, why: str, wait_s: float) -> Settlement:
         memory, now = self._memory, self._now
         memory.count(f"postponed:{rule}")
-        if rule == "rate":
-            memory.has_token = True
+        left_s = self._policy.budget.remaining_s(memory.elapsed_s(now))
+        # Whose turn comes behind its deadline has none: all of those would ask at once, at the deadline.
+        memory.has_token = rule == "rate" and wait_s <= left_s
         if rule == "breaker" and self._policy.pauses_in_outage:
             memory.paused_at = now if memory.paused_at is None else memory.paused_at
             return self._again(NextLook(wait_s, rule, why))
-        left_s = self._policy.budget.remaining_s(memory.elapsed_s(now))
         return self._again_unless_spent(NextLook(min(wait_s, left_s), rule, why))
 
     def _unpause(self, now: float) -> None:
@@ -205,6 +219,7 @@ class Step:
             self._memory.paused_at = None
 
     async def _judged(self, verdict: object, context: LookContext) -> Settlement:
+        context.check_memory()
         if isinstance(verdict, Verify):
             return await self._verified(verdict.name, context)
         self._changed |= context.changed
@@ -213,17 +228,16 @@ class Step:
             value = as_json(verdict.value, f"watch {self._watch.name!r}: what Done carries")
             return self._conclude("ready", verdict.why, value=value)
         if isinstance(verdict, Fail):
-            evidence = as_json(verdict.evidence, f"watch {self._watch.name!r}: the evidence of Fail")
             outcome: Outcome = "canceled" if verdict.canceled else "failed"
-            return self._conclude(outcome, verdict.reason, evidence=evidence)
+            return self._conclude(outcome, verdict.reason, evidence=_kept(verdict.evidence))
         if verdict is None:
             verdict = Wait()
         if not isinstance(verdict, Wait):
             raise BadInput(f"the look returned {shown(verdict)}; it returns Done(…), Fail(…), Wait(…) or w.verify(…)")
         memory.phase = "looking"
         memory.looked_at = self._now
-        memory.status = memory.status if verdict.status is None else verdict.status
-        memory.progress = memory.progress if verdict.note is None else verdict.note
+        memory.status = memory.status if verdict.status is None else told(verdict.status)
+        memory.progress = memory.progress if verdict.note is None else told(verdict.note)
         return self._pending(context.hints, verdict.after_s, context.floor_s)
 
     async def _verified(self, name: str, context: LookContext) -> Settlement:
@@ -240,11 +254,13 @@ class Step:
         said, floor_s = "", None
         try:
             value = await check.function(self._op, key=self._key, handle=memory.handle, outcome=None, w=context)
-        except Exception as error:  # noqa: BLE001 - a check that fails has not passed
-            value, said = None, f": {type(error).__name__}: {error}"[:200]
+        except BaseException as raised:  # noqa: BLE001 - a check that fails has not passed
+            error = failure(self._run, raised)
+            value, said = None, told(f": {_text(error)}")
             floor_s = retry_after_s(error)
         self._changed |= context.changed
         self._changed[f"verify:{name}"] = f"try {tries} of {check.tries}"
+        context.check_memory()
         if isinstance(value, (Done, Fail)):
             return await self._judged(value, context)
         if value:
@@ -277,7 +293,15 @@ class Step:
 
     def _cadence_s(self, elapsed_s: float) -> float:
         history = History(self._memory.looks, elapsed_s, self._watch.durations_s)
-        return self._policy.cadence.next_s(history, self._watch.rng)
+        try:
+            wait_s = self._policy.cadence.next_s(history, self._watch.rng)
+            if 0 <= wait_s <= math.inf:
+                return wait_s
+            raise BadInput(f"next_s returned {shown(wait_s)}; it returns seconds, 0 or more")
+        except Exception as error:  # noqa: BLE001 - the user's own, and no reason to lose what was just seen
+            logger.error("%s: its cadence failed, going on without it: %s", self._key, _text(error))
+            self._memory.count("cadence failed")
+            return FALLBACK.delay(self._memory.looks + 1, self._watch.rng)
 
     # ── cancel ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -288,24 +312,27 @@ class Step:
             return self._conclude("canceled", "canceled before it was started")
         if memory.phase != "canceling":
             memory.phase, memory.canceling_at, memory.errors_in_a_row = "canceling", self._now, 0
-        is_over = self._now - (memory.canceling_at or self._now) >= self._policy.cancel_s
+        left_s = self._policy.cancel_s - (self._now - (memory.canceling_at or self._now))
+        is_over = left_s <= 0
         try:
             verdict = await self._told()
-        except Exception as error:  # noqa: BLE001 - the user's own
+            value = as_json(verdict.value, "what Done carries") if isinstance(verdict, Done) else None
+        except BaseException as raised:  # noqa: BLE001 - the user's own
+            error = failure(self._run, raised)
             if is_over or self._fault(error) == "fatal":
                 what = "asked" if memory.cancel_sent else "told"
                 return self._conclude("canceled", f"canceled; the remote could not be {what}: {_text(error)}")
-            return self._try_again("cancel", error)
+            return self._try_again("cancel", error, left_s)
         if isinstance(verdict, str):
             return self._conclude("canceled", f"canceled; {verdict}")
         if isinstance(verdict, (Done, Fail, Verify)):
-            value = as_json(verdict.value, "what Done carries") if isinstance(verdict, Done) else None
             return self._conclude("canceled", "canceled; the remote has ended", value=value)
         if is_over:
             return self._conclude("canceled", f"canceled; the remote did not end within {human(self._policy.cancel_s)}")
         memory.errors_in_a_row = 0
         memory.count("looks after cancel")
-        delay_s = DEFAULT_START.delay(memory.counters["looks after cancel"], self._watch.rng)
+        memory.cancel_looks += 1
+        delay_s = DEFAULT_START.delay(memory.cancel_looks, self._watch.rng, at_most_s=left_s)
         return self._again(NextLook(delay_s, "cancel", "the remote was told to cancel and has not ended yet"))
 
     async def _told(self) -> Any:
@@ -324,7 +351,14 @@ class Step:
             memory.cancel_sent = True
         memory.looks += 1
         memory.count("looks")
-        return await watch.ask(self._op, LookContext(memory, self._now, frozenset(watch.checks), self._key))
+        context = LookContext(memory, self._now, watch.checks, self._key)
+        try:
+            verdict = await watch.ask(self._op, context)
+            context.check_memory()
+        except BaseException:
+            self._forget(context)
+            raise
+        return verdict
 
     # ── cleanup ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -337,28 +371,53 @@ class Step:
         memory.count("cleanups")
         try:
             await watch.cleans(self._op, key=self._key, handle=memory.handle, outcome=memory.outcome, w=None)
-        except Exception as error:  # noqa: BLE001 - it never changes the outcome
-            memory.errors += 1
-            spent_s = self._now - memory.cleanup_at
-            why = f"cleanup failed (try {memory.cleanup_tries}): {_text(error)}"
-            logger.warning("%s: %s", self._key, why)
-            if self._fault(error) == "fatal" or self._policy.cleanup.spent(spent_s, 0) is not None:
-                memory.cleaned = False
-                self._note(Decision(self._now, "cleanup", f"{why}; given up, the sweeper tries again"))
-                return self._end()
-            floor_s = retry_after_s(error) or 0.0
-            delay_s = self._policy.cleanup_every.delay(memory.cleanup_tries, watch.rng, at_least_s=floor_s)
-            return self._again(NextLook(delay_s, "cleanup", why))
+        except BaseException as error:  # noqa: BLE001 - it never changes the outcome
+            return self._not_cleaned(failure(self._run, error), memory.cleanup_at)
         memory.cleaned = True
         self._note(Decision(self._now, "cleanup", f"cleaned up, at try {memory.cleanup_tries}"))
         return self._end()
 
+    def _not_cleaned(self, error: BaseException, since: float) -> Settlement:
+        memory, budget = self._memory, self._policy.cleanup
+        memory.errors += 1
+        spent_s = self._now - since
+        why = f"cleanup failed (try {memory.cleanup_tries}): {_text(error)}"
+        logger.warning("%s: %s", self._key, why)
+        if self._fault(error) == "fatal" or budget.spent(spent_s, 0) is not None:
+            memory.cleaned = False
+            self._note(Decision(self._now, "cleanup", f"{why}; given up, the sweeper tries again"))
+            return self._end()
+        floor_s, left_s = retry_after_s(error) or 0.0, budget.remaining_s(spent_s)
+        every, rng = self._policy.cleanup_every, self._watch.rng
+        delay_s = every.delay(memory.cleanup_tries, rng, at_least_s=floor_s, at_most_s=left_s)
+        return self._again(NextLook(delay_s, "cleanup", why))
+
     # ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _fault(self, error: Exception) -> Fault:
-        return fault_of(error, self._policy.rules)
+    def broken(self, error: Exception) -> Settlement:
+        """The step itself could not be made. It is tried again, and gives up as a look does, or a cleanup."""
+        memory, now = self._memory, self._now
+        if memory.outcome is not None:
+            memory.cleanup_tries += 1
+            memory.cleanup_at = now if memory.cleanup_at is None else memory.cleanup_at
+            return self._not_cleaned(error, memory.cleanup_at)
+        memory.begun_at = now if memory.begun_at is None else memory.begun_at
+        memory.errors += 1
+        memory.errors_in_a_row += 1
+        if memory.errors_in_a_row >= self._policy.odd_errors:
+            outcome: Outcome = "canceled" if self._lease.cancel_requested else "failed"
+            why = f"no step could be made, {memory.errors_in_a_row} times in a row: {_text(error)}"
+            return self._conclude(outcome, why, evidence=described(error))
+        return self._try_again("step", error)
 
-    def _failed_in_passing(self, what: str, error: Exception, remote: str | None = None) -> Settlement:
+    def _fault(self, error: BaseException) -> Fault:
+        try:
+            return fault_of(error, self._policy.rules)
+        except Exception as wrong:  # noqa: BLE001 - the user's own rule, or an attribute of somebody else's error
+            logger.error("%s: cannot tell what %s means: %s", self._key, type(error).__name__, _text(wrong))
+            return "odd"
+
+    def _failed_in_passing(self, what: str, error: BaseException, remote: str | None = None) -> Settlement:
         """A start, an adoption or a look has raised: go on, or give up."""
         memory, fault = self._memory, self._fault(error)
         memory.errors += 1
@@ -375,39 +434,39 @@ class Step:
         if fault == "odd" and memory.errors_in_a_row >= self._policy.odd_errors:
             why = f"{what} failed {memory.errors_in_a_row} times in a row: {_text(error)}"
             return self._conclude("failed", why, evidence=described(error))
-        self._changed["error"] = _text(error)[:200]
+        self._changed["error"] = told(_text(error))
         if what == "look":
             return self._pending({}, None, retry_after_s(error))
         return self._try_again(what, error)
 
-    def _try_again(self, what: str, error: Exception) -> Settlement:
-        memory, now = self._memory, self._now
+    def _try_again(self, what: str, error: BaseException, left_s: float | None = None) -> Settlement:
+        memory = self._memory
         if what == "cancel":
             memory.errors += 1
             memory.errors_in_a_row += 1
-        delay_s = DEFAULT_START.delay(memory.errors_in_a_row, self._watch.rng, at_least_s=retry_after_s(error) or 0.0)
-        if what != "cancel":
-            delay_s = min(delay_s, max(0.0, self._policy.budget.remaining_s(memory.elapsed_s(now))))
-        return self._again(NextLook(delay_s, "error", f"{what} failed: {_text(error)[:200]}"))
+        left_s = self._policy.budget.remaining_s(memory.elapsed_s(self._now)) if left_s is None else left_s
+        floor_s, rng = retry_after_s(error) or 0.0, self._watch.rng
+        delay_s = DEFAULT_START.delay(memory.errors_in_a_row, rng, at_least_s=floor_s, at_most_s=left_s)
+        return self._again(NextLook(delay_s, "error", f"{what} failed: {told(_text(error))}"))
 
     # ── settlements ──────────────────────────────────────────────────────────────────────────────────────────────
 
     def park(self, why: str, wait_s: float) -> Settlement:
         """No code here may touch it."""
-        memory = self._memory
+        memory, why = self._memory, told(why, REASON_LIMIT)
         memory.parked = why
         memory.paused_at = self._now if memory.paused_at is None else memory.paused_at
         return self._again(NextLook(wait_s, "needs_code", why))
 
     def _conclude(self, outcome: Outcome, why: str, *, value: Any = None, evidence: Any = None) -> Settlement:
         """The run has its outcome; the cleanup follows once that is committed."""
-        memory, now = self._memory, self._now
+        memory, now, why = self._memory, self._now, told(why, REASON_LIMIT)
         self._unpause(now)
-        memory.outcome, memory.reason, memory.value, memory.evidence = outcome, why[:REASON_LIMIT], value, evidence
+        memory.outcome, memory.reason, memory.value, memory.evidence = outcome, why, value, evidence
         memory.decided_at = now
         memory.took_s = self._took_s() if outcome in {"ready", "failed"} else None
         memory.count(f"outcome:{outcome}")
-        self._note(Decision(now, outcome, why[:REASON_LIMIT], None, memory.status, self._changed))
+        self._note(Decision(now, outcome, why, None, memory.status, self._changed))
         # What was started elsewhere is cleaned up, too; only a start of ours that never was has left nothing behind.
         is_untouched = self._watch.starts is not None and memory.handle is None and not self._may_have_started
         if self._watch.cleans is None or is_untouched:
@@ -418,7 +477,7 @@ class Step:
 
     def _again(self, planned: NextLook) -> Settlement:
         memory = self._memory
-        self._note(Decision(self._now, planned.rule, planned.why, planned.delay_s, memory.status, dict(self._changed)))
+        self._note(Decision(self._now, planned.rule, planned.why, planned.delay_s, memory.status, self._changed))
         events = self._events()
         return Again(
             self._lease.id, self._lease.sequence, planned.delay_s, refund=True, memory=self._stored(), events=events
@@ -440,14 +499,20 @@ class Step:
         return encode_json(said)
 
     def _note(self, decision: Decision) -> None:
+        decision.why = told(decision.why, WHY_LIMIT)
+        if len(decision.facts) > CHANGED_LIMIT:
+            decision.facts = dict(islice(decision.facts.items(), CHANGED_LIMIT))
         for listener in self._watch.on_decision:
-            listener(self._memory.run_id, decision)
+            try:
+                listener(self._memory.run_id, decision)
+            except Exception:
+                logger.exception("%s: a listener failed", self._key)
         self._memory.note(decision)
 
     def _stored(self) -> str:
-        for name, number in self._memory.counters.items():
-            self._watch.counters[name] += number - self._counted.get(name, 0)
-        return encode(self._memory)
+        text = encode(self._memory)
+        self._watch.tally(self._memory.counters, self._counted)
+        return text
 
     def _visible(self) -> tuple[Any, ...]:
         """What subscribers are told of when it changes."""
@@ -468,6 +533,24 @@ class Step:
             "looks": memory.looks,
         }
         return (NewEvent(memory.seq, encode_json({name: value for name, value in body.items() if value is not None})),)
+
+
+async def _caught(start: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
+    """What it returns, or raises: out of a task of its own, SystemExit would end the process."""
+    try:
+        return await start, None
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # noqa: BLE001 - it is raised where it can be dealt with
+        return None, error
+
+
+def _kept(evidence: Any) -> Any:
+    """What the remote said, as far as it can be kept: a failure is one whatever its evidence looks like."""
+    try:
+        return as_json(evidence, "the evidence")
+    except BadInput as error:
+        return f"(not kept: {error})"
 
 
 def _text(error: BaseException) -> str:

@@ -8,6 +8,7 @@ async def start(op, key): ...
 """
 
 import asyncio
+import copy
 import functools
 import logging
 import random
@@ -20,17 +21,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 import msgspec
 
 from everpoll.engine.work import Run, StopReason
-from everpoll.errors import BadInput, StoreUnavailable
+from everpoll.errors import BadInput
 from everpoll.policy import Backoff, Duration, seconds, shown, whole_number
 from everpoll.stores.contract import Again, Ended, NewEvent, NewTask, Settlement
 from everpoll.stores.contract import encode as encode_json
 from everpoll.watches.batch import Batch
 from everpoll.watches.cadence import Growing
-from everpoll.watches.context import LookContext, as_json, is_id
+from everpoll.watches.context import LookContext, is_id
 from everpoll.watches.functions import OperationType, UserFunction
 from everpoll.watches.handle import WatchRun
-from everpoll.watches.memory import Decision, RunMemory, decode, encode
-from everpoll.watches.options import WatchOptions, checked, text
+from everpoll.watches.limits import MEMORY_LIMIT, as_json, told
+from everpoll.watches.memory import OTHERS, Decision, RunMemory, decode, encode
+from everpoll.watches.options import NAME_LIMIT, WatchOptions, checked, text
 from everpoll.watches.remotes import Remotes
 from everpoll.watches.step import Step
 
@@ -44,6 +46,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 ID_LIMIT = 200
 PARK_S = 300.0
 LEARN_EVERY_S = 300.0
+COUNTERS_LIMIT = 1_000
+"""Names under which a watch counts; the others share one."""
 DEFAULT_CHECK = Backoff("1.5s", factor=2, cap="8s", jitter=0)
 Exhausted = Literal["failed", "ready"]
 Migration = Callable[[Any, dict[str, Any]], tuple[Any, dict[str, Any]] | None]
@@ -122,6 +126,9 @@ class Watch(Generic[Op]):
         """A check that a look may ask for with `return w.verify(name)`: a true answer makes the run ready."""
         if name in self.checks:
             raise BadInput(f"{self._where}: the check {name!r} is there already")
+        text(f"{self._where}: verify", name, NAME_LIMIT)
+        if not isinstance(every, Backoff):
+            raise BadInput(f'{self._where}: verify({name!r}, every={shown(every)}): write Backoff("1.5s", cap="8s")')
         if exhausted not in {"failed", "ready"}:
             raise BadInput(f'{self._where}: verify({name!r}, exhausted={shown(exhausted)}): write "failed" or "ready"')
         number = whole_number(tries, name=f"{self._where}: tries", at_least=1, accepted="how often it is tried")
@@ -136,7 +143,7 @@ class Watch(Generic[Op]):
         """One call for all runs that are due together: a list of (op, w) in, a list of verdicts out, in order."""
         if self._batch is not None:
             raise BadInput(f"{self._where}: there is a look_many already")
-        self._batch = Batch(self._where, function)
+        self._batch = Batch(self._where, function, self.policy.timeout_s)
         return function
 
     def migrate(self, old: int, new: int) -> Callable[[Migration], Migration]:
@@ -183,6 +190,8 @@ class Watch(Generic[Op]):
     ) -> WatchRun:
         """Watch one operation. The same id means the same run: beginning it again answers with that one (B2).
 
+        That holds for as long as its history is kept (30 days after its end, unless the app says otherwise). Later, the
+        same id is a new run; its start is given the same key, so that a remote which knows keys starts nothing twice.
         With a `handle`, the operation was started elsewhere already, and only looks follow.
         """
         run_id = uuid.uuid4().hex if id is None else text(f"{self._where}: id", id, ID_LIMIT)
@@ -217,16 +226,22 @@ class Watch(Generic[Op]):
         """The idempotency key of a run: what start, adopt, cancel and cleanup are given."""
         return f"{self.name}:{run_id}"
 
+    def tally(self, counters: dict[str, int], counted: dict[str, int]) -> None:
+        """Add what a step has counted."""
+        for name, number in counters.items():
+            if number != (before := counted.get(name, 0)):
+                known = name in self.counters or len(self.counters) < COUNTERS_LIMIT
+                self.counters[name if known else OTHERS] += number - before
+
     def remote_of(self, op: Any) -> str:
         """Who is asked about this operation."""
         remote = self.policy.remote
-        return remote if isinstance(remote, str) else str(remote(op))
+        return remote if isinstance(remote, str) else told(remote(op))
 
     async def ask(self, op: Any, context: LookContext) -> Any:
         """One look: alone, or together with others."""
         if self._batch is not None:
-            async with asyncio.timeout(self.policy.timeout_s):
-                return await self._batch.ask(op, context)
+            return await self._batch.ask(op, context)
         return await self._look(op, key=context.key, handle=context.handle, outcome=None, w=context)
 
     async def run(self, run: Run) -> Settlement:
@@ -237,14 +252,17 @@ class Watch(Generic[Op]):
         except msgspec.DecodeError as error:
             note = encode_json({"what": "failed", "error": f"its memory cannot be read: {error}"})
             return Ended(lease.id, lease.sequence, "failed", None, note)
-        await self._learn()
         try:
+            await self._learn()
             return await self._stepped(run, memory)
         except asyncio.CancelledError:
             if run.stop_reason is StopReason.CANCELED:
                 # In the middle of something: nothing of it counts, and the next step, at once, begins with the cancel.
                 return Again(lease.id, lease.sequence, 0.0, refund=True)
             raise
+        except Exception as error:
+            logger.exception("%s: no step could be made", lease.label)
+            return Step(self, run, decode(lease.memory or "{}"), None).broken(error)
 
     async def _stepped(self, run: Run, memory: RunMemory) -> Settlement:
         lease = run.lease
@@ -267,14 +285,20 @@ class Watch(Generic[Op]):
         return await Step(self, run, memory, typed).take()
 
     def _migrated(self, version: int, op: Any, memory: RunMemory) -> Any:
-        user = memory.user
+        # On copies: a migration that fails half-way must not leave half of its work in the row.
+        op, user = copy.deepcopy((op, memory.user))
         while version != self.policy.version:
             if version not in self._migrations:
                 raise BadInput(f"write @{self.name}.migrate({version}, …)")
             version, migration = self._migrations[version]
             op, user = migration(op, user) or (op, user)
-        memory.version, memory.op, memory.user = version, op, user
-        return op
+        what = f"what migrate(…, {version}) returns"
+        if not isinstance(user, dict):
+            raise BadInput(f"{what}: the memory must be a dict, not {shown(user)}")
+        user = as_json(user, what, MEMORY_LIMIT)
+        memory.op = as_json(op, what)
+        memory.version, memory.user = version, user
+        return memory.op
 
     async def _learn(self) -> None:
         """How long earlier runs took, for cadences that want to know; asked for now and then."""
@@ -287,7 +311,7 @@ class Watch(Generic[Op]):
         try:
             store = await self._watches.store()
             results = await store.last_results("watch", self.name)
-        except StoreUnavailable as error:
+        except Exception as error:  # noqa: BLE001 - the cadence knows less, and that is all
             logger.warning("%s: cannot read how long earlier runs took: %s", self._where, error)
             return
         self.durations_s = tuple(took for one in results if (took := _took_s(one)) is not None)

@@ -14,7 +14,7 @@ from everpoll.watches.adapters.client import HttpError
 from everpoll.watches.adapters.google import GoogleOperation
 from everpoll.watches.adapters.http202 import Http202
 from everpoll.watches.adapters.openai_batch import OpenAIBatch
-from everpoll.watches.context import as_json
+from everpoll.watches.limits import as_json
 from everpoll.watches.verdicts import Done, Fail, Wait
 
 WORDS = ["status", "done", "error", "response", "code", "message", "properties", "provisioningState", "metadata"]

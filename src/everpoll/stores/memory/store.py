@@ -6,6 +6,7 @@ so that the heartbeat's thread may come at any time. Never: anything that surviv
 
 import asyncio
 import heapq
+import math
 import threading
 import time
 from collections import defaultdict
@@ -282,7 +283,8 @@ class MemoryStore:
         """It is to learn of the request as soon as can be."""
         now = self._now()
         if row.state == "running":
-            row.due_at = now
+            # Behind its lease, also where both come at one instant: so `is_unheard` tells.
+            row.due_at = max(now, math.nextafter(row.started_at or now, math.inf))
         elif row.due_at > now:
             self._again(row, 0.0)
 
