@@ -9,6 +9,7 @@ from everpoll import RunCanceled
 from everpoll.engine.pool import Pool
 from everpoll.engine.work import StopReason, Work, Works
 from everpoll.stores.contract import Again, Lease, Settlement
+from everpoll.testing import ScriptedRemote
 from everpoll.watches import Done, Learned, Wait
 from watches.stage import DOCUMENT, WatchStage
 
@@ -85,13 +86,16 @@ class Slow:
     """A watch of whose functions the one of that phase takes a while."""
 
     def __init__(self, stage: WatchStage, phase: str) -> None:
-        self.remote = stage.script(status=lambda _: "complete" if self.remote.count("cancel") else "running")
+        self.remote: ScriptedRemote = stage.script(status=self.status)
         self.begun = asyncio.Event()
         self._phase = phase
         self.watch = stage.with_cancel(stage.watch(self.look))
         self.watch.start(self.start)
         self.watch.verify("rows")(self.rows)
         self.watch.cleanup(self.cleanup)
+
+    def status(self, _handle: Any) -> str:
+        return "complete" if self.remote.count("cancel") else "running"
 
     async def _during(self, phase: str) -> None:
         if phase == self._phase:

@@ -2,6 +2,7 @@
 
 Promises: what this process's own worker settles is heard of at once; others' within a second. A waiter looks by itself
 now and then, whatever the feed says: a feed that is held up delays nobody for long. No look while nobody waits.
+Whoever waits when the app is closed is told so: nobody would open its store again by looking.
 """
 
 import asyncio
@@ -10,7 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 
-from everpoll.errors import StoreUnavailable
+from everpoll.errors import NotRunning, StoreUnavailable
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Store
 
@@ -26,17 +27,25 @@ class Changes:
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
+        self._is_over = False
 
-    def tell(self) -> None:
-        """Something may have changed."""
+    def tell(self, *, is_over: bool = False) -> None:
+        """Something may have changed, or nobody looks any more."""
+        self._is_over = self._is_over or is_over
         self._changed.set()
 
     async def wait(self) -> None:
-        """Until something may have changed."""
+        """Until something may have changed; raises `NotRunning` once the app is closed."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(OWN_LOOK_S):
                 await self._changed.wait()
         self._changed.clear()
+        self.refuse_if_over()
+
+    def refuse_if_over(self) -> None:
+        """Raise `NotRunning` if the app was closed."""
+        if self._is_over:
+            raise NotRunning("the app was closed before the run had ended; ask for it again later")
 
 
 class Feed:
@@ -73,11 +82,13 @@ class Feed:
             self._tell(task_ids)
 
     async def close(self) -> None:
-        """Nobody looks any more; whoever waits looks by itself."""
+        """Nobody looks any more, and whoever waits is told."""
         if self._looker is not None:
             self._looker.cancel()
             await asyncio.gather(self._looker, return_exceptions=True)
-        self._tell(list(self._waiters))
+        for waiters in self._waiters.values():
+            for changes in waiters:
+                changes.tell(is_over=True)
 
     def _tell(self, task_ids: Iterable[int]) -> None:
         for task_id in task_ids:

@@ -1,22 +1,27 @@
 """A run as its user holds it: after `begin`, or by its id."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from everpoll.errors import RunCanceled, RunFailed, RunTimedOut, TaskNotFound
-from everpoll.policy import Duration, human, seconds
+from everpoll.errors import RunCanceled, RunFailed, RunTimedOut, StoreUnavailable, TaskNotFound
+from everpoll.policy import Duration, human, seconds, whole_number
 from everpoll.stores.contract import TaskInfo, encode
+from everpoll.watches.feed import Changes
 from everpoll.watches.limits import REASON_LIMIT, told
 from everpoll.watches.memory import Decision, Outcome, RunMemory
 
 if TYPE_CHECKING:
     from everpoll.watches.registry import Watches
 
+logger = logging.getLogger("everpoll.watches")
+T = TypeVar("T")
 PAGE = 1_000
 
 
@@ -95,24 +100,44 @@ class WatchRun:
     async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the API's own word
         """What `Done` carried, once the run has its outcome; any other outcome raises."""
         limit_s = None if timeout is None else seconds(timeout, name="timeout")
+        limit = asyncio.timeout(limit_s)
         try:
-            async with asyncio.timeout(limit_s):
+            async with limit:
                 info = await self._decided()
         except TimeoutError:
-            info = await self.info()
-            if info.outcome is None:
-                raise TimeoutError(
-                    f"{self.watch}:{self.id} has no outcome within {human(limit_s or 0)}: it is {info.phase}"
-                ) from None
+            if not limit.expired():
+                raise
+            info = await self._seen_in_time(human(limit_s or 0))
         return _value(info)
+
+    async def _seen_in_time(self, limit: str) -> RunInfo:
+        """The run, which may have its outcome by now; `TimeoutError` says where it is."""
+        late = f"{self.watch}:{self.id} has no outcome within {limit}"
+        try:
+            info = await self.info()
+        except StoreUnavailable as error:
+            raise TimeoutError(f"{late}: the store cannot be reached: {error}") from error
+        if info.outcome is None:
+            raise TimeoutError(f"{late}: it is {info.phase}") from None
+        return info
 
     async def _decided(self) -> RunInfo:
         async with self._watches.feed(self.task_id) as changes:
             while True:
-                info = await self.info()
+                info = await self._over_outages(changes, self.info)
                 if info.outcome is not None:
                     return info
                 await changes.wait()
+
+    async def _over_outages(self, changes: Changes, look: Callable[[], Awaitable[T]]) -> T:
+        """A look that waits for as long as the store is away: an outage is no news of the run (invariant 10)."""
+        while True:
+            changes.refuse_if_over()
+            try:
+                return await look()
+            except StoreUnavailable as error:
+                logger.warning("%s:%s: cannot look: %s; trying again", self.watch, self.id, error)
+            await changes.wait()
 
     async def cancel(self, reason: str = "canceled by the caller") -> bool:
         """Cancel it: the remote is told, waited for and cleaned up; False: it had its outcome already."""
@@ -124,13 +149,17 @@ class WatchRun:
         return True
 
     async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:
-        """The state now, then every change behind `after`, those of the past first, until the run has ended (B16)."""
+        """The state now, then every change behind `after`, those of the past first, until the run has ended (B16).
+
+        An outage of the store is waited out. Changes whose history was dropped are missing; the snapshot is not.
+        """
+        after = whole_number(after, name="after", at_least=0, accepted="the seq of the last event that was seen, or 0")
         async with self._watches.feed(self.task_id) as changes:
-            info = await self.info()
+            info = await self._over_outages(changes, self.info)
             yield _snapshot(info)
             store = await self._watches.store()
             while True:
-                page = await store.task_events(self.task_id, after, PAGE)
+                page = await self._over_outages(changes, partial(store.task_events, self.task_id, after, PAGE))
                 for one in page:
                     after = one.seq
                     event = msgspec.convert({"seq": one.seq, "kind": "change", "at": one.at, **one.body}, RunEvent)
@@ -138,11 +167,12 @@ class WatchRun:
                     if event.phase == "ended":
                         return
                 if not page:
-                    # Its events may have been dropped with the history, or lie behind what the caller has seen.
-                    if info.phase == "ended" and after >= info.seq:
+                    # What it ended with was committed with its end: where nothing is left, nothing comes. (Its last
+                    # event may have been dropped, may lie before `after`, or was never written: a rescue ended it.)
+                    if info.phase == "ended":
                         return
                     await changes.wait()
-                    info = await self.info()
+                    info = await self._over_outages(changes, self.info)
 
 
 def memory_of(task: TaskInfo) -> RunMemory:

@@ -96,3 +96,4 @@ class Watches:
     def forget(self) -> None:
         """The event loop of earlier calls is gone, and with it whoever waited there."""
         self._feed = self._enqueuer = None
+        self.rounds = Rounds(self)

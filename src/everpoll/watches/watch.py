@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, StopReason
 from everpoll.errors import BadInput
 from everpoll.policy import Backoff, Duration, seconds, shown, whole_number
@@ -118,6 +119,7 @@ class Watch(Generic[Op]):
     def cleanup(self, function: F) -> F:
         """Remove what the operation left at the remote; runs after every outcome, never before."""
         self.cleans = self._once("cleanup", self.cleans, function)
+        self._watches.rounds.extend()
         return function
 
     def verify(
@@ -166,12 +168,18 @@ class Watch(Generic[Op]):
 
         def register(function: F) -> F:
             self.ensures.append((every_s, function))
+            self._watches.rounds.extend()
             return function
 
         return register
 
+    @property
+    def threads(self) -> DaemonThreads:
+        """Where plain functions run."""
+        return self._watches.threads
+
     def _made(self, what: str, function: Callable[..., Any]) -> UserFunction:
-        return UserFunction(f"{self._where}: {what}", function, self.policy.timeout_s, lambda: self._watches.threads)
+        return UserFunction(f"{self._where}: {what}", function, self.policy.timeout_s, lambda: self.threads)
 
     def _once(self, what: str, known: UserFunction | None, function: Callable[..., Any]) -> UserFunction:
         if known is not None:
