@@ -143,7 +143,7 @@ class Everpoll:
         if table.name in self.tables:
             raise BadInput(f"table {table.name!r} was adopted already: one table, one handler")
         source = source_for(self.url if url is None else url, table, token)
-        adopted = AdoptedTable(table, source, self.worker_options.slots if slots is None else slots)
+        adopted = AdoptedTable(table, source, (lambda: self.worker_options.slots) if slots is None else slots)
         self.tables[table.name] = adopted
         return adopted
 
@@ -254,10 +254,17 @@ class Everpoll:
 
     async def _start(self) -> None:
         await self._start_worker()
+        away: StoreUnavailable | None = None
         for table in self.tables.values():
-            await table.start()
+            try:
+                await table.start()
+            except StoreUnavailable as error:
+                # Another database than that of the other tables, perhaps: they and the loops do not wait for it.
+                away = away or error
         self.watches.rounds.start()
         await self.loops.start()
+        if away is not None:
+            raise away
 
     async def _start_worker(self) -> Worker | None:
         """The worker, if it was started just now."""

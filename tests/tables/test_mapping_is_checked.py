@@ -81,3 +81,8 @@ def test_a_password_in_an_address_is_never_shown() -> None:
     with pytest.raises(BadInput) as caught:
         app.table(Table("others"), url="mysql://me:hunter2@localhost/db")
     assert "hunter2" not in str(caught.value)
+
+
+def test_d2_three_beats_in_the_stale_limit_are_enough_whatever_floats_say() -> None:
+    for every, after in (("100ms", "300ms"), ("50ms", "150ms"), ("30s", "90s")):
+        assert Table("jobs", heartbeat_every=every, stale_after=after).heartbeat_every == every

@@ -22,7 +22,10 @@ from everpoll.stores.urls import default_url, store_for
 def run(
     app: Annotated[str, typer.Argument(help="Where the app is: module:name.", metavar="MODULE:APP")],
     grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM.")] = "10s",
-    slots: Annotated[int | None, typer.Option(help="Tasks at a time, in place of the app's own.", min=1)] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(help="Tasks at a time, in place of the app's own; of a table, unless it has its own.", min=1),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every look, too.")] = False,
 ) -> None:
     """Run an app's jobs and loops until SIGTERM or Ctrl-C."""

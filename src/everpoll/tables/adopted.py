@@ -9,6 +9,7 @@ async def execute(row): ...
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from everpoll.engine.calls import Callee, failure
@@ -31,15 +32,17 @@ F = TypeVar("F", bound=Callable[[Row], Any])
 class AdoptedTable:
     """One table of the user's own, with its handler, and its worker while the app runs."""
 
-    def __init__(self, table: Table, source: TableSource, slots: int) -> None:
+    def __init__(self, table: Table, source: TableSource, slots: int | Callable[[], int]) -> None:
         self.table = table
         self.source = source
+        # A function where they are the app's: `everpoll run --slots` says how many after the table was adopted.
+        self._slots = slots if callable(slots) else lambda: slots
         self._options = WorkerOptions(
-            slots=slots, lease_s=table.stale_after_s, beat_s=table.heartbeat_every_s, keep_s=None
+            slots=self._slots(), lease_s=table.stale_after_s, beat_s=table.heartbeat_every_s, keep_s=None
         )
         self._works = Works()
         self._callee: Callee | None = None
-        self._threads = DaemonThreads(limit=slots * 2, name=f"everpoll-table-{table.name}")
+        self._threads = DaemonThreads(limit=self._options.slots * 2, name=f"everpoll-table-{table.name}")
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
         self._worker: Worker | None = None
         self._worked_on: asyncio.AbstractEventLoop | None = None
@@ -72,6 +75,7 @@ class AdoptedTable:
         if is_working or self._callee is None:
             return
         self._worker = None
+        self._have_slots(self._slots())
         await self.source.open()
         worker = Worker(self.source, self._works, self._options)
         try:
@@ -90,6 +94,11 @@ class AdoptedTable:
         finally:
             await self.source.close()
 
+    def _have_slots(self, slots: int) -> None:
+        if slots != self._options.slots:
+            self._options = replace(self._options, slots=slots)
+            self._threads = DaemonThreads(limit=slots * 2, name=f"everpoll-table-{self.name}")
+
     def health(self) -> PollerHealth | None:
         """The poller's metrics (A11, A12); None while it does not run."""
         return None if self._worker is None else self._worker.health()
@@ -98,6 +107,6 @@ class AdoptedTable:
         assert self._callee is not None, "a table without a handler claims nothing"
         try:
             value = await self._callee(Row(run))
-        except (Exception, asyncio.CancelledError, SystemExit) as error:  # noqa: BLE001 - each is the handler's own
+        except BaseException as error:  # noqa: BLE001 - `failure` tells what is the handler's own
             return raised(self.table, run.lease, failure(run, error), self._rng)
         return returned(self.table, run.lease, value)

@@ -136,7 +136,8 @@ class Table:
         )
         if not isinstance(self.backoff, Backoff):
             raise BadInput(f'{where}: backoff={shown(self.backoff)}: write Backoff("5s", factor=2, cap="5m")')
-        if self.heartbeat_every_s * 3 > self.stale_after_s:
+        # Rounded: three times 0.1 s is a little more than 0.3 s.
+        if round(self.heartbeat_every_s * 3 - self.stale_after_s, 9) > 0:
             raise BadInput(
                 f"{where}: stale_after must be at least three times heartbeat_every, or live workers look dead"
             )

@@ -7,9 +7,11 @@
 
 Promises: every guard asks for the word for waiting, so workers with different guards are safe together. A lost race is
 no error: fewer rows, and `missed` says how many. All rows of a claim have one start, the database's; what was really
-stored is read back, whatever precision the column has or a trigger makes of it.
+stored is read back, whatever precision the column has or a trigger makes of it. A row that the table refuses to have
+claimed keeps nobody from the others: what a batch is refused for is found one by one, and left alone for a while.
 """
 
+import logging
 from typing import Any
 
 import msgspec
@@ -21,6 +23,10 @@ from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.postgres.doubts import Doubts
 from everpoll.tables.postgres.names import identifier
 from everpoll.tables.postgres.phrases import LOCKED, Phrases
+from everpoll.tables.postgres.refused import REFUSED
+from everpoll.tables.refusals import Refusals
+
+logger = logging.getLogger("everpoll.tables")
 
 SEEN = {"version": "version", "timestamp": "updated_at"}
 """What a guard compares beside the status, by the column's use."""
@@ -34,6 +40,7 @@ class Claiming:
         self._claims = claims
         self._doubts = doubts
         self._table = phrases.table
+        self._refusals = Refusals(phrases.table.name, "claimed")
         self._claim = claim(phrases)
         self._poll = poll(phrases)
         self._claim_seen = claim_seen(phrases)
@@ -51,7 +58,9 @@ class Claiming:
         if not most:
             return Leased([])
         try:
-            rows, seen = await self._lane.call(lambda connection: self._claimed(connection, most))
+            rows, seen = await self._picked(most)
+        except REFUSED:
+            raise  # it has changed nothing
         except BaseException as error:
             # A cancellation as well: the server may have claimed what nobody will hear of.
             if not isinstance(error, EverpollError) or isinstance(error, StoreUnavailable):
@@ -63,6 +72,41 @@ class Claiming:
         if missed:
             return Leased([], 0.0, missed)
         return Leased([], await self._next_due_s())
+
+    async def _picked(self, most: int) -> tuple[list[Any], int]:
+        """The rows that are ours now, and how many were to be had."""
+        refused = self._refusals.known()
+        if not refused:
+            try:
+                return await self._lane.call(lambda connection: self._claimed(connection, most))
+            except REFUSED:
+                pass
+        seen = await self._lane.rows(self._poll, most + len(refused))
+        seen = [row for row in seen if row[0] not in refused][:most]
+        if not seen:
+            return [], 0
+        try:
+            return await self._take_seen(seen), len(seen)
+        except REFUSED:
+            return await self._picked_singly(seen)
+
+    async def _picked_singly(self, seen: list[Any]) -> tuple[list[Any], int]:
+        """Each for itself. An error only where there was nothing else: the poller counts it, and rests."""
+        rows: list[Any] = []
+        refused: list[Exception] = []
+        for one in seen:
+            try:
+                rows += await self._take_seen([one])
+            except REFUSED as error:
+                self._refusals.add(one[0], error)
+                refused.append(error)
+        if refused and not rows:
+            raise refused[0]
+        return rows, len(seen) - len(refused)
+
+    async def _take_seen(self, seen: list[Any]) -> list[Any]:
+        columns = [[row[number] for row in seen] for number in range(len(seen[0]))]
+        return await self._lane.rows(self._claim_seen, self.worker, *columns)
 
     async def _claimed(self, connection: Connection, most: int) -> tuple[list[Any], int]:
         """The rows that are ours now, and how many were seen."""
@@ -94,7 +138,8 @@ class Claiming:
         if self._table.guard != "skip_locked" and self._table.due_at is None:
             return None
         row = await self._lane.row(self._waits)
-        if row[0]:
+        # What is refused is due all the time, and no reason to hurry.
+        if row[0] and not self._refusals.known():
             return 0.0
         return None if row[1] is None else max(0.0, row[1])
 
@@ -102,7 +147,10 @@ class Claiming:
         """Give back what stands in the table as ours and was never answered."""
         held = self._claims.all().values()
         keys, starts = [one.key for one in held], [one.started_at for one in held]
-        await self._lane.rows(self._recover, keys, starts, self.worker)
+        try:
+            await self._lane.rows(self._recover, keys, starts, self.worker)
+        except REFUSED as error:
+            logger.warning("table %s: what was claimed unknowingly is left to the rescue: %s", self._table.name, error)
         self._doubts.settled()
 
 

@@ -2,19 +2,23 @@
 
 Promises: one statement tells the table that our rows are alive (D2), and us which of them are ours no more: given to
 another, or their status changed by the user, who is right. Another one gives back what nobody has been heard of for too
-long (D3), by the database's clock; any number of workers may do that at once.
+long (D3), by the database's clock; any number of workers may do that at once. A row that the table refuses to have
+changed costs the others neither their beat nor their rescue.
 """
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import Beat
 from everpoll.stores.silence import Silence
-from everpoll.tables.claims import Claims
+from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.postgres.names import identifier, literal
 from everpoll.tables.postgres.phrases import LOCKED, SECOND, Phrases
+from everpoll.tables.postgres.refused import REFUSED
+from everpoll.tables.refusals import Refusals
 
 RESCUE_BATCH = 500
 
@@ -30,7 +34,12 @@ class TablePulse:
         self._worker = worker
         self._stale_after_s = phrases.table.stale_after_s
         self._beat_sql = beat(phrases)
+        self._held_sql = held(phrases)
         self._rescue_sql = rescue(phrases)
+        self._stale_sql = stale(phrases)
+        self._rescue_one_sql = rescue(phrases, f" and {phrases.key} = any($2::{phrases.keys_in})")
+        self._unbeaten = Refusals(phrases.table.name, "kept alive")
+        self._unrescued = Refusals(phrases.table.name, "given back")
         self._was_heard = False
 
     def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
@@ -49,10 +58,7 @@ class TablePulse:
     async def _beat(self, incarnation: int, running: Sequence[int]) -> Beat:
         was_cut_off = self._silence.was_cut_off(incarnation, self._stale_after_s)
         gone = await self._gone(running)
-        back = 0
-        if self._rescue_sql is not None and not was_cut_off:
-            rows = await self._lane.rows(self._rescue_sql, self._stale_after_s)
-            back = sum(row[0] for row in rows)
+        back = 0 if was_cut_off else await self._rescued()
         self._silence.heard(incarnation)
         return Beat(is_alive=True, rescued=back, canceled=gone)
 
@@ -60,11 +66,47 @@ class TablePulse:
         held = self._claims.held(running)
         if not held:
             return ()
-        keys = [claim.key for claim in held.values()]
-        starts = [claim.started_at for claim in held.values()]
-        ours = {row[0] for row in await self._lane.rows(self._beat_sql, keys, starts, self._worker)}
+        ours = await self._ours(list(held.values()))
         # What was settled meanwhile is not ours any more either, and not gone.
         return tuple(number for number, claim in self._claims.held(held).items() if claim.key not in ours)
+
+    async def _ours(self, claims: list[Claim]) -> set[Any]:
+        try:
+            return await self._asked(self._beat_sql, claims)
+        except REFUSED:
+            ours = await self._asked(self._held_sql, claims)
+        refused = self._unbeaten.known()
+        for claim in claims:
+            if claim.key in ours and claim.key not in refused:
+                try:
+                    await self._asked(self._beat_sql, [claim])
+                except REFUSED as error:
+                    self._unbeaten.add(claim.key, error)
+        return ours
+
+    async def _asked(self, sql: str, claims: list[Claim]) -> set[Any]:
+        keys, starts = [claim.key for claim in claims], [claim.started_at for claim in claims]
+        return {row[0] for row in await self._lane.rows(sql, keys, starts, self._worker)}
+
+    async def _rescued(self) -> int:
+        """How many wait again."""
+        if self._rescue_sql is None or self._stale_sql is None or self._rescue_one_sql is None:
+            return 0
+        try:
+            return sum(row[0] for row in await self._lane.rows(self._rescue_sql, self._stale_after_s))
+        except REFUSED:
+            refused = self._unrescued.known()
+        back = 0
+        limit = RESCUE_BATCH + len(refused)
+        for (key,) in await self._lane.rows(self._stale_sql, self._stale_after_s, limit):
+            if key not in refused:
+                try:
+                    back += sum(
+                        row[0] for row in await self._lane.rows(self._rescue_one_sql, self._stale_after_s, [key])
+                    )
+                except REFUSED as error:
+                    self._unrescued.add(key, error)
+        return back
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -78,10 +120,9 @@ def beat(phrases: Phrases) -> str:
 
     What a settlement has locked at this moment needs no beat.
     """
-    fence = f"{phrases.at('started_at')} = u.s and {phrases.is_ours('$3')}"
-    rows = f"{phrases.held()} as u (k, s) join {phrases.name} on {phrases.key} = u.k where {fence}"
+    rows = _ours(phrases)
     if phrases.table.heartbeat is None:
-        return f"select {phrases.key_out} from {rows}"
+        return held(phrases)
     update = f"update {phrases.name} set {identifier(phrases.table.heartbeat)} = now()"
     return (
         f"with free as materialized (select {phrases.place} from {rows} {LOCKED}), "
@@ -90,14 +131,36 @@ def beat(phrases: Phrases) -> str:
     )
 
 
-def rescue(phrases: Phrases) -> str | None:
+def held(phrases: Phrases) -> str:
+    """The same question, and no write."""
+    return f"select {phrases.key_out} from {_ours(phrases)}"
+
+
+def _ours(phrases: Phrases) -> str:
+    fence = f"{phrases.at('started_at')} = u.s and {phrases.is_ours('$3')}"
+    return f"{phrases.held()} as u (k, s) join {phrases.name} on {phrases.key} = u.k where {fence}"
+
+
+def stale(phrases: Phrases) -> str | None:
+    """$1 seconds, $2 how many: the keys of rows of silent workers."""
+    if phrases.table.heartbeat is None:
+        return None
+    is_there = f"{phrases.has_status(phrases.table.running)} and {_is_stale(phrases)}"
+    return f"select {phrases.key_out} from {phrases.name} where {is_there} limit $2"
+
+
+def _is_stale(phrases: Phrases) -> str:
+    heard_at = f"coalesce({phrases.instant('heartbeat')}, {phrases.instant('started_at')})"
+    return f"{heard_at} < now() - $1::float8 * {SECOND}"
+
+
+def rescue(phrases: Phrases, and_is: str = "") -> str | None:
     """$1 seconds: rows of silent workers wait again, or have failed. Each: whether it waits."""
     table = phrases.table
     if table.heartbeat is None:
         return None
-    heard_at = f"coalesce({phrases.instant('heartbeat')}, {phrases.instant('started_at')})"
-    is_stale = f"{heard_at} < now() - $1::float8 * {SECOND}"
-    is_there = f"{phrases.has_status(table.running)} and {is_stale}"
+    is_stale = _is_stale(phrases)
+    is_there = f"{phrases.has_status(table.running)} and {is_stale}{and_is}"
     stale = f"select {phrases.place} from {phrases.name} where {is_there} limit {RESCUE_BATCH} {LOCKED}"
     return (
         f"with stale as materialized ({stale}) update {phrases.name} set {_given_back(phrases)} "

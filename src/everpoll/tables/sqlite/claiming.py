@@ -5,15 +5,18 @@ So nothing can come between the look and the write, and all guards promise the s
 skip, `status` holds by itself, `version` and `timestamp` are raised for the sake of others, who may guard their own
 changes with them. A look that finds nothing writes nothing and takes no lock. A claim whose answer got lost (the file
 was moved away in that moment, the caller was canceled) is a doubt: the next look first gives its rows back, if it was
-committed; its start tells them from all others.
+committed; its start tells them from all others. A row that the table refuses to have claimed keeps nobody from the
+others: it is found one by one, and left alone for a while.
 """
 
 import secrets
+import sqlite3
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.tables.claims import Claim
+from everpoll.tables.refusals import Refusals
 from everpoll.tables.sqlite.instants import Kind, Starts, now_us, read_us, stored
 from everpoll.tables.sqlite.statements import Statements, bound_keys
 
@@ -57,12 +60,15 @@ def peek(con: Connection, statements: Statements) -> Found | None:
     return None if ready else Found([], _until_s(next_due, now))
 
 
-def claim(con: Connection, statements: Statements, starts: Starts, look: Look) -> Found:
+def claim(con: Connection, statements: Statements, starts: Starts, look: Look, refusals: Refusals) -> Found:
     """Claim the best rows."""
     now = now_us()
     due = _bound_due(statements, now)
-    rows = con.execute(statements.pick, {**due, "limit": look.limit}).fetchall() if look.limit > 0 else []
-    picked = _taken(con, statements, starts.next_us(), look, rows) if rows else []
+    refused = refusals.known()
+    bound = {**due, "limit": look.limit + len(refused)}
+    rows = con.execute(statements.pick, bound).fetchall() if look.limit > 0 else []
+    rows = [row for row in rows if row[0] not in refused][: look.limit] if refused else rows
+    picked = _taken(con, statements, starts.next_us(), look, rows, refusals) if rows else []
     if len(rows) >= look.limit or statements.next_due is None:
         return Found(picked, None)
     found = con.execute(statements.next_due, due).fetchone()
@@ -70,16 +76,27 @@ def claim(con: Connection, statements: Statements, starts: Starts, look: Look) -
 
 
 def _taken(
-    con: Connection, statements: Statements, start_us: int, look: Look, rows: list[tuple[Any, ...]]
+    con: Connection,
+    statements: Statements,
+    start_us: int,
+    look: Look,
+    rows: list[tuple[Any, ...]],
+    refusals: Refusals,
 ) -> list[Picked]:
     kind = statements.kinds["started_at"]
     # In whole seconds two claims of a row may have the same start: then the name must differ.
     worker = f"{look.label}:{secrets.token_hex(4)}" if kind is Kind.WHOLE else look.label
     start = Start(worker, stored(kind, start_us))
     look.begun.append(start)
-    keys = bound_keys([row[0] for row in rows])
-    bound = {**start._asdict(), **instants(statements, start_us), **keys}
-    claimed = {key for (key,) in con.execute(statements.claim(len(keys)), bound).fetchall()}
+    bound = {**start._asdict(), **instants(statements, start_us)}
+    keys = [row[0] for row in rows]
+    try:
+        claimed = _changed(con, statements, bound, keys)
+    except sqlite3.IntegrityError:
+        if not con.in_transaction:
+            raise
+        recover(con, statements, [start])  # raise(fail) leaves what it had done before
+        claimed = _changed_singly(con, statements, bound, keys, refusals)
     counts = statements.table.retries is not None
     return [
         Picked(
@@ -90,6 +107,30 @@ def _taken(
         for row in rows
         if row[0] in claimed
     ]
+
+
+def _changed(con: Connection, statements: Statements, bound: dict[str, Any], keys: list[Any]) -> set[Any]:
+    places = bound_keys(keys)
+    return {key for (key,) in con.execute(statements.claim(len(places)), {**bound, **places}).fetchall()}
+
+
+def _changed_singly(
+    con: Connection, statements: Statements, bound: dict[str, Any], keys: list[Any], refusals: Refusals
+) -> set[Any]:
+    """Each for itself. An error only where there was nothing else: the poller counts it, and rests."""
+    claimed: set[Any] = set()
+    refused: list[sqlite3.IntegrityError] = []
+    for key in keys:
+        try:
+            claimed |= _changed(con, statements, bound, [key])
+        except sqlite3.IntegrityError as error:
+            refusals.add(key, error)
+            refused.append(error)
+            if not con.in_transaction:
+                raise
+    if refused and not claimed:
+        raise refused[0]
+    return claimed
 
 
 def recover(con: Connection, statements: Statements, doubts: Iterable[Start]) -> None:

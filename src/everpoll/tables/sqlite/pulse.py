@@ -6,23 +6,27 @@ Never: calls a worker dead after an outage that may have silenced everybody. A f
 machine that slept, a clock that was set forward: whoever notices that its own last beat is that long ago gives the
 others the time of a beat before it takes anything from them. Therefore every beat takes the write lock, also one with
 nothing to write, which costs nobody anything: who never asks for the lock does not notice that there is none to have.
+A row that the table refuses to have changed costs the others neither their beat nor their rescue.
 """
 
 import logging
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
 from everpoll.stores.contract import Beat
-from everpoll.tables.claims import Claims
+from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.mapping import Table
+from everpoll.tables.refusals import Refusals
 from everpoll.tables.sqlite.claiming import instants
 from everpoll.tables.sqlite.instants import SECOND_US, now_us, stored
 from everpoll.tables.sqlite.settling import by_fence, fence
-from everpoll.tables.sqlite.statements import Statements, bound_keys
+from everpoll.tables.sqlite.statements import RESCUE_LIMIT, Statements, bound_keys
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -63,6 +67,8 @@ class SqlitePulse:
         self._outages = outages
         self._con: Connection | None = None
         self._lock = threading.Lock()
+        self._unbeaten = Refusals(statements.table.name, "kept alive")
+        self._unrescued = Refusals(statements.table.name, "given back")
 
     def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
         """See the contract. Nobody is ever given up for dead as a whole: each row is lost by itself."""
@@ -96,12 +102,32 @@ class SqlitePulse:
         lost: list[int] = []
         bound = instants(self._statements, now_us())
         for group in by_fence(self._claims.held(running)):
-            keys = bound_keys([claim.key for _, claim in group])
-            statement = self._statements.beat(len(keys))
-            held = {key for (key,) in con.execute(statement, {**bound, **fence(group[0][1]), **keys}).fetchall()}
+            held = self._heard(con, bound, [claim for _, claim in group])
             lost += [number for number, claim in group if claim.key not in held]
         # What was settled meanwhile is not ours any more either, and not lost.
         return list(self._claims.held(lost))
+
+    def _heard(self, con: Connection, bound: dict[str, Any], claims: list[Claim]) -> set[Any]:
+        """Of claims with one fence, the keys of those that still hold."""
+        try:
+            return self._asked(con, self._statements.beat, bound, claims)
+        except sqlite3.IntegrityError:
+            if not con.in_transaction:
+                raise
+        held, refused = self._asked(con, self._statements.held, {}, claims), self._unbeaten.known()
+        for claim in claims:
+            if claim.key in held and claim.key not in refused:
+                try:
+                    self._asked(con, self._statements.beat, bound, [claim])
+                except sqlite3.IntegrityError as error:
+                    self._unbeaten.add(claim.key, error)
+        return held
+
+    def _asked(
+        self, con: Connection, statement: Callable[[int], str], bound: dict[str, Any], claims: list[Claim]
+    ) -> set[Any]:
+        keys = bound_keys([claim.key for claim in claims])
+        return {key for (key,) in con.execute(statement(len(keys)), {**bound, **fence(claims[0]), **keys}).fetchall()}
 
     def _rescue(self, con: Connection) -> list[tuple[object, str]]:
         if self._statements.rescue is None:
@@ -113,7 +139,25 @@ class SqlitePulse:
             "stale_start": stored(self._statements.kinds["started_at"], stale_us),
             **instants(self._statements, now),
         }
-        return con.execute(self._statements.rescue, bound).fetchall()
+        try:
+            return con.execute(self._statements.rescue, bound).fetchall()
+        except sqlite3.IntegrityError:
+            if not con.in_transaction:
+                raise
+        return self._rescue_singly(con, bound)
+
+    def _rescue_singly(self, con: Connection, bound: dict[str, Any]) -> list[tuple[object, str]]:
+        assert self._statements.rescue_one is not None, "something can be rescued at all"
+        refused = self._unrescued.known()
+        stale = f"{self._statements.stale} limit {RESCUE_LIMIT + len(refused)}"
+        rescued: list[tuple[object, str]] = []
+        for (key,) in con.execute(stale, bound).fetchall():
+            if key not in refused:
+                try:
+                    rescued += con.execute(self._statements.rescue_one, {**bound, "k0": key}).fetchall()
+                except sqlite3.IntegrityError as error:
+                    self._unrescued.add(key, error)
+        return rescued
 
     def close(self) -> None:
         """See the contract. Repeatable."""

@@ -32,6 +32,7 @@ from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import written
+from everpoll.tables.refusals import Refusals
 from everpoll.tables.sqlite import claiming, findings, settling
 from everpoll.tables.sqlite.instants import Starts
 from everpoll.tables.sqlite.pulse import Outages, SqlitePulse
@@ -65,6 +66,7 @@ class SqliteTable:
         self._labels: dict[int, str] = {}
         self._starts = Starts()
         self._outages = Outages(table)
+        self._refusals = Refusals(table.name, "claimed")
         self._statements: Statements | None = None
         self._writer: Writer | None = None
         self._found = False
@@ -120,7 +122,7 @@ class SqliteTable:
 
         def claim(con: Connection) -> claiming.Found:
             claiming.recover(con, statements, _begun(doubts))
-            return claiming.claim(con, statements, self._starts, look)
+            return claiming.claim(con, statements, self._starts, look, self._refusals)
 
         op = Op(
             claim,

@@ -48,6 +48,8 @@ class Statements:
         self.pick = self._pick()
         self.peek = self._peek()
         self.rescue = self._rescue()
+        self.rescue_one = self._rescue(f"and {named(table.key)} = :k0 ")
+        self.stale = self._stale()
 
     def _kind(self, column: str) -> Kind:
         found = self._shape.column(column)
@@ -201,7 +203,7 @@ class Statements:
         columns = f"{named(table.status)}, {named(table.worker)}, {named(table.started_at)}, {error}"
         return f"select {columns} from {self._where} where {named(table.key)} = :k0"
 
-    def _rescue(self) -> str | None:
+    def _rescue(self, which: str = "") -> str | None:
         """Take back what nobody gave a sign of life for; None where there is no column for such signs.
 
         A row that runs without one, as other programs may have left it, is as old as its start.
@@ -209,9 +211,8 @@ class Statements:
         table = self.table
         if table.heartbeat is None:
             return None
-        beat, started, key = named(table.heartbeat), named(table.started_at), named(table.key)
-        stale = f"({beat} < :stale or ({beat} is null and {started} < :stale_start))"
-        found = f"select {key} from {self._where} where {self._running} and {stale} limit {RESCUE_LIMIT}"
+        key = named(table.key)
+        found = f"{self._stale()} {which}limit {RESCUE_LIMIT}"
         is_over = "0" if table.retries is None else f"coalesce({named(table.retries)}, 0) + 1 >= {table.attempts}"
         sets = [
             f"{named(table.status)} = case when {is_over} then {word(table.failed)} else {word(table.queued)} end",
@@ -226,6 +227,15 @@ class Statements:
             f"update {self._where} set {', '.join([*sets, *self._touched()])} where {self._running} "
             f"and {key} in ({found}) returning {key}, {named(table.status)}"
         )
+
+    def _stale(self) -> str | None:
+        """The keys of rows that nobody gave a sign of life for, to be limited."""
+        table = self.table
+        if table.heartbeat is None:
+            return None
+        beat, started = named(table.heartbeat), named(table.started_at)
+        stale = f"({beat} < :stale or ({beat} is null and {started} < :stale_start))"
+        return f"select {named(table.key)} from {self._where} where {self._running} and {stale}"
 
     def _lost_text(self) -> str:
         table = self.table

@@ -5,7 +5,8 @@
     with the functions in the database: one call, FOR UPDATE SKIP LOCKED, nobody loses
 
 Promises: what a claim brought is never forgotten. An answer that got lost leaves a claim whose start nobody else has:
-the next looks ask for it by that, and take what it brought. Best first, never more than asked for (A15).
+the next looks ask for it by that, and take what it brought. Best first, never more than asked for (A15). A row that the
+table refuses to have claimed keeps nobody from the others: it is found one by one, and left alone for a while.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from msgspec import Struct
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
 from everpoll.tables.claims import Claims
+from everpoll.tables.refusals import Refusals
 from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.clock import DatabaseClock, monotonic_s, read_instant, written
 from everpoll.tables.supabase.functions import CLOCK, ROWS, Functions
@@ -63,6 +65,7 @@ class Claiming:
         self._clock = clock
         self._functions = functions
         self._batch = LEASE_LIMIT
+        self._refusals = Refusals(statements.table.name, "claimed")
         self._unclear: list[Unclear] = []
         self._rng = random.Random()  # noqa: S311 - spreads workers, no secret
 
@@ -104,22 +107,51 @@ class Claiming:
 
     async def _claim(self, worker: str, most: int, leases: list[Lease]) -> int:
         """Add what could be claimed; how many rows others were quicker to get."""
-        if self._functions is not None:
-            leases += await self._call(self._functions.claim, worker, min(most - len(leases), self._batch))
-            return 0
+        if self._functions is not None and not self._refusals.known():
+            try:
+                leases += await self._call(self._functions.claim, worker, min(most - len(leases), self._batch))
+            except faults.REFUSED as error:
+                if not faults.is_about_a_row(error):
+                    raise
+            else:
+                return 0
         missed = 0
         for round_ in range(ROUNDS):
             wanted = min(most - len(leases), self._batch)
             among = wanted if round_ == 0 else min(wanted * WIDER, LEASE_LIMIT)
-            rows = await self._http.rows(self._statements.candidates(among))
+            refused = self._refusals.known()
+            rows = await self._http.rows(self._statements.candidates(among + len(refused)))
+            rows = [row for row in rows if row[self._table.key] not in refused][:among] if refused else rows
             drawn = self._rng.sample(range(len(rows)), min(wanted, len(rows)))
             picked = [rows[index] for index in sorted(drawn)]
-            won = await self._patch(worker, picked) if picked else []
+            won, refusals = await self._won(worker, picked) if picked else ([], 0)
             leases += won
-            if len(won) == len(picked):
+            if len(won) + refusals == len(picked):
                 break
-            missed += len(picked) - len(won)
+            missed += len(picked) - len(won) - refusals
         return missed
+
+    async def _won(self, worker: str, candidates: Sequence[Body]) -> tuple[list[Lease], int]:
+        """What became ours, and how many the table refused; an error where that were all."""
+        try:
+            return await self._patch(worker, candidates), 0
+        except faults.REFUSED as error:
+            if not faults.is_about_a_row(error):
+                raise
+        won: list[Lease] = []
+        refused: list[EverpollError] = []
+        for candidate in candidates:
+            try:
+                won += await self._patch(worker, [candidate])
+            except faults.REFUSED as error:
+                self._refusals.add(candidate[self._table.key], error)
+                refused.append(error)
+            except BaseException:
+                self._doubt(won)
+                raise
+        if refused and not won:
+            raise refused[0]
+        return won, len(refused)
 
     async def _patch(self, worker: str, candidates: Sequence[Body]) -> list[Lease]:
         key = self._table.key
@@ -139,8 +171,7 @@ class Claiming:
         """A claim, in its parts. It is remembered before it is sent: whatever happens then, it can be found again."""
         unclear = Unclear(worker, started_at, monotonic_s() + UNCLEAR_S, set())
         self._unclear.append(unclear)
-        ask = self._http.rows if self._functions is None else self._called
-        answers = await asyncio.gather(*map(ask, requests), return_exceptions=True)
+        answers = await asyncio.gather(*map(self._ask, requests), return_exceptions=True)
         rows = [row for answer in answers if not isinstance(answer, BaseException) for row in answer]
         errors = [answer for answer in answers if isinstance(answer, BaseException)]
         unclear.taken.update(row[self._table.key] for row in rows)
@@ -152,6 +183,9 @@ class Claiming:
         for error in errors:
             logger.warning("table %s: a part of a claim failed: %s", self._table.name, error)
         return rows
+
+    async def _ask(self, request: Request) -> list[Body]:
+        return await (self._called(request) if request.method == "POST" else self._http.rows(request))
 
     async def _called(self, request: Request) -> list[Body]:
         answer: dict[str, Any] = await self._http.answer(request)
@@ -195,7 +229,8 @@ class Claiming:
 
     async def _next_due_s(self) -> float | None:
         """After a look that brought nothing; 0: something is due, and somebody holds it for the moment."""
-        if self._functions is not None and await self._http.rows(self._statements.candidates(1)):
+        is_held = self._functions is not None and not self._refusals.known()  # what is refused is due all the time
+        if is_held and await self._http.rows(self._statements.candidates(1)):
             return 0.0
         request = self._statements.later()
         if request is None:

@@ -41,6 +41,15 @@ class Refused(EverpollError):
         self.code = code
 
 
+REFUSED = (Refused, BadInput)
+"""Such a request has changed nothing."""
+
+
+def is_about_a_row(error: EverpollError) -> bool:
+    """Whether a smaller request may succeed: a trigger or a constraint spoke, not a lack of rights or of a column."""
+    return isinstance(error, BadInput) or (isinstance(error, Refused) and error.code.startswith("P0"))
+
+
 class TokenRefused(StoreUnavailable):
     """The token has expired, or is not accepted: a fresh one may be."""
 

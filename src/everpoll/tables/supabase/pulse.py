@@ -2,7 +2,8 @@
 
 Promises: rows in our hands get a sign of life, by the database's clock; those that are not in our hands any more are
 told. Rows of which nobody gave a sign of life for too long are taken back, each only if nothing happened to it since it
-was looked at, so two workers that find the same row take it back once.
+was looked at, so two workers that find the same row take it back once. A row that the table refuses to have changed
+costs the others neither.
 
 How old a sign of life is, is judged by the database's time as far as it is known (`DatabaseClock`). Where it is not
 known, a row counts as lost only after this process itself has seen the same sign of life for the whole limit.
@@ -18,6 +19,8 @@ from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import Beat
 from everpoll.stores.silence import Silence
 from everpoll.tables.claims import Claim, Claims
+from everpoll.tables.refusals import Refusals
+from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.clock import monotonic_s
 from everpoll.tables.supabase.http import Http, Link
 from everpoll.tables.supabase.statements import Body, Statements
@@ -38,6 +41,8 @@ class SupabasePulse:
         self._claims = claims
         self._silence = silence
         self._http: Http | None = None
+        self._unbeaten = Refusals(statements.table.name, "kept alive")
+        self._unrescued = Refusals(statements.table.name, "given back")
         self._runner = asyncio.Runner()
         self._seen: dict[Any, tuple[str | None, float]] = {}
         """By key: the sign of life of a row, and since when it is the same; kept only where no clock can be trusted."""
@@ -69,18 +74,39 @@ class SupabasePulse:
         groups: dict[tuple[str, Any], list[Claim]] = {}
         for claim in held.values():
             groups.setdefault((claim.worker, claim.started_at), []).append(claim)
-        requests = [
-            request
-            for claims in groups.values()
-            for request in self._statements.beats(claims[0], [claim.key for claim in claims])
-        ]
         ours: set[Any] = set()
+        for part in await asyncio.gather(*(self._heard(http, claims) for claims in groups.values())):
+            ours |= part
+        # What was settled meanwhile is not ours any more either, and not gone.
+        return tuple(number for number, claim in self._claims.held(held).items() if claim.key not in ours)
+
+    async def _heard(self, http: Http, claims: list[Claim]) -> set[Any]:
+        """Of claims with one fence, the keys of those that still hold."""
+        try:
+            return await self._beaten(http, claims)
+        except faults.REFUSED as error:
+            if not faults.is_about_a_row(error):
+                raise
+        held: set[Any] = set()
+        for request in self._statements.holds(claims[0], [claim.key for claim in claims]):
+            held |= {row[self._table.key] for row in await http.rows(request)}
+        refused = self._unbeaten.known()
+        for claim in claims:
+            if claim.key in held and claim.key not in refused:
+                try:
+                    await self._beaten(http, [claim])
+                except faults.REFUSED as error:
+                    self._unbeaten.add(claim.key, error)
+        return held
+
+    async def _beaten(self, http: Http, claims: list[Claim]) -> set[Any]:
+        ours: set[Any] = set()
+        requests = self._statements.beats(claims[0], [claim.key for claim in claims])
         for rows in await asyncio.gather(*map(http.rows, requests)):
             ours.update(row[self._table.key] for row in rows)
             if rows and self._table.heartbeat is not None:
                 self._link.clock.saw(rows[0][self._table.heartbeat])
-        # What was settled meanwhile is not ours any more either, and not gone.
-        return tuple(number for number, claim in self._claims.held(held).items() if claim.key not in ours)
+        return ours
 
     async def _rescued(self, http: Http) -> int:
         """Rows of silent workers wait again, or have failed; how many wait.
@@ -89,13 +115,29 @@ class SupabasePulse:
         """
         try:
             rows = await self._stale(http)
-            changed = await asyncio.gather(*map(http.rows, self._statements.rescues(rows)))
+            changed = await self._taken_back(http, rows)
         except StoreUnavailable:
             raise
         except EverpollError as error:
             logger.warning("table %s: cannot take back rows of silent workers: %s", self._table.name, error)
             return 0
         return sum(row[self._table.status] == self._table.queued for part in changed for row in part)
+
+    async def _taken_back(self, http: Http, rows: list[Body]) -> list[list[Body]]:
+        refused = self._unrescued.known()
+        rows = [row for row in rows if row[self._table.key] not in refused]
+        try:
+            return await asyncio.gather(*map(http.rows, self._statements.rescues(rows)))
+        except faults.REFUSED as error:
+            if not faults.is_about_a_row(error):
+                raise
+        changed: list[list[Body]] = []
+        for row in rows:
+            try:
+                changed += [await http.rows(request) for request in self._statements.rescues([row])]
+            except faults.REFUSED as error:
+                self._unrescued.add(row[self._table.key], error)
+        return changed
 
     async def _stale(self, http: Http) -> list[Body]:
         clock, limit_s = self._link.clock, self._table.stale_after_s

@@ -151,6 +151,11 @@ class Statements:
             else:
                 yield self.patch([table.key, table.heartbeat], whole, {table.heartbeat: NOW})
 
+    def holds(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
+        """Whether rows that were claimed together still are in our hands."""
+        for whole in self.by_keys(self.held(claim), keys):
+            yield self.get([self.table.key], whole)
+
     def versions(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
         """The versions of rows that were claimed together and still are in our hands."""
         for whole in self.by_keys(self.held(claim), keys):
