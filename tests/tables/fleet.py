@@ -33,7 +33,7 @@ class TableWorker:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "everpoll", "run", "tables.crew:app", "--grace", grace],
                 cwd=TESTS,
-                env=env | {"WORKER_ID": label, "EVERPOLL_LOG": "json"},
+                env={"WORKER_ID": label} | env | {"EVERPOLL_LOG": "json"},
                 stdout=log,
                 stderr=log,
             )
@@ -82,8 +82,13 @@ class TableFleet:
         self._effects = folder / "effects"
         self._effects.touch()
         self._options = {"name": "jobs", **MAPPED, **options}
-        self._env = {**os.environ, URL: stage.url, TOKEN: stage.token or "", SLOTS: str(slots)}
+        self._env = {name: value for name, value in os.environ.items() if name != "WORKER_ID"}
+        self._env |= {URL: stage.url, TOKEN: stage.token or "", SLOTS: str(slots)}
         self._env[EFFECTS] = str(self._effects)
+
+    def share_name(self, worker_id: str) -> None:
+        """Workers that start from now on all have the same, as a careless deployment has it."""
+        self._env["WORKER_ID"] = worker_id
 
     def __enter__(self) -> Self:
         return self

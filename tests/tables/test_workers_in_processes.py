@@ -79,6 +79,35 @@ async def test_a_frozen_worker_that_comes_back_changes_nothing(stage: TableStage
         assert zombie.is_running
 
 
+@pytest.mark.parametrize("has_ended", [False, True], ids=["in hand", "ended"])
+async def test_a_frozen_worker_of_the_same_name_as_its_heir_changes_nothing(
+    stage: TableStage, tmp_path: Path, has_ended: bool
+) -> None:
+    """`WORKER_ID` was given to both: the start tells them apart."""
+    gate = tmp_path / "gate"
+    await stage.create()
+    await stage.queue(1, payload=str(gate))
+    with TableFleet(stage, tmp_path, **STALE) as fleet:
+        fleet.share_name("vdi-7")
+        [zombie] = await fleet.start()
+        await fleet.until_begun(1)
+        zombie.freeze()
+        await fleet.start()
+        await fleet.until_begun(2)
+        if has_ended:
+            gate.touch()
+            await stage.until_all("completed")
+        row = await stage.one(1)
+        zombie.thaw()
+        await fleet.until(lambda: zombie.said("its result is dropped") > 0, "it tells of its loss")
+        after = await stage.one(1)
+        row["last_heartbeat"] = after["last_heartbeat"]
+        assert after == row
+        gate.touch()
+        [row] = await stage.until_all("completed")
+        assert (row["worker_id"], row["started_at"], row["retry_count"]) == ("vdi-7", after["started_at"], 1)
+
+
 async def test_a3_ten_thousand_rounds_with_all_guards_and_no_double_claim(stage: TableStage, tmp_path: Path) -> None:
     """Four processes want the same rows, each under its own guard: every row is claimed by exactly one of them."""
     await stage.create(JOBS)
