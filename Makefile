@@ -25,7 +25,7 @@ example-shell-query: $(READY) ## Watch twenty queries in a simulated cloud until
 	@$(BIN)/python -m examples.shell_query $(ARGS)
 
 test: $(READY) ## Run every test, then every check (ARGS="-k name" picks tests)
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
 	@$(MAKE) --no-print-directory check docs
 
 check: $(READY) ## Lint, formatting, types and imports between rooms

@@ -10,7 +10,14 @@ from contextlib import ExitStack
 
 import pytest
 
+import own_threads
 from servers.databases import PostgresServers
+
+
+@pytest.fixture(autouse=True)
+def _threads_before() -> None:
+    """For whoever asks which threads a test has left behind."""
+    own_threads.remember()
 
 
 @pytest.fixture

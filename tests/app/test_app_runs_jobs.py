@@ -3,11 +3,11 @@
 import asyncio
 import os
 import signal
-import threading
 from pathlib import Path
 
 import pytest
 
+import own_threads
 from everpoll import Everpoll, NotRunning, StoreUnavailable
 from everpoll.stores.memory import MemoryStore
 from everpoll.testing import VirtualClock
@@ -33,10 +33,9 @@ class LateStore(MemoryStore):
 
 def threads() -> list[str]:
     """The threads of everpoll that live on, after a moment for those that are ending."""
-    for thread in threading.enumerate():
-        if thread.name.startswith("everpoll"):
-            thread.join(LIMIT_S)
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("everpoll")]
+    for thread in own_threads.started():
+        thread.join(LIMIT_S)
+    return [thread.name for thread in own_threads.started()]
 
 
 def squaring(url: str, lease: str = "30s") -> Everpoll:

@@ -1,10 +1,10 @@
 """drain(app) runs what is due until nothing is, leaves what is delayed, and tells what it could not finish."""
 
 import asyncio
-import threading
 
 import pytest
 
+import own_threads
 from everpoll import Backoff, Everpoll, Retry, Task
 from everpoll.stores.contract import NewTask
 from everpoll.testing import VirtualClock, drain
@@ -56,7 +56,7 @@ def test_what_is_due_is_run_and_what_that_enqueues_too() -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
     shop.clock.run(scene())
-    assert not [thread for thread in threading.enumerate() if thread.name == "everpoll-heartbeat"]
+    assert not own_threads.started("everpoll-heartbeat")
 
 
 def test_nothing_due_returns_at_once_without_a_worker() -> None:

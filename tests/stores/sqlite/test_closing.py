@@ -2,13 +2,13 @@
 
 import asyncio
 import sqlite3
-import threading
 import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+import own_threads
 from everpoll.errors import EverpollError, NotRunning, StoreUnavailable
 from everpoll.stores.contract import Ended, Enqueued, Lease, NewTask, WorkerCard
 from everpoll.stores.sqlite import SqliteStore
@@ -19,7 +19,7 @@ CARD = WorkerCard(incarnation=5, label="w", host="h", pid=1, queues=("default",)
 
 
 def _threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("everpoll-")]
+    return [thread.name for thread in own_threads.started()]
 
 
 async def test_closing_is_repeatable_and_leaves_nothing(path: Path, url: str) -> None:
