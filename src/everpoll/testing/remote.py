@@ -54,7 +54,8 @@ class ScriptedRemote:
             answer = await self._answer(name, args, kwargs)
             await crash_point(f"after_{name}")
             if isinstance(answer, BaseException):
-                raise answer
+                # The same one may be raised many times: what it remembers of the last time is not this time's.
+                raise answer.with_traceback(None)
             return answer
 
         call.__name__ = name

@@ -11,10 +11,9 @@ from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from everpoll.engine.calls import described
 from everpoll.errors import BadInput
 from everpoll.policy import Confirm, Confirmation, Duration, Gate, human, shown
-from everpoll.watches.limits import MEMORY_LIMIT, NAME_LIMIT, encoded, named, told
+from everpoll.watches.limits import MEMORY_LIMIT, NAME_LIMIT, encoded, named, told, told_error
 from everpoll.watches.memory import RunMemory, Sighting
 from everpoll.watches.retry_after import retry_after_s
 
@@ -132,8 +131,7 @@ class LookContext:
             value = function(*args, **kwargs)
             return await value if inspect.isawaitable(value) else value
         except Exception as error:  # noqa: BLE001 - that is what it is for
-            said = described(error)
-            text = f"{said['type']}: {said['error']}"
+            text = told_error(error)
             self._memory.count(f"attempt failed:{name}")
             self.floor_s = max(self.floor_s or 0.0, retry_after_s(error) or 0.0) or None
             self.changed[f"attempt:{name}"] = told(text)

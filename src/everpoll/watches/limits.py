@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from everpoll.engine.calls import storable
+from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.lost_numbers import lost_number
 from everpoll.errors import BadInput
 
@@ -28,7 +28,7 @@ REASON_LIMIT = 2_000
 """Characters of the reason of an outcome."""
 CHANGED_LIMIT = 10
 """Facts that a decision in the log names."""
-ROW_LIMIT = 500_000
+ROW_LIMIT = 300_000
 
 _encoder = msgspec.json.Encoder(decimal_format="string")
 
@@ -64,6 +64,11 @@ def told(value: object, limit: int = WORD_LIMIT) -> str:
         text = f"({type(value).__name__}, whose text cannot be read)"
     text = text if text.isascii() and "\x00" not in text else storable(text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def told_error(error: BaseException) -> str:
+    """The type and the text of an error."""
+    return f"{type(error).__name__}: {told(error, ERROR_LIMIT)}"
 
 
 def named(name: object, known: dict[str, Any], what: str) -> str:

@@ -45,12 +45,7 @@ class Remotes:
         if self._breaker is not None:
             remote.breaker, allowed = self._breaker.ask(remote.breaker, now)
             if not allowed:
-                # Spread over a tenth of the cooldown: all of them at once would be a herd after the outage.
-                wait_s = self._breaker.retry_at(remote.breaker, now) - now
-                wait_s = max(1.0, wait_s) + self._chance() * self._breaker.cooldown_s / 10
-                failures = remote.breaker.failures
-                why = f"{name} failed {failures} times in a row: nobody asks it for {human(wait_s)}"
-                return Postponed(wait_s, "breaker", why)
+                return self._resting(name, remote, self._breaker, now)
         if self._rate is not None and not has_token:
             remote.tokens, wait_s = self._rate.take(remote.tokens, now)
             if wait_s > 0:
@@ -65,11 +60,19 @@ class Remotes:
             remote = self._of(name)
             remote.breaker = self._breaker.succeeded(remote.breaker)
 
-    def failed(self, name: str, now: float) -> None:
-        """It could not be reached."""
-        if self._breaker is not None:
-            remote = self._of(name)
-            remote.breaker = self._breaker.failed(remote.breaker, now)
+    def failed(self, name: str, now: float) -> Postponed | None:
+        """It could not be reached; how long it rests, if it does."""
+        if self._breaker is None:
+            return None
+        remote = self._of(name)
+        remote.breaker = self._breaker.failed(remote.breaker, now)
+        return None if remote.breaker.opened_at is None else self._resting(name, remote, self._breaker, now)
+
+    def _resting(self, name: str, remote: _Remote, breaker: Breaker, now: float) -> Postponed:
+        # Spread over a tenth of the cooldown: all of them at once would be a herd after the outage.
+        wait_s = max(1.0, breaker.retry_at(remote.breaker, now) - now) + self._chance() * breaker.cooldown_s / 10
+        why = f"{name} failed {remote.breaker.failures} times in a row: nobody asks it for {human(wait_s)}"
+        return Postponed(wait_s, "breaker", why)
 
     def _of(self, name: str) -> _Remote:
         if name not in self._remotes:

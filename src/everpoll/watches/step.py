@@ -28,7 +28,7 @@ from everpoll.stores.contract import encode as encode_json
 from everpoll.watches.cadence import History
 from everpoll.watches.context import LookContext, Verify, is_id
 from everpoll.watches.faults import Fault, fault_of
-from everpoll.watches.limits import CHANGED_LIMIT, REASON_LIMIT, WHY_LIMIT, as_json, told
+from everpoll.watches.limits import CHANGED_LIMIT, REASON_LIMIT, WHY_LIMIT, as_json, told, told_error
 from everpoll.watches.memory import Decision, Outcome, RunMemory, decode, encode
 from everpoll.watches.options import DEFAULT_START, FALLBACK
 from everpoll.watches.retry_after import retry_after_s
@@ -256,7 +256,7 @@ class Step:
             value = await check.function(self._op, key=self._key, handle=memory.handle, outcome=None, w=context)
         except BaseException as raised:  # noqa: BLE001 - a check that fails has not passed
             error = failure(self._run, raised)
-            value, said = None, told(f": {_text(error)}")
+            value, said = None, told(f": {told_error(error)}")
             floor_s = retry_after_s(error)
         self._changed |= context.changed
         self._changed[f"verify:{name}"] = f"try {tries} of {check.tries}"
@@ -299,7 +299,7 @@ class Step:
                 return wait_s
             raise BadInput(f"next_s returned {shown(wait_s)}; it returns seconds, 0 or more")
         except Exception as error:  # noqa: BLE001 - the user's own, and no reason to lose what was just seen
-            logger.error("%s: its cadence failed, going on without it: %s", self._key, _text(error))
+            logger.error("%s: its cadence failed, going on without it: %s", self._key, told_error(error))
             self._memory.count("cadence failed")
             return FALLBACK.delay(self._memory.looks + 1, self._watch.rng)
 
@@ -321,7 +321,7 @@ class Step:
             error = failure(self._run, raised)
             if is_over or self._fault(error) == "fatal":
                 what = "asked" if memory.cancel_sent else "told"
-                return self._conclude("canceled", f"canceled; the remote could not be {what}: {_text(error)}")
+                return self._conclude("canceled", f"canceled; the remote could not be {what}: {told_error(error)}")
             return self._try_again("cancel", error, left_s)
         if isinstance(verdict, str):
             return self._conclude("canceled", f"canceled; {verdict}")
@@ -381,7 +381,7 @@ class Step:
         memory, budget = self._memory, self._policy.cleanup
         memory.errors += 1
         spent_s = self._now - since
-        why = f"cleanup failed (try {memory.cleanup_tries}): {_text(error)}"
+        why = f"cleanup failed (try {memory.cleanup_tries}): {told_error(error)}"
         logger.warning("%s: %s", self._key, why)
         if self._fault(error) == "fatal" or budget.spent(spent_s, 0) is not None:
             memory.cleaned = False
@@ -406,7 +406,7 @@ class Step:
         memory.errors_in_a_row += 1
         if memory.errors_in_a_row >= self._policy.odd_errors:
             outcome: Outcome = "canceled" if self._lease.cancel_requested else "failed"
-            why = f"no step could be made, {memory.errors_in_a_row} times in a row: {_text(error)}"
+            why = f"no step could be made, {memory.errors_in_a_row} times in a row: {told_error(error)}"
             return self._conclude(outcome, why, evidence=described(error))
         return self._try_again("step", error)
 
@@ -414,7 +414,7 @@ class Step:
         try:
             return fault_of(error, self._policy.rules)
         except Exception as wrong:  # noqa: BLE001 - the user's own rule, or an attribute of somebody else's error
-            logger.error("%s: cannot tell what %s means: %s", self._key, type(error).__name__, _text(wrong))
+            logger.error("%s: cannot tell what %s means: %s", self._key, type(error).__name__, told_error(wrong))
             return "odd"
 
     def _failed_in_passing(self, what: str, error: BaseException, remote: str | None = None) -> Settlement:
@@ -423,18 +423,23 @@ class Step:
         memory.errors += 1
         memory.errors_in_a_row += 1
         memory.count(f"{what} failed")
-        logger.warning("%s: %s failed (%s): %s", self._key, what, fault, _text(error))
+        logger.warning("%s: %s failed (%s): %s", self._key, what, fault, told_error(error))
+        resting = None
         if remote is not None:
             if fault == "transient":
-                self._watch.remotes.failed(remote, self._now)
+                resting = self._watch.remotes.failed(remote, self._now)
             else:
                 self._watch.remotes.answered(remote)
         if fault == "fatal":
-            return self._conclude("failed", f"{what} failed: {_text(error)}", evidence=described(error))
+            return self._conclude("failed", f"{what} failed: {told_error(error)}", evidence=described(error))
         if fault == "odd" and memory.errors_in_a_row >= self._policy.odd_errors:
-            why = f"{what} failed {memory.errors_in_a_row} times in a row: {_text(error)}"
+            why = f"{what} failed {memory.errors_in_a_row} times in a row: {told_error(error)}"
             return self._conclude("failed", why, evidence=described(error))
-        self._changed["error"] = told(_text(error))
+        self._changed["error"] = told(told_error(error))
+        if resting is not None and self._policy.pauses_in_outage:
+            # It was the probe, or is the last straw: nobody can look, and that burns neither its time nor its looks.
+            memory.looks -= 1
+            return self._postpone(resting.rule, resting.why, max(resting.wait_s, retry_after_s(error) or 0.0))
         if what == "look":
             return self._pending({}, None, retry_after_s(error))
         return self._try_again(what, error)
@@ -447,7 +452,7 @@ class Step:
         left_s = self._policy.budget.remaining_s(memory.elapsed_s(self._now)) if left_s is None else left_s
         floor_s, rng = retry_after_s(error) or 0.0, self._watch.rng
         delay_s = DEFAULT_START.delay(memory.errors_in_a_row, rng, at_least_s=floor_s, at_most_s=left_s)
-        return self._again(NextLook(delay_s, "error", f"{what} failed: {told(_text(error))}"))
+        return self._again(NextLook(delay_s, "error", f"{what} failed: {told(told_error(error))}"))
 
     # ── settlements ──────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -551,8 +556,3 @@ def _kept(evidence: Any) -> Any:
         return as_json(evidence, "the evidence")
     except BadInput as error:
         return f"(not kept: {error})"
-
-
-def _text(error: BaseException) -> str:
-    said = described(error)
-    return f"{said['type']}: {said['error']}"
