@@ -1,7 +1,6 @@
 """`everpoll tables`: whether an app's adopted tables are as their mappings say, and the DDL for what is missing."""
 
 import asyncio
-import contextlib
 from typing import Annotated
 
 import typer
@@ -10,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from everpoll.cli.session import AsJson, console, found_app, print_json
-from everpoll.errors import BadInput, TableUnfit
+from everpoll.errors import BadInput
 from everpoll.tables import AdoptedTable
 from everpoll.tables.contract import Finding, TableSource
 
@@ -59,9 +58,8 @@ def _wanted(path: str, name: str | None) -> list[AdoptedTable]:
 async def _statements(source: TableSource) -> list[str]:
     """What the table as it is lacks, and what may be run again."""
     try:
-        # Looked at, it knows which columns are missing; that it cannot be used without them is why we are here.
-        with contextlib.suppress(TableUnfit):
-            await source.open()
+        # Looked at, it knows which columns are missing. Not opened: that is a worker's, and may change an SQLite file.
+        await source.inspect()
         return source.ddl()
     finally:
         await source.close()

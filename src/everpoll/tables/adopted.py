@@ -7,10 +7,13 @@ async def execute(row): ...
 """
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
+
+import msgspec
 
 from everpoll.engine.calls import Callee, failure
 from everpoll.engine.meter import PollerHealth
@@ -20,11 +23,15 @@ from everpoll.engine.work import Run, Work, Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import BadInput
 from everpoll.policy import Duration
-from everpoll.stores.contract import Settlement
+from everpoll.stores.contract import Ended, Lease, Settlement
 from everpoll.tables.contract import TableSource
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import raised, returned
 from everpoll.tables.row import Row
+
+logger = logging.getLogger("everpoll.tables")
+
+LOGGED_LIMIT = 500
 
 F = TypeVar("F", bound=Callable[[Row], Any])
 
@@ -72,6 +79,8 @@ class AdoptedTable:
         event_loop = asyncio.get_running_loop()
         # A worker of an event loop that ended without close() is gone with it.
         is_working = self._worker is not None and self._worked_on is event_loop
+        if self._callee is None:
+            logger.warning("table %s has no handler: its rows are left alone; write @….handler above one", self.name)
         if is_working or self._callee is None:
             return
         self._worker = None
@@ -108,5 +117,19 @@ class AdoptedTable:
         try:
             value = await self._callee(Row(run))
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the handler's own
-            return raised(self.table, run.lease, failure(run, error), self._rng)
-        return returned(self.table, run.lease, value)
+            return _told(self.table, run.lease, raised(self.table, run.lease, failure(run, error), self._rng))
+        return _told(self.table, run.lease, returned(self.table, run.lease, value))
+
+
+def _told(table: Table, lease: Lease, settlement: Settlement) -> Settlement:
+    """Log a failure, for whoever watches the worker: the table may have no column for it."""
+    if settlement.note is None:
+        return settlement
+    note = msgspec.json.decode(settlement.note)
+    if note["what"] not in {"failed", "retry"}:
+        return settlement
+    error = f"{note['type']}: {note['error']}" if "type" in note else note["error"]
+    is_last = isinstance(settlement, Ended)
+    what = "has failed" if is_last else f"attempt {lease.attempt} of {table.attempts} failed"
+    logger.log(logging.ERROR if is_last else logging.WARNING, "%s: %s (%s)", lease.label, what, error[:LOGGED_LIMIT])
+    return settlement

@@ -64,14 +64,14 @@ def _problem(table: Table, use: str, column: Column) -> str | None:
     return "is generated, and cannot be written" if is_written and column.is_generated else None
 
 
-def told(table: Table, found: list[Flaw]) -> str:
+def told(table: Table, relation: Relation, found: list[Flaw]) -> str:
     """One message for all of them."""
     missing = ", ".join(_named(one) for one in found if one.ddl)
     wrong = [f"{_named(one)} {one.problem}" for one in found if not one.ddl]
-    parts = [f"it lacks {missing}"] if missing else []
+    parts = [f"it lacks {missing}; it has {', '.join(relation.columns)}"] if missing else []
     return (
         f"table {table.name!r} cannot be used as it is mapped: {'; '.join([*parts, *wrong])}. "
-        "`everpoll tables ddl` prints the statements that add what is missing"
+        "Say which column is which in Table(…), or add what is missing: `everpoll tables ddl` prints the statements"
     )
 
 

@@ -13,6 +13,7 @@ from everpoll.tables.postgres.claiming import poll
 from everpoll.tables.postgres.fitness import Flaw
 from everpoll.tables.postgres.phrases import Phrases
 from everpoll.tables.postgres.push import told_on
+from everpoll.tables.strangers import SAMPLE, strangers
 
 # Of a table with few rows the planner reads all of them, rightly. To see whether the index would serve a large one, the
 # other ways are made expensive, in a transaction of our own.
@@ -54,6 +55,19 @@ def no_heartbeat(table: Table, relation: Relation) -> Finding:
         detail="no column is mapped: a row whose worker is killed stays as it is until somebody resets it",
         ddl=ddl.add_column(table, relation, "heartbeat", ddl.HEARTBEAT),
     )
+
+
+async def seen_words(desk: Lane, phrases: Phrases) -> set[str]:
+    """Those of a sample of its rows."""
+    sample = f"select {phrases.at('status')}::text as word from {phrases.name} limit {SAMPLE}"
+    rows = await desk.rows(f"select distinct word from ({sample}) as sampled where word is not null")
+    return {row[0] for row in rows}
+
+
+async def words(desk: Lane, phrases: Phrases) -> Finding:
+    """Whether the table's rows speak the mapping's language."""
+    waits = f"select exists(select from {phrases.name} where {phrases.has_status(phrases.table.queued)})"
+    return strangers(phrases.table, await seen_words(desk, phrases), has_waiting=await desk.value(waits))
 
 
 async def key(desk: Lane, table: Table, relation: Relation) -> Finding:

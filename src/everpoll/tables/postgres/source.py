@@ -35,6 +35,7 @@ from everpoll.tables.postgres.phrases import Phrases
 from everpoll.tables.postgres.pulse import TablePulse
 from everpoll.tables.postgres.push import Push
 from everpoll.tables.postgres.settling import Settling
+from everpoll.tables.strangers import is_foreign
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -82,8 +83,10 @@ class PostgresTable:
                 self.ddl(),
             )
         if found:
-            raise TableUnfit(told(self._table, found), [one.ddl for one in found if one.ddl is not None])
+            raise TableUnfit(told(self._table, relation, found), [one.ddl for one in found if one.ddl is not None])
         phrases = Phrases(self._table, relation)
+        if is_foreign(self._table, await inspection.seen_words(self._desk, phrases)):
+            logger.warning("table %s: %s", self._table.name, (await inspection.words(self._desk, phrases)).detail)
         self._opened = Opened(
             phrases,
             Claiming(self._taking, phrases, self._claims, self._doubts),
@@ -112,6 +115,7 @@ class PostgresTable:
     async def inspect(self) -> list[Finding]:
         """See the contract."""
         relation, found = await self._desk.call(self._looked_at)
+        self._relation = relation
         if relation is None:
             detail = "is not in this database, or not in its search_path"
             return [
@@ -121,6 +125,7 @@ class PostgresTable:
             ]
         findings = inspection.columns(self._table, relation, found)
         if not found:
+            findings.append(await inspection.words(self._desk, Phrases(self._table, relation)))
             findings.append(await inspection.key(self._desk, self._table, relation))
             findings.append(await inspection.index(self._desk, Phrases(self._table, relation)))
             findings += await inspection.due_index(self._desk, self._table, relation)

@@ -19,7 +19,7 @@ from everpoll.tables.sqlite.ddl import INSTANTS, NUMBERS, TEXTS, added, created,
 from everpoll.tables.sqlite.instants import Kind, kind_of
 from everpoll.tables.sqlite.plans import indexes
 from everpoll.tables.sqlite.shape import Column, Shape, lowered, read_shape
-from everpoll.tables.sqlite.words import words
+from everpoll.tables.sqlite.words import words, words_in_use
 
 READ_ONLY = frozenset({"key", "order_by", "priority"})
 MISSING = "is missing"
@@ -42,7 +42,7 @@ def examined(address: Address, table: Table, patience_s: float) -> tuple[Shape |
         raise BadInput(f"{address.path} cannot be used: {error}") from error
 
 
-def unfit(table: Table, path: Path, findings: list[Finding]) -> str | None:
+def unfit(table: Table, path: Path, shape: Shape | None, findings: list[Finding]) -> str | None:
     """Everything that is needed and not there, in one message; None: it can be used."""
     flaws = [one for one in findings if one.is_needed and not one.is_fit]
     if not flaws:
@@ -56,10 +56,11 @@ def unfit(table: Table, path: Path, findings: list[Finding]) -> str | None:
             lacks.append(called)
         else:
             wrong.append(f"{called} {one.detail}" if one.what != "table" else one.detail)
-    parts = [f"it lacks {', '.join(lacks)}"] if lacks else []
+    has = "" if shape is None else f"; it has {', '.join(one.name for one in shape.columns.values())}"
+    parts = [f"it lacks {', '.join(lacks)}{has}"] if lacks else []
     return (
         f"table {table.name!r} in {path} cannot be used as it is mapped: {'; '.join([*parts, *wrong])}. "
-        "`everpoll tables ddl` prints the statements that add what is missing"
+        "Say which column is which in Table(…), or add what is missing: `everpoll tables ddl` prints the statements"
     )
 
 
@@ -75,6 +76,7 @@ def _findings(con: Connection, table: Table, shape: Shape | None) -> Iterator[Fi
     if all(one.is_fit for one in columns):
         yield from indexes(con, table, shape)
         yield words(con, table, shape)
+        yield words_in_use(con, table)
     yield _heartbeat(table)
     yield _journal(con)
     yield Finding(what="push", is_fit=True, detail="commits of any program are heard within 80 ms, by the file itself")

@@ -39,6 +39,8 @@ from everpoll.tables.sqlite.pulse import Outages, SqlitePulse
 from everpoll.tables.sqlite.settling import Settled
 from everpoll.tables.sqlite.shape import Shape, read_shape
 from everpoll.tables.sqlite.statements import Statements
+from everpoll.tables.sqlite.words import seen_words
+from everpoll.tables.strangers import is_foreign
 
 T = TypeVar("T")
 
@@ -211,7 +213,7 @@ class SqliteTable:
     def _prepare(self) -> Shape:
         """The file and the table are fit, or `TableUnfit` is raised. Blocks."""
         shape, found = findings.examined(self._address, self.table, self._patience_s)
-        problem = findings.unfit(self.table, self._address.path, found)
+        problem = findings.unfit(self.table, self._address.path, shape, found)
         if problem is not None or shape is None:
             raise TableUnfit(problem or "", findings.ddl(self.table, shape, found))
         for one in found:
@@ -221,6 +223,9 @@ class SqliteTable:
         try:
             con = connect(self._address, patience_s=self._patience_s)
             try:
+                if is_foreign(self.table, seen_words(con, self.table)):
+                    told = next(one.detail for one in found if one.what == "words in use")
+                    logger.warning("table %s: %s", self.table.name, told)
                 if not is_wal(con):
                     use_wal(con, self._patience_s)
                     logger.warning("%s was switched to WAL mode, and stays in it", self._address.path)

@@ -13,6 +13,7 @@ from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
 from everpoll.tables.sqlite.shape import Shape
 from everpoll.tables.sqlite.statements import named
+from everpoll.tables.strangers import SAMPLE, strangers
 
 DEFINITION = "select sql from sqlite_master where type = 'table' and name = ? collate nocase"
 
@@ -28,6 +29,21 @@ def words(con: Connection, table: Table, shape: Shape) -> Finding:
     return Finding(
         what="status words", is_fit=not refused, is_needed=False, detail=detail or "no constraint is against them"
     )
+
+
+def seen_words(con: Connection, table: Table) -> set[str]:
+    """Those of a sample of its rows."""
+    status, where = named(table.status), f"main.{named(table.parts[-1])}"
+    sql = f"select distinct {status} from (select {status} from {where} limit {SAMPLE})"  # noqa: S608 - names are quoted
+    return {str(one) for (one,) in con.execute(sql) if one is not None}
+
+
+def words_in_use(con: Connection, table: Table) -> Finding:
+    """Whether the table's rows speak the mapping's language."""
+    where = f"main.{named(table.parts[-1])} where {named(table.status)} = ?"
+    sql = f"select exists (select 1 from {where})"  # noqa: S608 - names are quoted
+    (has_waiting,) = con.execute(sql, (table.queued,)).fetchone()
+    return strangers(table, seen_words(con, table), has_waiting=bool(has_waiting))
 
 
 def _refused(definition: str, table: Table, shape: Shape) -> dict[str, str]:
