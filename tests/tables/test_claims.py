@@ -31,7 +31,7 @@ async def test_a4_a_claim_writes_who_has_the_row_since_when(stage: TableStage, g
         row = await stage.one(7)
         assert (row["status"], row["worker_id"]) == ("running", "worker-1")
         assert abs(row["started_at"] - row["created_at"]) < timedelta(minutes=1)
-        assert row["last_heartbeat"] == row["started_at"]
+        assert row["last_heartbeat"] >= row["started_at"]
 
 
 async def test_a4_the_oldest_come_first(stage: TableStage, guard: Guard) -> None:

@@ -3,7 +3,7 @@
 from everpoll.tables import Guard
 from tables.stages import JOBS, TableStage, keys
 
-STALE_S = 301.0
+STALE_S = 303.0
 
 
 async def test_d2_a_beat_tells_the_table_that_our_rows_are_alive(stage: TableStage) -> None:

@@ -144,3 +144,14 @@ async def test_what_is_written_is_the_databases_time(postgrest_stage: PostgRestS
 def test_an_instant_without_a_zone_is_utc() -> None:
     assert clock.read_instant("2030-01-01T12:00:00.123") == NOON + timedelta(milliseconds=123)
     assert clock.read_instant("2030-01-01T14:00:00+02:00") == NOON
+
+
+async def test_a_claims_first_sign_of_life_is_never_a_second_behind(postgrest_stage: PostgRestStage) -> None:
+    """A `Date` is cut to its second: by that alone, with a short limit, a fresh claim would look dead to others."""
+    await postgrest_stage.create()
+    await postgrest_stage.queue(1)
+    async with postgrest_stage.claimer(postgrest_stage.mapping(guard="status")) as claimer:
+        before = datetime.now(UTC)
+        await claimer.take_one()
+    # The server runs on this machine, by the same clock.
+    assert (await postgrest_stage.one(1))["last_heartbeat"] >= before

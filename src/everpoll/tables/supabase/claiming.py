@@ -157,7 +157,7 @@ class Claiming:
         key = self._table.key
         place = {candidate[key]: index for index, candidate in enumerate(candidates)}
         started_at = self._clock.unique()
-        requests = list(self._statements.claims(candidates, worker, started_at, self._clock.is_sure))
+        requests = list(self._statements.claims(candidates, worker, started_at, self._clock.is_exact))
         rows = await self._send(worker, started_at, requests)
         return [self._take(worker, row) for row in sorted(rows, key=lambda row: place[row[key]])]
 

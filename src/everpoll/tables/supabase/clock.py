@@ -71,6 +71,11 @@ class DatabaseClock:
             return False
         return abs((self._wall() - self.now()).total_seconds()) <= AGREEMENT_S
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether the database itself told its time: a `Date` may be a second behind."""
+        return self._exact is not None
+
     def now(self) -> datetime:
         """Not later than the database's own."""
         known = self._exact or self._by_header

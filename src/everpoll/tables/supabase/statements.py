@@ -100,16 +100,19 @@ class Statements:
         waits = (*self._is(self.table.queued), (column(due_at), f"gt.{NOW}"))
         return self.get([due_at], waits, f"{column(due_at)}.asc", 1)
 
-    def claims(self, candidates: Sequence[Body], worker: str, started_at: datetime, is_sure: bool) -> Iterator[Request]:
+    def claims(
+        self, candidates: Sequence[Body], worker: str, started_at: datetime, is_exact: bool
+    ) -> Iterator[Request]:
         """One request for each part of the candidates that can be claimed under one condition.
 
-        Of a clock that may be wrong others must not judge an age: then the database writes the heartbeat by its own.
+        Of a clock that may be wrong, or a second behind, others must not judge an age: then the database writes the
+        heartbeat by its own.
         """
         table, groups = self.table, dict[Any, list[Any]]()
         for row in candidates:
             groups.setdefault(None if self.seen is None else row[self.seen], []).append(row[table.key])
         body = {table.status: table.running, table.worker: worker, table.started_at: written(started_at)}
-        body |= _if(table.heartbeat, written(started_at) if is_sure else NOW)
+        body |= _if(table.heartbeat, written(started_at) if is_exact else NOW)
         for seen, keys in groups.items():
             filters = self._is(table.queued)
             if self.seen is not None:
