@@ -16,52 +16,29 @@ import asyncio
 import logging
 import math
 from collections.abc import Coroutine
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from everpoll.engine.calls import described, failure
-from everpoll.engine.work import Run, StopReason
+from everpoll.engine.work import StopReason
 from everpoll.errors import BadInput
 from everpoll.policy import human, shown
-from everpoll.stores.contract import Again, Ended, EndState, NewEvent, Settlement
-from everpoll.stores.contract import encode as encode_json
+from everpoll.stores.contract import Settlement
 from everpoll.watches.cadence import History
 from everpoll.watches.context import LookContext, Verify, is_id
 from everpoll.watches.faults import Fault, fault_of
-from everpoll.watches.limits import CHANGED_LIMIT, REASON_LIMIT, WHY_LIMIT, as_json, told, told_error
-from everpoll.watches.memory import Decision, Outcome, RunMemory, decode, encode
+from everpoll.watches.limits import as_json, told, told_error
+from everpoll.watches.memory import Decision, Outcome, RunMemory, decode
 from everpoll.watches.options import DEFAULT_START, FALLBACK
 from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.schedule import NextLook, Wishes, is_last, next_look, spent
+from everpoll.watches.settling import Settling
 from everpoll.watches.verdicts import Done, Fail, Wait
-
-if TYPE_CHECKING:
-    from everpoll.watches.watch import Watch
 
 logger = logging.getLogger("everpoll.watches")
 
-STATES: dict[Outcome, EndState] = {"ready": "done", "failed": "failed", "timed_out": "failed", "canceled": "canceled"}
 
-
-class Step:
+class Step(Settling):
     """One lease of one run."""
-
-    def __init__(self, watch: "Watch[Any]", run: Run, memory: RunMemory, op: Any) -> None:
-        self._watch = watch
-        self._policy = watch.policy
-        self._run = run
-        self._lease = run.lease
-        self._memory = memory
-        self._op = op
-        self._key = watch.key_of(memory.run_id)
-        self._shown = self._visible()
-        self._counted = dict(memory.counters)
-        self._changed: dict[str, Any] = {}
-        self._has_called_start = False
-
-    @property
-    def _now(self) -> float:
-        return self._run.now(asyncio.get_running_loop().time())
 
     async def take(self) -> Settlement:
         """Do what is to be done now."""
@@ -148,11 +125,6 @@ class Step:
         self._memory.count("adopted")
         return self._again(NextLook(0.0, "adopted", "its handle was found by its key and stored"))
 
-    @property
-    def _may_have_started(self) -> bool:
-        """An earlier lease, or this one, may have gone as far as the remote, and may have left something there."""
-        return self._lease.sequence > 1 or self._has_called_start
-
     # ── look ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _look_now(self) -> Settlement:
@@ -182,14 +154,6 @@ class Step:
         memory.errors_in_a_row = 0
         return answer
 
-    def _took_s(self) -> float | None:
-        """How long the operation took, as far as looks can tell."""
-        memory = self._memory
-        if memory.started_at is None or memory.decided_at is None:
-            return None
-        unseen_s = memory.decided_at - max(memory.looked_at or memory.started_at, memory.started_at)
-        return max(0.0, memory.elapsed_s(memory.decided_at) - unseen_s / 2)
-
     def _forget(self, context: LookContext) -> None:
         """A look that broke off has seen nothing: its facts are as they were before."""
         context.let_go()
@@ -212,11 +176,6 @@ class Step:
             memory.paused_at = now if memory.paused_at is None else memory.paused_at
             return self._again(NextLook(wait_s, rule, why))
         return self._again_unless_spent(NextLook(min(wait_s, left_s), rule, why))
-
-    def _unpause(self, now: float) -> None:
-        if self._memory.paused_at is not None:
-            self._memory.paused_s += max(0.0, now - self._memory.paused_at)
-            self._memory.paused_at = None
 
     async def _judged(self, verdict: object, context: LookContext) -> Settlement:
         context.check_memory()
@@ -453,91 +412,6 @@ class Step:
         floor_s, rng = retry_after_s(error) or 0.0, self._watch.rng
         delay_s = DEFAULT_START.delay(memory.errors_in_a_row, rng, at_least_s=floor_s, at_most_s=left_s)
         return self._again(NextLook(delay_s, "error", f"{what} failed: {told(told_error(error))}"))
-
-    # ── settlements ──────────────────────────────────────────────────────────────────────────────────────────────
-
-    def park(self, why: str, wait_s: float) -> Settlement:
-        """No code here may touch it."""
-        memory, why = self._memory, told(why, REASON_LIMIT)
-        memory.parked = why
-        memory.paused_at = self._now if memory.paused_at is None else memory.paused_at
-        return self._again(NextLook(wait_s, "needs_code", why))
-
-    def _conclude(self, outcome: Outcome, why: str, *, value: Any = None, evidence: Any = None) -> Settlement:
-        """The run has its outcome; the cleanup follows once that is committed."""
-        memory, now, why = self._memory, self._now, told(why, REASON_LIMIT)
-        self._unpause(now)
-        memory.outcome, memory.reason, memory.value, memory.evidence = outcome, why, value, evidence
-        memory.decided_at = now
-        memory.took_s = self._took_s() if outcome in {"ready", "failed"} else None
-        memory.count(f"outcome:{outcome}")
-        self._note(Decision(now, outcome, why, None, memory.status, self._changed))
-        # What was started elsewhere is cleaned up, too; only a start of ours that never was has left nothing behind.
-        is_untouched = self._watch.starts is not None and memory.handle is None and not self._may_have_started
-        if self._watch.cleans is None or is_untouched:
-            return self._end()
-        memory.phase = "cleaning"
-        events = self._events()
-        return Again(self._lease.id, self._lease.sequence, 0.0, refund=True, memory=self._stored(), events=events)
-
-    def _again(self, planned: NextLook) -> Settlement:
-        memory = self._memory
-        self._note(Decision(self._now, planned.rule, planned.why, planned.delay_s, memory.status, self._changed))
-        events = self._events()
-        return Again(
-            self._lease.id, self._lease.sequence, planned.delay_s, refund=True, memory=self._stored(), events=events
-        )
-
-    def _end(self) -> Settlement:
-        memory = self._memory
-        assert memory.outcome is not None, "a run ends with an outcome"
-        events = self._events(is_end=True)
-        return Ended(
-            self._lease.id, self._lease.sequence, STATES[memory.outcome], self._stored(), self._end_note(), events
-        )
-
-    def _end_note(self) -> str | None:
-        memory = self._memory
-        if memory.outcome == "ready":
-            return None
-        said = {"what": memory.outcome, "why" if memory.outcome == "canceled" else "error": memory.reason}
-        return encode_json(said)
-
-    def _note(self, decision: Decision) -> None:
-        decision.why = told(decision.why, WHY_LIMIT)
-        if len(decision.facts) > CHANGED_LIMIT:
-            decision.facts = dict(islice(decision.facts.items(), CHANGED_LIMIT))
-        for listener in self._watch.on_decision:
-            try:
-                listener(self._memory.run_id, decision)
-            except Exception:
-                logger.exception("%s: a listener failed", self._key)
-        self._memory.note(decision)
-
-    def _stored(self) -> str:
-        text = encode(self._memory)
-        self._watch.tally(self._memory.counters, self._counted)
-        return text
-
-    def _visible(self) -> tuple[Any, ...]:
-        """What subscribers are told of when it changes."""
-        one = self._memory
-        return (one.phase, one.status, one.progress, one.outcome, one.parked)
-
-    def _events(self, *, is_end: bool = False) -> tuple[NewEvent, ...]:
-        if self._visible() == self._shown and not is_end:
-            return ()
-        memory = self._memory
-        memory.seq += 1
-        body = {
-            "phase": "ended" if is_end else "needs_code" if memory.parked else memory.phase,
-            "status": memory.status,
-            "progress": memory.progress,
-            "outcome": memory.outcome,
-            "reason": memory.reason,
-            "looks": memory.looks,
-        }
-        return (NewEvent(memory.seq, encode_json({name: value for name, value in body.items() if value is not None})),)
 
 
 async def _caught(start: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:
