@@ -138,3 +138,57 @@ async def test_many_runs_at_once_each_end_with_their_own_value(url: str) -> None
     async with app:
         runs = await asyncio.gather(*(count.begin(number, id=f"r{number}") for number in range(300)))
         assert await asyncio.gather(*(run.result("60s") for run in runs)) == [number * 2 for number in range(300)]
+
+
+async def test_odd_characters_come_back_as_they_were_and_harm_nothing(url: str) -> None:
+    odd = "nul \x00, emoji 💥, quote ' \" \\ %s {}"
+    app = Everpoll(url)
+
+    @app.watch(every=QUICK, budget=Budget("5m"))
+    async def query(op: dict[str, str], w: Any) -> Any:
+        w.memory["odd"] = op["odd"]
+        w.status(f"STATUS {odd}")
+        w.progress(f"half \ud800 {odd}")
+        w.count(odd)
+        if w.looks == 1:
+            raise ConnectionError(f"half \ud800 {odd}")
+        return Done({"op": op["odd"], "memory": w.memory["odd"], "handle": w.handle}, why=f"half \ud800 {odd}")
+
+    async with app:
+        run = await query.begin({"odd": odd}, id="emoji 💥 ' %s", handle=odd)
+        assert await run.result("30s") == {"op": odd, "memory": odd, "handle": odd}
+        info = await run.info()
+        assert info.status == "status nul \\x00, emoji 💥, quote ' \" \\ %s {}"
+        assert info.progress is not None
+        assert info.progress.startswith("half \\ud800 nul \\x00")
+        assert [event.outcome async for event in run.events()][-1] == "ready"
+        assert (await app.watches.run("query", "emoji 💥 ' %s")).task_id == run.task_id
+        far = await query.begin({"odd": odd}, id="far", delay="1h")
+        await far.cancel(f"half \ud800 {odd}")
+        with pytest.raises(RunCanceled):
+            await far.result("20s")
+
+
+async def test_a_cancel_that_races_with_many_looks_never_ends_a_run_by_itself(url: str) -> None:
+    """Requests come while runs are looked at, wait for a slot, start or are settled: each remote hears of its own."""
+    remote, app = Remote(), Everpoll(url, slots=4)
+    watch = remote.watch(app, looks=1_000_000)
+    async with app:
+        runs = await asyncio.gather(*(watch.begin({}, id=f"r{number}") for number in range(60)))
+        for number, run in enumerate(runs):
+            await run.cancel()
+            if number % 7 == 0:
+                await asyncio.sleep(0.01)
+        for run in runs:
+            with pytest.raises(RunCanceled):
+                await run.result("60s")
+            async for _ in run.events():
+                pass
+        for run in runs:
+            started = ("start", f"query:{run.id}") in remote.done
+            info = await run.info()
+            assert (info.outcome, info.phase) == ("canceled", "ended")
+            assert (("clean", f"query:{run.id}") in remote.done) == (info.cleaned is True)
+            if started:
+                assert ("cancel", f"query:{run.id}") in remote.done
+                assert info.cleaned is True
