@@ -167,6 +167,36 @@ def test_a_pause_across_the_deadline_leaves_what_was_left(stage: WatchStage) -> 
     stage.play(scene)
 
 
+def test_probes_into_an_outage_use_up_no_looks(stage: WatchStage) -> None:
+    stage.script(status=lambda _: _down_until(stage, 3600) or "complete")
+    watch = stage.whole(budget=Budget("10m", looks=5), breaker=Breaker(2, "1m"))
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        assert await run.result() == "id-1"
+        assert stage.remote.count("status") > 50
+        assert (await run.info()).looks <= 5
+
+    stage.play(scene)
+
+
+def _down_until(stage: WatchStage, until: float) -> str:
+    if stage.clock.now() < until:
+        raise ConnectionError("down")
+    return ""
+
+
+def test_only_failures_in_a_row_are_too_many(stage: WatchStage) -> None:
+    bug = KeyError("typo")
+    stage.script(status=[bug, bug, bug, bug, "running", bug, bug, bug, bug, "complete"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        assert await (await watch.begin({}, id="r")).result() == "id-1"
+
+    stage.play(scene)
+
+
 def test_an_outage_without_end_can_be_canceled(stage: WatchStage) -> None:
     """With outage="pause" the budget stands still for as long as the remote is away; a cancel ends it."""
     stage.script(status=[ConnectionError("down")], cancel=[ConnectionError("down")])

@@ -8,6 +8,7 @@ import pytest
 
 from everpoll import Backoff, Breaker, Everpoll, Rate
 from everpoll.engine.why import Why
+from everpoll.stores.contract import NewTask
 from everpoll.watches import Done, Fail, Wait, WatchRun
 from everpoll.watches.why import why
 from watches.stage import WatchStage
@@ -251,3 +252,30 @@ def test_a_look_that_is_under_way_says_where(stage: WatchStage) -> None:
         await stage.ended(run)
 
     stage.play(scene)
+
+
+@pytest.mark.parametrize(
+    "memory",
+    [
+        "{}",
+        "[]",
+        "null",
+        '{"run_id": 7}',
+        '{"run_id": "r", "log": [{"at": 1e300, "rule": "x", "why": "y", "first_at": -1e18, "times": 3}]}',
+        '{"run_id": "r", "started_at": 1e300, "confirms": {"gone": {"last_at": 1e300}}, "paused_at": -1e300}',
+    ],
+)
+def test_rows_written_by_hand_are_told_of_all_the_same(stage: WatchStage, memory: str) -> None:
+    stage.watch(every=STEADY)
+
+    async def scene() -> None:
+        store = await stage.app.store()
+        [task] = await store.enqueue([NewTask(name="query", kind="watch", key="query:r", memory=memory, once=True)])
+        run = await stage.app.watches.run("query", "r")
+        for _ in range(3):
+            assert (await answer(stage, run)).verdict
+            assert (await run.info()).task_id == task.id
+            async with stage.working():
+                await asyncio.sleep(1)
+
+    stage.play(scene, working=False)

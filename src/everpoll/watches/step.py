@@ -144,14 +144,15 @@ class Step(Settling):
         memory.looks += 1
         memory.count("looks")
         context = LookContext(memory, now, self._watch.checks, self._key)
+        errors_before, memory.errors_in_a_row = memory.errors_in_a_row, 0
         try:
             verdict = await self._watch.ask(self._op, context)
             answer = await self._judged(verdict, context)
         except BaseException as error:  # noqa: BLE001 - the user's own
+            memory.errors_in_a_row = errors_before
             self._forget(context)
             return self._failed_in_passing("look", failure(self._run, error), remote)
         self._watch.remotes.answered(remote)
-        memory.errors_in_a_row = 0
         return answer
 
     def _forget(self, context: LookContext) -> None:

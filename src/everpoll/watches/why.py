@@ -156,7 +156,10 @@ def _looks(number: int) -> str:
 
 
 def _clock(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    try:
+        return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, OSError, ValueError):
+        return f"at {at:g}"  # written by hand: no clock says that
 
 
 def _span(start: datetime, end: datetime) -> str:
