@@ -38,7 +38,7 @@ INTERNAL_OF_LOOP = {"become", "due", "end", "entry", "forget_run", "resume_at", 
 INTERNAL_OF_LOOPS = {"event_loop_for", "in_thread", "now", "set_deadline", "spawn", "start"}
 
 # What the engine calls, and not the user.
-INTERNAL_OF_WATCH = {"ask", "run", "tally"}
+INTERNAL_OF_WATCH = {"ask", "run", "tally", "threads"}
 INTERNAL_OF_LOOK = {"check_memory", "let_go"}
 
 

@@ -151,6 +151,25 @@ def test_a_zombie_that_wakes_up_past_its_lease_changes_nothing(stage: EngineStag
     stage.play(scene)
 
 
+def test_a_worker_that_fell_silent_and_was_given_up_signs_on_anew_and_leases_again(stage: EngineStage) -> None:
+    """Its own silence has paused its looks, and only a look can tell it that it was given up."""
+    job = stage.handler()
+
+    async def scene() -> None:
+        async with stage.working(lease_s=30, label="silent") as silent:
+            await stage.clock.advance(1)
+            before = silent.incarnation
+            silent._fence(25.0)
+            silent._beaten(before, Beat(is_alive=False))
+            await stage.store.sign_off(before)
+            await stage.put(1)
+            await stage.clock.advance(5)
+            assert silent.incarnation != before
+            assert len(job.runs) == 1
+
+    stage.play(scene)
+
+
 def test_results_computed_during_an_outage_are_settled_if_the_lease_still_holds(stage: EngineStage) -> None:
     job = stage.handler(takes_s=10)
 

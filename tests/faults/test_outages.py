@@ -46,7 +46,7 @@ async def test_who_was_cut_off_itself_gives_nobody_up_at_once(postgres: Postgres
     """
     passed_s = 0.0
     store = PostgresStore(postgres.url)
-    store._hands._clock = lambda: passed_s
+    store._silence._clock = lambda: passed_s
     await store.open()
     await store.enqueue([NewTask(name="job")])
     for worker in (1, 2):

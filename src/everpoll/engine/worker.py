@@ -230,6 +230,8 @@ class Worker:
         if not beat.is_alive:
             # The next look learns it too and signs on anew; the handlers must not go on until then.
             self._pool.stop(StopReason.LOST)
+            # Though its heart was silent: only a look learns that it has to sign on anew.
+            self._poller.resume()
             self._poller.wake()
             return
         self._poller.resume()
