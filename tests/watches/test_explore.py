@@ -133,3 +133,15 @@ def test_explore_tells_a_story_that_is_wrong_from_the_start() -> None:
 
     with pytest.raises(BrokenPromise, match="undisturbed: AssertionError: wrong anyway"):
         explore(make, begin, never, remote=Cloud)
+
+
+def test_a_zombie_wakes_up_and_does_its_worst() -> None:
+    """Frozen before it called the remote, it calls it when everything has ended without it."""
+    calls: dict[str, int] = {}
+
+    async def count(world: World) -> None:
+        if world.knife.fate == "zombie" and world.knife.fell_at == "before_start":
+            calls[world.knife.fell_at] = world.remote.api.count("start")
+
+    explore(make, begin, count, remote=Cloud)
+    assert calls == {"before_start": 2}

@@ -201,3 +201,58 @@ def test_a_migration_goes_up(stage: WatchStage, number: int) -> None:
     watch = stage.watch()
     with pytest.raises(ValueError, match="one step up from each version"):
         watch.migrate(1, number)(lambda _op, _memory: None)
+
+
+def test_b19_a_migration_that_fails_half_way_leaves_nothing_of_itself_behind(stage: WatchStage) -> None:
+    """Else its first half would be done again to what it has done already, at every try."""
+    is_mended = False
+
+    async def look(op: Any, w: Any) -> Any:
+        return Done([op, w.memory]) if w.elapsed >= 900 else Wait()
+
+    async def scene() -> None:
+        old = stage.app.watch(every=DOCUMENT, budget=BUDGET, name="query")(waiting)
+        run = await old.begin({"steps": []}, id="r")
+        async with stage.working():
+            await asyncio.sleep(1)
+        newer = Everpoll(await stage.app.store(), clock=stage.clock)
+        watch = newer.watch(every=DOCUMENT, budget=BUDGET, name="query", version=3)(look)
+
+        @watch.migrate(1, 2)
+        def one(op: Any, memory: dict[str, Any]) -> None:
+            op["steps"].append(1)
+            memory["one"] = memory.get("one", 0) + 1
+
+        @watch.migrate(2, 3)
+        def two(op: Any, memory: dict[str, Any]) -> Any:
+            return (op, memory) if is_mended else {"op": op}
+
+        async with newer.working():
+            await asyncio.sleep(1000)
+            info = await run.info()
+            assert (info.phase, info.memory, info.op) == ("needs_code", {}, {"steps": []})
+            nonlocal is_mended
+            is_mended = True
+            await asyncio.sleep(301)
+            info = await run.info()
+            assert (info.phase, info.reason) == ("looking", None), "it is not parked any more"
+            assert await run.result() == [{"steps": [1]}, {"one": 1}]
+
+    stage.play(scene, working=False)
+
+
+@pytest.mark.parametrize("answer", [({}, []), (object(), {}), ({}, {"x": object()}), 7])
+def test_b19_a_migration_that_returns_what_cannot_be_stored_parks(stage: WatchStage, answer: Any) -> None:
+    async def scene() -> None:
+        old = stage.app.watch(every=DOCUMENT, budget=BUDGET, name="query")(waiting)
+        run = await old.begin({}, id="r")
+        async with stage.working():
+            await asyncio.sleep(1)
+        newer = Everpoll(await stage.app.store(), clock=stage.clock)
+        watch = newer.watch(every=DOCUMENT, budget=BUDGET, name="query", version=2)(waiting)
+        watch.migrate(1, 2)(lambda _op, _memory: answer)
+        async with newer.working():
+            await asyncio.sleep(1000)
+            assert (await run.info()).phase == "needs_code"
+
+    stage.play(scene, working=False)

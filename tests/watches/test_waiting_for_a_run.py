@@ -7,7 +7,9 @@ import pytest
 
 from everpoll import Budget, Everpoll
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable, TaskNotFound
+from everpoll.stores.contract import NewEvent, NewTask
 from everpoll.watches import Done, RunEvent, Wait, WatchRun
+from everpoll.watches.feed import Feed
 from watches.stage import WatchStage
 
 READS = ("info", "task_events", "events")
@@ -181,3 +183,30 @@ async def test_waiting_on_a_real_store_that_is_closed_leaves_no_thread_open(tmp_
     with pytest.raises(NotRunning):
         await waiting
     assert app._opened_on is None
+
+
+def test_what_happened_while_the_feed_found_its_place_is_told(stage: WatchStage) -> None:
+    async def scene() -> None:
+        feed = Feed(await stage.app.store())
+        async with feed.subscribe(1) as changes:
+            await changes.wait()
+            assert stage.clock.now() < 1, "not only by the waiter's own look"
+
+    stage.play(scene, working=False)
+
+
+def test_whoever_comes_new_is_told_as_soon_as_the_first_was(stage: WatchStage) -> None:
+    async def scene() -> None:
+        store = await stage.app.store()
+        feed = Feed(store)
+        async with feed.subscribe(1), feed.subscribe(2):
+            await asyncio.sleep(60)
+            async with feed.subscribe(3) as changes:
+                await asyncio.sleep(0.07)
+                began = stage.clock.now()
+                tasks = [NewTask(name="query", kind="watch", events=(NewEvent(1, "{}"),)) for _ in range(3)]
+                assert [one.id for one in await store.enqueue(tasks)] == [1, 2, 3]
+                await changes.wait()
+                assert stage.clock.now() - began < 0.3
+
+    stage.play(scene, working=False)
