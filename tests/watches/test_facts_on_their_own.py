@@ -72,3 +72,16 @@ def test_a_probe_that_the_rate_holds_up_is_no_probe() -> None:
     assert held_up is not None
     assert held_up.rule == "rate"
     assert remotes.ask("host", 62.0, has_token=True) is None, "it is the probe now"
+
+
+def test_a_look_that_was_let_go_changes_nothing_any_more() -> None:
+    memory = RunMemory("r", started_at=0.0, handle="h")
+    context = look(memory, 100.0)
+    context.let_go()
+    context.memory["late"] = True
+    context.confirm("gone", True)
+    context.due("probe")
+    context.count("late")
+    context.status("late")
+    assert memory == RunMemory("r", started_at=0.0, handle="h")
+    assert (context.id, context.handle) == ("r", "h"), "what it is about can still be asked"
