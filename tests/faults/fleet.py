@@ -30,9 +30,7 @@ LOG_SHOWN = 30
 class WorkerProcess:
     """`everpoll run`, in a process of its own, its log in a file."""
 
-    def __init__(
-        self, label: str, folder: Path, env: dict[str, str], grace: str, app: str = "faults.crew:app"
-    ) -> None:
+    def __init__(self, label: str, folder: Path, env: dict[str, str], grace: str, app: str = "faults.crew:app") -> None:
         self.label = label
         self._log = folder / f"{label}.log"
         with self._log.open("wb") as log:
