@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from everpoll.drivers.wake import OnWake
-from everpoll.engine.heartbeat import BEATS_PER_LEASE, FENCE_SHARE, RETRY_S
+from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.work import Run, Work, Works
 from everpoll.engine.worker import Worker
@@ -148,67 +148,29 @@ class SpyStore(MemoryStore):
         return super().beat(incarnation, lease_s, overdue_s, running)
 
 
-class VirtualHeartbeat:
+class VirtualHeartbeat(LoopHeartbeat):
     """`Heartbeat` in virtual time. Those whose incarnation is in `frozen` are stopped as by SIGSTOP."""
 
     frozen: set[int]
 
-    def __init__(
-        self,
-        pulse: Callable[[], Pulse],
-        incarnation: int,
-        lease_s: float,
-        beat_s: float | None,
-        running: Callable[[], tuple[Sequence[int], float | None]],
-        on_beat: Callable[[Beat], None],
-        on_silence: Callable[[float], None],
-    ) -> None:
-        self._pulse = pulse()
-        self._incarnation = incarnation
-        self._lease_s = lease_s
-        self._beat_s = lease_s / BEATS_PER_LEASE if beat_s is None else beat_s
-        self._running = running
-        self._on_beat = on_beat
-        self._on_silence = on_silence
-        self._nudged = asyncio.Event()
-        self._beating: asyncio.Task[None] | None = None
+    def __init__(self, pulse: Callable[[], Pulse], incarnation: int, *rest: Any) -> None:
+        super().__init__(lambda: FreezingPulse(pulse(), lambda: incarnation in self.frozen), incarnation, *rest)
 
-    def start(self) -> None:
-        self._beating = asyncio.get_running_loop().create_task(self._beat(), name="virtual-heartbeat")
 
-    def hurry(self) -> None:
-        self._nudged.set()
+class FreezingPulse:
+    """While its process is frozen, no beat leaves it, and it notices nothing."""
 
-    async def stop(self) -> None:
-        assert self._beating is not None
-        self._beating.cancel()
-        await asyncio.gather(self._beating, return_exceptions=True)
+    def __init__(self, pulse: Pulse, is_frozen: Callable[[], bool]) -> None:
+        self._pulse = pulse
+        self._is_frozen = is_frozen
 
-    async def _beat(self) -> None:
-        now = asyncio.get_running_loop().time
-        heard_at = now()
-        wait_s = self._beat_s
-        while True:
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._nudged.wait()
-            except TimeoutError:
-                pass
-            self._nudged.clear()
-            if self._incarnation in self.frozen:
-                continue
-            ids, overdue_s = self._running()
-            try:
-                beat = self._pulse.beat(self._incarnation, self._lease_s, overdue_s, ids)
-            except StoreUnavailable:
-                wait_s = min(RETRY_S, self._lease_s / 10)
-                if now() - heard_at >= self._lease_s * FENCE_SHARE:
-                    self._on_silence(now() - heard_at)
-            else:
-                heard_at, wait_s = now(), self._beat_s
-                self._on_beat(beat)
-                if not beat.is_alive:
-                    return
+    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+        if self._is_frozen():
+            return Beat(is_alive=True)
+        return self._pulse.beat(incarnation, lease_s, overdue_s, running)
+
+    def close(self) -> None:
+        self._pulse.close()
 
 
 class Handler:
