@@ -84,9 +84,12 @@ class PostgresStore:
         raise AttributeError("has_push is found out by listening")
 
     async def open(self, *, migrate: bool = True) -> None:
-        """See the contract."""
-        await self._desk.call(schema.migrate if migrate else schema.check)
-        if not await self._desk.call(schema.is_read_committed):
+        """See the contract.
+
+        By the lane that enqueues: a process that only enqueues needs no other, and its first job waits for none.
+        """
+        await self._entrance.call(schema.migrate if migrate else schema.check)
+        if not await self._entrance.call(schema.is_read_committed):
             self._dial.insist_on_read_committed()
             await self._close_lanes()
 
