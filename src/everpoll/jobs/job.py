@@ -100,12 +100,20 @@ class Job(Generic[P, R]):
 
     def new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Unpack[EnqueueOptions]) -> NewTask:
         """The task that these arguments make, checked."""
+        text = self._shape.encode(args, kwargs)
+        if options:
+            return self._special(text, options)
+        return NewTask(
+            name=self.name, args=text, queue=self.queue, priority=self.priority, delay_s=0.0, timeout_s=self.timeout_s
+        )
+
+    def _special(self, args: str, options: EnqueueOptions) -> NewTask:
         where = f"job {self.name!r}"
         _check_options(where, options, EnqueueOptions)
         key = options.get("key")
         return NewTask(
             name=self.name,
-            args=self._shape.encode(args, kwargs),
+            args=args,
             queue=self.queue,
             key=None if key is None else _text(f"{where}: key", key),
             priority=_priority(f"{where}: priority", options["priority"]) if "priority" in options else self.priority,

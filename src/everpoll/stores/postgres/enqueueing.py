@@ -83,13 +83,13 @@ async def _one(lane: Lane, task: NewTask, notify: bool) -> Any:
 
 async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) -> list[Enqueued]:
     shape = _shape(tasks[0])
-    if shape[-4:] == PLAIN and all(_shape(task) == shape for task in tasks):
+    if shape[-4:] == PLAIN and all(map(shape.__eq__, map(_shape, tasks))):
         queue, name, priority, timeout_s, kind, version, delay_s, *_ = shape
         args = [task.args for task in tasks]
         row = await connection.fetchrow(
             ALIKE, queue, name, -priority, timeout_s, kind, version, max(0.0, delay_s), args, notify
         )
-        return [Enqueued(task_id) for task_id in row[0]]
+        return list(map(Enqueued, row[0]))
     queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys = zip(
         *(
             (
