@@ -9,7 +9,7 @@ import pytest
 
 from everpoll import BadInput, RunFailed, RunTimedOut
 from everpoll.stores.contract import TaskFilter
-from everpoll.watches import Done
+from everpoll.watches import Done, Fail, Started, Wait
 from watches.stage import WatchStage
 
 
@@ -209,5 +209,85 @@ def test_bad_ids_are_refused(stage: WatchStage, bad: Any) -> None:
     async def scene() -> None:
         with pytest.raises(BadInput, match="watch 'query': id="):
             await watch.begin({}, id=bad)
+
+    stage.play(scene)
+
+
+@pytest.mark.parametrize("said", [Done([1]), Started(None, Done([1])), Started("id-1", Done([1]))])
+def test_what_ends_in_its_start_is_ready_at_once_and_cleaned_up(stage: WatchStage, said: Done | Started) -> None:
+    remote = stage.script(start=[said])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        assert await run.result() == [1]
+        assert stage.clock.now() == 0
+        await stage.ended(run)
+        info = await run.info()
+        assert (info.outcome, info.looks) == ("ready", 0)
+        handle = said.handle if isinstance(said, Started) else None
+        assert [call.args for call in remote.calls if call.name == "clean"] == [(handle, "query:run-1", "ready")]
+        assert (remote.count("start"), remote.count("status")) == (1, 0)
+
+    stage.play(scene)
+
+
+def test_a_start_that_says_why_it_cannot_be_fails_without_another_try(stage: WatchStage) -> None:
+    remote = stage.script(start=[Fail("no such table", evidence={"code": 7})])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        with pytest.raises(RunFailed, match="no such table"):
+            await run.result()
+        assert (await run.info()).evidence == {"code": 7}
+        assert remote.count("start") == 1
+
+    stage.play(scene)
+
+
+@pytest.mark.parametrize(("after", "first_s"), [("9s", 9.0), ("1s", 2.0), (None, 2.0), ("2h", 1740.0)])
+def test_no_look_before_what_the_answer_to_the_start_wished(
+    stage: WatchStage, after: str | None, first_s: float
+) -> None:
+    """A floor, as in any other answer; and clamped to the budget, as any other delay."""
+    remote = stage.script(start=[Started("id-1", Wait(after, note="queued", status="202"))], status=["complete"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        await asyncio.sleep(0.5)
+        info = await run.info()
+        assert (info.handle, info.status, info.progress) == ("id-1", "202", "queued")
+        assert await run.result() == "id-1"
+        assert [round(at, 1) for at in remote.times("status")] == [first_s]
+
+    stage.play(scene)
+
+
+def test_what_ended_in_its_start_teaches_nothing_about_when_to_look(stage: WatchStage) -> None:
+    stage.script(start=[Done(1)])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        await run.result()
+        await stage.ended(run)
+        [result] = await (await stage.app.store()).last_results("watch", "query")
+        assert result.get("took_s") is None
+
+    stage.play(scene)
+
+
+def test_a_start_whose_words_make_no_sense_is_told_so(stage: WatchStage) -> None:
+    with pytest.raises(BadInput, match=r"write Done\(…\), Fail\(…\) or Wait\(…\) behind the handle"):
+        Started("id-1", "10s")  # type: ignore[arg-type]  # that is the point
+    stage.script(start=[Started(None), Started("id-1", Done(float("nan"))), "id-1"], status=["complete"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        assert await run.result() == "id-1"
+        assert stage.remote.count("start") == 3
 
     stage.play(scene)

@@ -26,11 +26,10 @@ from everpoll.cli.session import AsJson, duration_s, print_json
 from everpoll.cli.until_display import Progress, show_live
 from everpoll.cli.until_operation import ADAPTERS, METHODS, Operation, Telling, Wanted, data_from, operation_for
 from everpoll.errors import BadInput, EverpollError
-from everpoll.policy import Backoff, Budget, Rng, human
-from everpoll.watches import Cadence, History, LookContext, RunInfo, Verdict, Watch, WatchRun
+from everpoll.policy import Backoff, Budget, human
+from everpoll.watches import Cadence, LookContext, RunInfo, Verdict, Watch, WatchRun
 from everpoll.watches.adapters import Refused
 from everpoll.watches.adapters.addresses import shown
-from everpoll.watches.adapters.statuses import floor_s
 from everpoll.watches.cadence import Growing
 
 GROWING = Backoff("2s", factor=1.5, cap="30s", jitter=0.1)
@@ -100,15 +99,14 @@ def until(  # noqa: PLR0913 - options of a command
             waiter=waiter,
             may_cancel=cancel,
         )
-        fetch = Telling()
-        operation = operation_for(wanted, fetch)
+        operation = operation_for(wanted, Telling())
         secrets = Secrets(headers, url, operation.secrets)
         terms = _terms(operation, timeout, every)
     except EverpollError as error:
         typer.echo(f"everpoll: {secrets.masked(str(error))}", err=True)
         raise typer.Exit(1) from None
     title = secrets.masked(f"{wanted.method} {shown(url) if '://' in url else url}")
-    sys.exit(Until(operation, fetch, terms, secrets, title).wait(as_json=as_json, quiet=quiet))
+    sys.exit(Until(operation, terms, secrets, title).wait(as_json=as_json, quiet=quiet))
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,31 +144,13 @@ def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:
     return value
 
 
-class FirstLook:
-    """The cadence, but for the look after the start: at once where the answer came with it, else as it asked for."""
-
-    def __init__(self, cadence: Cadence) -> None:
-        self._cadence = cadence
-        self.is_over = False
-        self.floor_s = 0.0
-
-    def next_s(self, history: History, rng: Rng) -> float:
-        """See `Cadence`."""
-        if history.looks == 0 and self.is_over:
-            return 0.0
-        delay_s = self._cadence.next_s(history, rng)
-        return max(delay_s, self.floor_s) if history.looks == 0 else delay_s
-
-
 class Until:
     """One wait."""
 
-    def __init__(self, operation: Operation, fetch: Telling, terms: Terms, secrets: Secrets, title: str) -> None:
+    def __init__(self, operation: Operation, terms: Terms, secrets: Secrets, title: str) -> None:
         self._operation = operation
-        self._fetch = fetch
         self._terms = terms
         self._secrets = secrets
-        self._first = FirstLook(terms.cadence)
         self._signal: int | None = None
         self._elapsed_s = 0.0
         self._progress = Progress(
@@ -249,7 +229,7 @@ class Until:
             return verdict
 
         watch = app.watch(
-            every=self._first,
+            every=self._terms.cadence,
             budget=self._terms.budget,
             name="until",
             fatal=(BadInput, Refused),
@@ -267,20 +247,19 @@ class Until:
         assert self._operation.start is not None, "registered only where there is one"
         try:
             async with asyncio.timeout(max(1.0, self._terms.budget.time_s)):
-                handle = await self._operation.start(key)
+                begun = await self._operation.start(key)
         except Exception as error:
             self._progress.broke(_words(error))
             raise
         self._progress.error = None
-        self._first.is_over = isinstance(handle, dict) and ("value" in handle or "operation" in handle)
-        self._first.floor_s = 0.0 if self._fetch.last is None else floor_s(self._fetch.last) or 0.0
-        return handle
+        return begun
 
     # ── what is told at the end ──────────────────────────────────────────────────────────────────────────────────────
 
     def _tell(self, info: RunInfo, console: Console, *, quiet: bool) -> None:
         progress = self._progress
-        took = f"after {progress.count} in {human(round(self._elapsed_s, 1))}"
+        looks = f"after {progress.count} " if progress.looks else ""
+        took = f"{looks}in {human(round(self._elapsed_s, 1))}"
         if self._signal is not None:
             line = f"interrupted after {progress.count}: {self._left_behind(info)}"
         elif info.outcome == "ready":

@@ -19,18 +19,18 @@ import msgspec
 from everpoll.errors import BadInput
 from everpoll.policy import Budget
 from everpoll.watches.adapters import Fetch, Memory, Refused, RemoteBusy, Request, Response, ThreadFetch
-from everpoll.watches.adapters.addresses import checked, joined, resolved, shown
+from everpoll.watches.adapters.addresses import checked, joined, shown
 from everpoll.watches.adapters.anthropic_batch import BASE_URL as ANTHROPIC
 from everpoll.watches.adapters.anthropic_batch import VERSION, AnthropicBatch
 from everpoll.watches.adapters.azure import AzureOperation
 from everpoll.watches.adapters.client import Client, OverHttp
 from everpoll.watches.adapters.google import GoogleOperation
-from everpoll.watches.adapters.http202 import Http202, Words
+from everpoll.watches.adapters.http202 import Http202
 from everpoll.watches.adapters.openai_batch import BASE_URL as OPENAI
 from everpoll.watches.adapters.openai_batch import OpenAIBatch
 from everpoll.watches.adapters.statuses import evidence, is_transient
 from everpoll.watches.adapters.waiter import Waiter, load
-from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
 ADAPTERS = ("auto", "http202", "azure", "google", "waiter", "openai", "anthropic")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -250,22 +250,13 @@ class AnyOperation(Http202):
                 return self._anthropic.judge(response, misses=misses)
         return super().judge(response, misses=misses, is_result=is_result)
 
-    def begun(self, request: Request, response: Response) -> dict[str, Any]:
-        """The handle: what has not ended is looked at, even if it came with a plain 200."""
+    def begun(self, request: Request, response: Response) -> Started:
+        """Azure's operations name their address in a header of their own."""
         if "azure-asyncoperation" in response.headers:
             return self._azure.begun(request, response)
-        handle = super().begun(request, response)
-        if "value" not in handle:
-            return handle
-        verdict = self.judge(response)
-        if isinstance(verdict, Wait):
-            url = self._monitor_in(request, response)
-            return {"home": request.url, "url": checked(url, home=request.url)}
-        if isinstance(verdict, Fail):
-            raise Refused(verdict.reason)
-        return handle
+        return super().begun(request, response)
 
-    def _monitor_in(self, request: Request, response: Response) -> str:
+    def _status_url(self, request: Request, response: Response) -> str:
         body, here = response.fields(), request.url.partition("?")[0]
         match shape_of(body):
             case "google":
@@ -273,10 +264,7 @@ class AnyOperation(Http202):
                 return joined(f"{base}/{version}", *str(body["name"]).split("/"))
             case "openai" | "anthropic":
                 return joined(here, str(body.get("id")))
-        if response.headers.get("location"):
-            return resolved(response.url, response.headers["location"])
-        word = Words().found(body)
-        raise Refused(f"{shown(request.url)} answered {response.status}, {word!r}, and does not say where to look")
+        return super()._status_url(request, response)
 
 
 def shape_of(body: Mapping[str, Any]) -> Shape | None:
@@ -321,11 +309,11 @@ def _error_code(response: Response) -> str:
 
 
 class Telling:
-    """A client that says in words why nobody was found, and remembers the last answer."""
+    """A client that says in words why nobody was found."""
 
     def __init__(self, fetch: Fetch | None = None) -> None:
         self._fetch = fetch or ThreadFetch()
-        self.last: Response | None = None
+        self._has_answered = False
 
     async def __call__(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
@@ -333,10 +321,10 @@ class Telling:
         """The answer; `Refused` for what waiting will not mend."""
         host = _host(url)
         try:
-            self.last = await self._fetch(method, url, headers=headers, body=body)
+            response = await self._fetch(method, url, headers=headers, body=body)
         except socket.gaierror as error:
             # Who has answered before has a name: then it is the resolver that is in trouble.
-            if self.last is None and error.errno != socket.EAI_AGAIN:
+            if not self._has_answered and error.errno != socket.EAI_AGAIN:
                 raise Refused(f"{host}: there is no host of that name") from None
             raise ConnectionError(f"{host}: its name cannot be looked up now") from None
         except ssl.SSLCertVerificationError as error:
@@ -348,7 +336,8 @@ class Telling:
             raise Refused(f"{host}: no secure connection: {said}; does it speak HTTPS?") from None
         except ConnectionRefusedError:
             raise ConnectionRefusedError(f"{host} refused the connection") from None
-        return self.last
+        self._has_answered = True
+        return response
 
 
 def data_from(text: str) -> Any:

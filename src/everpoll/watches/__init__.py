@@ -5,7 +5,7 @@ from everpoll.watches.context import LookContext, Verify
 from everpoll.watches.handle import RunEvent, RunInfo, WatchRun
 from everpoll.watches.options import WatchOptions
 from everpoll.watches.registry import Watches
-from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 from everpoll.watches.watch import Watch
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "LookContext",
     "RunEvent",
     "RunInfo",
+    "Started",
     "Verdict",
     "Verify",
     "Wait",

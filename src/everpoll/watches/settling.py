@@ -143,7 +143,8 @@ class Settling:
     def _took_s(self) -> float | None:
         """How long the operation took, as far as looks can tell."""
         memory = self._memory
-        if memory.started_at is None or memory.decided_at is None:
+        # What ended in its start was never looked at: its duration says nothing about when to look.
+        if memory.started_at is None or memory.decided_at is None or memory.looks == 0:
             return None
         unseen_s = memory.decided_at - max(memory.looked_at or memory.started_at, memory.started_at)
         return max(0.0, memory.elapsed_s(memory.decided_at) - unseen_s / 2)

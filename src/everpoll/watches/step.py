@@ -32,7 +32,7 @@ from everpoll.watches.options import DEFAULT_START, FALLBACK
 from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.schedule import NextLook, Wishes, is_last, next_look, spent
 from everpoll.watches.settling import Settling
-from everpoll.watches.verdicts import Done, Fail, Wait
+from everpoll.watches.verdicts import Done, Fail, Started, Wait
 
 logger = logging.getLogger("everpoll.watches")
 
@@ -64,18 +64,21 @@ class Step(Settling):
         if why := self._policy.budget.spent(memory.elapsed_s(self._now), 0):
             return self._conclude("timed_out", f"it was never started: {why}")
         try:
-            handle = await self._started()
+            begun = await self._started()
         except BaseException as error:  # noqa: BLE001 - the user's own
             return self._failed_in_passing("start", failure(self._run, error))
-        memory.handle = handle
+        memory.handle = begun.handle
         memory.started_at = self._now
         memory.phase = "looking"
         memory.errors_in_a_row = 0
-        first_s = min(self._cadence_s(0.0), self._policy.budget.time_s)
+        if not isinstance(begun.verdict, Wait):
+            return self._believed(begun.verdict)
+        self._heard(begun.verdict)
+        first_s = min(max(self._cadence_s(0.0), begun.verdict.after_s or 0.0), self._policy.budget.time_s)
         return self._again(NextLook(first_s, "started", f"started: the first look in {human(first_s)}"))
 
-    async def _started(self) -> Any:
-        """The handle: of an earlier try that nobody heard of, or of a new one with the same key."""
+    async def _started(self) -> Started:
+        """What was started: by an earlier try that nobody heard of, or by a new one with the same key."""
         watch, given = self._watch, {"key": self._key, "handle": None, "outcome": None, "w": None}
         handle = None
         if watch.adopts is not None and self._may_have_started:
@@ -86,11 +89,19 @@ class Step(Settling):
             assert watch.starts is not None, "an intent is only stored where there is something to start"
             self._has_called_start = True
             handle = await self._unbroken(watch.starts(self._op, **given))
-        if not is_id(handle) and watch.adopts is not None:
-            handle = await watch.adopts(self._op, **given)
-        if not is_id(handle):
-            raise BadInput(f"start returned {shown(handle)}, which is no id; return what the look needs to find it")
-        return as_json(handle, f"watch {watch.name!r}: what start returns")
+        begun = handle if isinstance(handle, Started) else Started(handle)
+        if isinstance(handle, (Done, Fail)):
+            begun = Started(None, handle)
+        is_over = not isinstance(begun.verdict, Wait)
+        if not is_id(begun.handle) and not is_over and watch.adopts is not None:
+            begun = Started(await watch.adopts(self._op, **given), begun.verdict)
+        if not is_id(begun.handle) and not is_over:
+            raise BadInput(
+                f"start returned {shown(begun.handle)}, which is no id; return what the look needs to find it"
+            )
+        kept = None if is_over and not is_id(begun.handle) else begun.handle
+        verdict = self._stored_done(begun.verdict) if isinstance(begun.verdict, Done) else begun.verdict
+        return Started(as_json(kept, f"watch {watch.name!r}: what start returns"), verdict)
 
     async def _unbroken(self, start: Coroutine[Any, Any, Any]) -> Any:
         """A cancel does not break off a start: what was started and not stored could not be told to stop."""
@@ -185,20 +196,32 @@ class Step(Settling):
         self._changed |= context.changed
         memory = self._memory
         if isinstance(verdict, Done):
-            value = as_json(verdict.value, f"watch {self._watch.name!r}: what Done carries")
-            return self._conclude("ready", verdict.why, value=value)
+            return self._believed(self._stored_done(verdict))
         if isinstance(verdict, Fail):
-            outcome: Outcome = "canceled" if verdict.canceled else "failed"
-            return self._conclude(outcome, verdict.reason, evidence=_kept(verdict.evidence))
+            return self._believed(verdict)
         if verdict is None:
             verdict = Wait()
         if not isinstance(verdict, Wait):
             raise BadInput(f"the look returned {shown(verdict)}; it returns Done(…), Fail(…), Wait(…) or w.verify(…)")
         memory.phase = "looking"
         memory.looked_at = self._now
+        self._heard(verdict)
+        return self._pending(context.hints, verdict.after_s, context.floor_s)
+
+    def _stored_done(self, verdict: Done) -> Done:
+        """The same, as a row can have it."""
+        return Done(as_json(verdict.value, f"watch {self._watch.name!r}: what Done carries"), why=verdict.why)
+
+    def _believed(self, verdict: Done | Fail) -> Settlement:
+        if isinstance(verdict, Done):
+            return self._conclude("ready", verdict.why, value=verdict.value)
+        outcome: Outcome = "canceled" if verdict.canceled else "failed"
+        return self._conclude(outcome, verdict.reason, evidence=_kept(verdict.evidence))
+
+    def _heard(self, verdict: Wait) -> None:
+        memory = self._memory
         memory.status = memory.status if verdict.status is None else told(verdict.status)
         memory.progress = memory.progress if verdict.note is None else told(verdict.note)
-        return self._pending(context.hints, verdict.after_s, context.floor_s)
 
     async def _verified(self, name: str, context: LookContext) -> Settlement:
         memory, check = self._memory, self._watch.checks[name]

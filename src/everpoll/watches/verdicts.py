@@ -3,13 +3,16 @@
     Done(value)      ready, with what it produced      Wait(after="10s")   not ended; not before that long
     Fail(reason)     failed, with the evidence         Wait()              not ended; the watch's own cadence decides
 
+A start may say one of them too, beside what it started: Started(handle, Wait("10s")), Started(handle, Done(rows)).
+
 Pure values: frozen, comparable, checked when they are made. Never decide when to look: `after` is a floor.
 """
 
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias
 
-from everpoll.policy import Duration, human, seconds
+from everpoll.errors import BadInput
+from everpoll.policy import Duration, human, seconds, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +60,17 @@ class Wait:
 
 
 Verdict: TypeAlias = Done | Fail | Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What start returns where the remote said more than a handle: `Started(handle, Wait("10s"))`."""
+
+    handle: Any
+    """What the look needs to find it; None only where there is nothing left to look at."""
+    verdict: Verdict = field(default_factory=Wait)
+    """`Done` or `Fail`: it has ended already. `Wait(after)`: the first look comes no sooner."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.verdict, (Done, Fail, Wait)):
+            raise BadInput(f"Started(…, {shown(self.verdict)}): write Done(…), Fail(…) or Wait(…) behind the handle")

@@ -16,7 +16,7 @@ from azure.mgmt.core.polling.arm_polling import ARMPolling
 from everpoll.errors import BadInput
 from everpoll.watches.adapters import Adapter, HttpError, Refused, Request, Response, Starter
 from everpoll.watches.adapters.azure import AzureOperation, Via
-from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 from watches.adapters.fake_server import Answer, Asked, Paths, by_path, scripted, serving
 from watches.adapters.looking import ended
 
@@ -126,8 +126,8 @@ def test_where_the_result_is(
     ],
 )
 def test_where_to_look(method: str, response: Response, via: str, url: str) -> None:
-    handle = AzureOperation().begun(Request(THING, method), response)
-    assert (handle["via"], handle["url"]) == (via, f"https://management.azure.com{url}")
+    started = AzureOperation().begun(Request(THING, method), response)
+    assert (started.handle["via"], started.handle["url"]) == (via, f"https://management.azure.com{url}")
 
 
 @pytest.mark.parametrize(
@@ -140,15 +140,21 @@ def test_where_to_look(method: str, response: Response, via: str, url: str) -> N
         ("DELETE", answer(204), None),
     ],
 )
-async def test_what_is_done_at_once_is_done_at_the_first_look(method: str, response: Response, value: Any) -> None:
-    adapter = AzureOperation()
-    handle = adapter.begun(Request(THING, method), response)
-    assert await adapter.look(handle) == Done(value if value is not None else response.json())
+def test_what_is_done_at_once_needs_no_look(method: str, response: Response, value: Any) -> None:
+    started = AzureOperation().begun(Request(THING, method), response)
+    assert started == Started(None, Done(value if value is not None else response.json()))
+
+
+def test_the_wish_in_the_answer_to_the_start_is_heard() -> None:
+    started = AzureOperation().begun(Request(THING, "POST"), answer(202, Location="/op", Retry_After="9"))
+    assert started.verdict == Wait(9)
 
 
 def test_what_begins_nothing_raises() -> None:
     with pytest.raises(HttpError, match="Quota: used up"):
         AzureOperation().begun(Request(THING, "PUT"), answer(409, {"error": {"code": "Quota", "message": "used up"}}))
+    with pytest.raises(Refused, match="does not say where to look"):
+        AzureOperation().begun(Request(THING, "POST"), answer(202))
     with pytest.raises(Refused, match="plain HTTP"):
         AzureOperation().begun(Request(THING, "PUT"), answer(202, Location="http://management.azure.com/op"))
     with pytest.raises(BadInput, match="final_state_via"):
@@ -172,7 +178,7 @@ async def test_location_is_read_anew_each_time_and_trouble_passes() -> None:
     }
     with serving(by_path(paths)) as fake:
         adapter = AzureOperation()
-        handle = await adapter.start(Request(f"{fake.url}/things/1", "DELETE"), "k")
+        handle = (await adapter.start(Request(f"{fake.url}/things/1", "DELETE"), "k")).handle
         assert await ended(adapter, handle) == Done(None)
 
 
@@ -184,7 +190,7 @@ async def test_a_result_that_is_late_is_waited_for() -> None:
     }
     with serving(by_path(paths)) as fake:
         adapter = AzureOperation()
-        handle = await adapter.start(Request(f"{fake.url}/things/1", "PUT", {}), "k")
+        handle = (await adapter.start(Request(f"{fake.url}/things/1", "PUT", {}), "k")).handle
         assert await ended(adapter, handle) == Done({"name": "a"})
 
 
@@ -269,7 +275,7 @@ async def test_azures_own_client_comes_to_the_same_end(seed: int) -> None:
         expected = theirs(fake.url, scenario)
         final: Any = scenario.final_via
         adapter = AzureOperation(final_state_via=final)
-        handle = await adapter.start(Request(f"{fake.url}/things/1", scenario.method, {}), "k")
+        handle = (await adapter.start(Request(f"{fake.url}/things/1", scenario.method, {}), "k")).handle
         verdict = await ended(adapter, handle)
     if expected == "failed":
         assert isinstance(verdict, Fail)

@@ -13,7 +13,7 @@ from google.protobuf import wrappers_pb2
 from everpoll.errors import BadInput
 from everpoll.watches.adapters import Adapter, Canceler, HttpError, Refused, Request, Response, Starter
 from everpoll.watches.adapters.google import CODES, GoogleOperation, code_name
-from everpoll.watches.verdicts import Done, Fail, Wait
+from everpoll.watches.verdicts import Done, Fail, Started, Wait
 from watches.adapters.fake_server import Answer, Asked, Paths, by_path, scripted, serving
 from watches.adapters.looking import ended
 
@@ -138,7 +138,7 @@ async def test_from_start_to_response_with_cancel_and_cleanup() -> None:
     with serving(by_path(paths)) as fake:
         google = GoogleOperation(fake.url, request_id="requestId")
         begin = Request(f"{fake.url}/v1/speech:recognize", json={"uri": "gs://a/b"})
-        handle = await google.start(begin, "run-42")
+        handle = (await google.start(begin, "run-42")).handle
         assert handle == NAME
         assert await ended(google, handle) == Done({"text": "hello"})
         await google.cancel(handle)
@@ -153,9 +153,9 @@ async def test_an_operation_that_is_done_at_once_needs_no_record() -> None:
     done = {"done": True, "response": {"n": 1}}
     with serving(lambda asked: Answer(200, done)) as fake:
         google = GoogleOperation(fake.url)
-        handle = await google.start(fake.url, "k")
-        assert await ended(google, handle) == Done({"n": 1})
-        await google.cancel(handle)
+        started = await google.start(fake.url, "k")
+        assert started == Started(None, Done({"n": 1}))
+        await google.cleanup(started.handle)
         assert len(fake.asked) == 1
 
 

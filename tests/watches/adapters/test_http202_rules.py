@@ -9,7 +9,7 @@ from everpoll.watches.adapters import Adapter, Canceler, HttpError, Refused, Rem
 from everpoll.watches.adapters.http202 import Http202, Words
 from everpoll.watches.faults import fault_of
 from everpoll.watches.retry_after import retry_after_s
-from everpoll.watches.verdicts import Done, Fail, Wait
+from everpoll.watches.verdicts import Done, Fail, Started, Wait
 from watches.adapters.fake_server import Answer, Paths, by_path, scripted, serving
 from watches.adapters.looking import ended, timeline
 
@@ -142,8 +142,8 @@ async def test_an_operation_from_start_to_result() -> None:
     }
     with serving(by_path(paths)) as fake:
         adapter = Http202(headers={"Authorization": "Bearer abcdefgh"})
-        handle = await adapter.start(Request(f"{fake.url}/reports", json={"year": 2026}), "run-42")
-        verdicts = await timeline(adapter, handle)
+        started = await adapter.start(Request(f"{fake.url}/reports", json={"year": 2026}), "run-42")
+        verdicts = await timeline(adapter, started.handle)
     begun = fake.asked[0]
     assert (begun.body, begun.headers["prefer"]) == ({"year": 2026}, "respond-async")
     assert begun.headers["idempotency-key"] == "run-42"
@@ -153,13 +153,28 @@ async def test_an_operation_from_start_to_result() -> None:
     assert all(asked.headers["authorization"] == "Bearer abcdefgh" for asked in fake.asked)
 
 
-async def test_an_answer_at_once_is_ready_at_the_first_look() -> None:
+async def test_a_synchronous_answer_is_ready_at_once() -> None:
     with serving(lambda asked: Answer(200, {"rows": 3})) as fake:
-        adapter = Http202()
-        handle = await adapter.start(f"{fake.url}/reports", "k")
-        assert await ended(adapter, handle) == Done({"rows": 3})
-        assert len(fake.asked) == 1
-        await adapter.cancel(handle)
+        assert await Http202().start(f"{fake.url}/reports", "k") == Started(None, Done({"rows": 3}))
+
+
+async def test_a_start_that_is_answered_with_a_word_is_judged_as_a_look_is() -> None:
+    """A plain 200 that says "running" has not ended, and one that says "failed" has failed."""
+    running = Answer(200, {"status": "running"}, {"Location": "/jobs/7", "Retry-After": "9"})
+    answers = scripted(running, Answer(200, {"status": "failed"}), Answer(201, {"status": "queued"}))
+    with serving(answers) as fake:
+        started = await Http202().start(fake.url, "k")
+        assert started.handle["url"] == f"{fake.url}/jobs/7"
+        assert started.verdict == Wait(9, status="running")
+        failed = await Http202().start(fake.url, "k")
+        assert isinstance(failed.verdict, Fail)
+        with pytest.raises(Refused, match="'queued', and does not say where to look"):
+            await Http202().start(fake.url, "k")
+
+
+async def test_the_wish_in_the_answer_to_the_start_is_heard() -> None:
+    with serving(lambda asked: Answer(202, None, {"Location": "/op", "Retry-After": "9"})) as fake:
+        assert (await Http202().start(fake.url, "k")).verdict == Wait(9)
 
 
 async def test_a_start_that_is_refused_raises_and_tells_whether_to_try_again() -> None:
@@ -191,8 +206,8 @@ async def test_202_that_says_nowhere_to_look_begins_nothing() -> None:
     with serving(lambda asked: Answer(202)) as fake:
         with pytest.raises(Refused, match="does not say where to look"):
             await Http202().start(fake.url, "k")
-        handle = await Http202().start(Request(fake.url, "GET"), "k")
-        assert handle["url"] == fake.url  # what was read can be read again
+        started = await Http202().start(Request(fake.url, "GET"), "k")
+        assert started.handle["url"] == fake.url  # what was read can be read again
 
 
 async def test_a_url_alone_is_a_handle() -> None:

@@ -19,7 +19,7 @@ from email.utils import formatdate
 from typing import Any, Literal
 
 from everpoll.errors import BadInput
-from everpoll.watches.adapters.addresses import checked, resolved, shown
+from everpoll.watches.adapters.addresses import Refused, checked, resolved, shown
 from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_request, refusal
 from everpoll.watches.adapters.fetch import Fetch, Response
 from everpoll.watches.adapters.statuses import (
@@ -31,7 +31,7 @@ from everpoll.watches.adapters.statuses import (
     message,
     trouble,
 )
-from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
 FinalStateVia = Literal["location", "azure-async-operation", "operation-location", "original-uri"]
 Via = Literal["operation", "location", "resource"]
@@ -97,10 +97,11 @@ class AzureOperation(OverHttp):
             return str(handle["home"])
         return str(location) if method == "POST" and location else None
 
-    def begun(self, request: Request, response: Response) -> dict[str, Any]:
-        """The handle of what this answer began, or its value where it was done at once."""
+    def begun(self, request: Request, response: Response) -> Started:
+        """What this answer began, and its value where it was done at once."""
         if response.status not in (200, 201, 202, 204):
             raise refusal(response)
+        wait = Wait(floor_s(response))
         handle: dict[str, Any] = {"home": request.url, "method": request.method}
         location = response.headers.get("location")
         if location:
@@ -108,14 +109,16 @@ class AzureOperation(OverHttp):
         for name in _OPERATION:
             if response.headers.get(name):
                 url = checked(resolved(response.url, response.headers[name]), home=request.url)
-                return handle | {"via": "operation", "url": url}
+                return Started(handle | {"via": "operation", "url": url}, wait)
         if location:
-            return handle | {"via": "location", "url": handle["location"]}
-        if request.method in ("PUT", "PATCH"):
-            return handle | self._by_resource(request, response)
-        return handle | {"value": content(response)}
+            return Started(handle | {"via": "location", "url": handle["location"]}, wait)
+        if request.method in ("PUT", "PATCH") and not _is_over(response):
+            return Started(handle | {"via": "resource", "url": request.url}, wait)
+        if response.status == 202:
+            raise Refused(f"{shown(response.url)} answered 202 and does not say where to look")
+        return Started(None, Done(content(response), why="the start was answered at once"))
 
-    async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> dict[str, Any]:
+    async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Started:
         """Begin the operation. Services that support repeatable requests see the same id each time."""
         request = as_request(op)
         own = {
@@ -129,8 +132,6 @@ class AzureOperation(OverHttp):
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
         place = _place(handle)
-        if "value" in place:
-            return Done(place["value"])
         url, home, via = memory.get("remote_url") or place["url"], place["home"], place["via"]
         response = await self._read(url, home=home)
         verdict = self.judge(response, via, misses=self._misses(response, memory))
@@ -148,20 +149,21 @@ class AzureOperation(OverHttp):
             return Wait(floor_s(response), note=f"succeeded; {shown(url)} has no result yet", status="Succeeded")
         return Done(content(response))
 
-    def _by_resource(self, request: Request, response: Response) -> dict[str, Any]:
-        state = _status(response, "resource")
-        is_over = response.status == 204 or (response.status == 200 and (state or "succeeded").lower() == "succeeded")
-        return {"value": content(response)} if is_over else {"via": "resource", "url": request.url}
+
+def _is_over(response: Response) -> bool:
+    """Whether a resource came back as it is to be."""
+    state = _status(response, "resource")
+    return response.status == 204 or (response.status == 200 and (state or "succeeded").lower() == "succeeded")
 
 
 def _place(handle: Any) -> dict[str, Any]:
     if isinstance(handle, str):
         # The URL of an operation, from whoever began it: there is nothing to fetch afterwards but `resourceLocation`.
         return {"home": handle, "url": handle, "via": "operation", "method": "GET"}
-    if isinstance(handle, Mapping) and ("value" in handle or {"home", "url", "via", "method"} <= set(handle)):
+    if isinstance(handle, Mapping) and {"home", "url", "via", "method"} <= set(handle):
         return dict(handle)
     raise BadInput(
-        f"{type(handle).__name__} is no handle of an Azure operation: write its URL, or what start() returned"
+        f"{type(handle).__name__} is no handle of an Azure operation: write its URL, or the handle that start() has"
     )
 
 

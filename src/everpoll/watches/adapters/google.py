@@ -18,7 +18,7 @@ from everpoll.watches.adapters.addresses import joined
 from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_request
 from everpoll.watches.adapters.fetch import Fetch, Response
 from everpoll.watches.adapters.statuses import TEXT_LIMIT, floor_s, titled, trouble
-from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
 CODES = (
     "OK",
@@ -95,8 +95,8 @@ class GoogleOperation(OverHttp):
         """Of the operation of that name: `operations/1`, `projects/p/locations/l/operations/1`."""
         return joined(self._base, *name.strip("/").split("/"))
 
-    async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Any:
-        """Begin the operation; the handle is its name.
+    async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Started:
+        """Begin the operation; the handle is its name, and it may have ended already.
 
         Services that know request ids (AIP-155) tell in their reference what the parameter is called: name it with
         `request_id="requestId"`. Others would refuse one that they do not know, so that none is sent by default.
@@ -106,28 +106,24 @@ class GoogleOperation(OverHttp):
             query = urlencode({self._request_id: str(uuid.uuid5(uuid.NAMESPACE_OID, key))})
             url = f"{request.url}{'&' if '?' in request.url else '?'}{query}"
             request = Request(url, request.method, request.json, request.headers)
-        operation = (await self._client.accepted(request)).fields()
+        response = await self._client.accepted(request)
+        operation = response.fields()
         name = operation.get("name")
         # Some answer a finished operation without a record of it.
-        return name if isinstance(name, str) and name else {"operation": operation}
+        handle = name if isinstance(name, str) and name else None
+        return Started(handle, self.judge_operation(operation, floor_s(response)))
 
     async def cancel(self, handle: Any) -> None:
         """Ask for it: whether and when it works, the next looks tell."""
-        name = _name(handle)
-        if name is not None:
-            await self._client.accepted(Request(f"{self.url(name)}:cancel", "POST", {}), tolerated=_BEST_EFFORT)
+        await self._client.accepted(Request(f"{self.url(_name(handle))}:cancel", "POST", {}), tolerated=_BEST_EFFORT)
 
     async def cleanup(self, handle: Any) -> None:
         """Delete the record of the operation, where the service lets us; never what it made."""
-        name = _name(handle)
-        if name is not None:
-            await self._client.accepted(Request(self.url(name), "DELETE"), tolerated=_BEST_EFFORT)
+        if handle is not None:
+            await self._client.accepted(Request(self.url(_name(handle)), "DELETE"), tolerated=_BEST_EFFORT)
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
-        name = _name(handle)
-        if name is None:
-            return self.judge_operation(handle["operation"])
-        return self.judge(await self._read(self.url(name)))
+        return self.judge(await self._read(self.url(_name(handle))))
 
 
 def code_name(code: object) -> str:
@@ -143,13 +139,11 @@ def _canonical(response: Response) -> str | None:
     return status if status in CODES else None
 
 
-def _name(handle: Any) -> str | None:
+def _name(handle: Any) -> str:
     if isinstance(handle, str) and handle.strip("/"):
         return handle
     if isinstance(handle, Mapping) and isinstance(handle.get("name"), str) and handle["name"]:
         return str(handle["name"])
-    if isinstance(handle, Mapping) and isinstance(handle.get("operation"), Mapping):
-        return None
     raise BadInput(f"{type(handle).__name__} is no handle of a Google operation: write its name, operations/…")
 
 

@@ -11,8 +11,8 @@ Retry-After is a floor wherever it appears. Never leaves HTTPS, never runs in ci
 it does not know.
 
     report = http202.Http202(headers={"Authorization": f"Bearer {token}"})
-    handle = await report.start(Request("https://api.example.com/reports"), key="run-42")
-    verdict = await report.look(handle, memory)
+    begun = await report.start(Request("https://api.example.com/reports"), key="run-42")
+    verdict = await report.look(begun.handle, memory)
 """
 
 import re
@@ -43,7 +43,7 @@ from everpoll.watches.adapters.statuses import (
     message,
     trouble,
 )
-from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
+from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
 DONE = ("succeeded", "success", "successful", "completed", "complete", "done", "finished", "ready", "ok")
 FAILED = ("failed", "failure", "error", "errored", "aborted", "expired", "rejected", "timedout", "terminated")
@@ -133,29 +133,44 @@ class Http202(OverHttp):
                 return resolved(response.url, response.headers[name])
         return response.url
 
-    async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> dict[str, Any]:
-        """Begin the operation; the handle holds the URL to look at, or the value, where the answer came at once."""
+    async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Started:
+        """Begin the operation; the handle holds the URL to look at. Where the answer came at once, it is done."""
         request = as_request(op)
         own = {"Prefer": "respond-async", "Idempotency-Key": key, **request.headers}
         response = await self._client.send(Request(request.url, request.method, request.json, own))
         return self.begun(request, response)
 
-    def begun(self, request: Request, response: Response) -> dict[str, Any]:
-        """The handle of what this answer began; raises `HttpError` where it began nothing."""
+    def begun(self, request: Request, response: Response) -> Started:
+        """What this answer began; raises `HttpError` where it began nothing."""
         is_monitored = "operation-location" in response.headers
         if response.status in (202, 303) or (is_monitored and 200 <= response.status < 300):
             url = self._monitor(response)
             if url is None and request.method != "GET":
                 raise Refused(f"{shown(response.url)} answered {response.status} and does not say where to look")
-            return {"home": request.url, "url": checked(url or response.url, home=request.url)}
-        if 200 <= response.status < 300:
-            return {"home": request.url, "value": content(response)}
-        raise refusal(response)
+            return Started(self._handle(request, url or response.url), Wait(floor_s(response)))
+        if not 200 <= response.status < 300:
+            raise refusal(response)
+        verdict = self.judge(response)
+        # A plain 200 that says "running" is looked at, as one in the middle would be.
+        return Started(
+            self._handle(request, self._status_url(request, response)) if isinstance(verdict, Wait) else None, verdict
+        )
+
+    def _handle(self, request: Request, url: str) -> dict[str, Any]:
+        return {"home": request.url, "url": checked(url, home=request.url)}
+
+    def _status_url(self, request: Request, response: Response) -> str:
+        """Where to look at what a plain answer says is under way."""
+        url = self._monitor(response)
+        if url is not None or request.method == "GET":
+            return url or response.url
+        word = self._words.found(response.fields())
+        raise Refused(f"{shown(request.url)} answered {response.status}, {word!r}, and does not say where to look")
 
     async def cancel(self, handle: Any) -> None:
         """Ask the remote to cancel, with `cancel_method` on the status URL; there is no rule that all of them share."""
         place = _place(handle)
-        if self._cancel_method is None or "value" in place:
+        if self._cancel_method is None:
             return
         request = Request(place["url"], self._cancel_method)
         # What is gone, or has ended, need not be canceled.
@@ -163,8 +178,6 @@ class Http202(OverHttp):
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
         place = _place(handle)
-        if "value" in place:
-            return Done(place["value"])
         url, seen, is_result = memory.get("remote_url") or place["url"], set[str](), False
         while True:
             seen.add(url)
@@ -192,10 +205,10 @@ def _plain(word: str) -> str:
 def _place(handle: Any) -> dict[str, Any]:
     if isinstance(handle, str):
         return {"home": handle, "url": handle}
-    if isinstance(handle, Mapping) and ("value" in handle or isinstance(handle.get("url"), str)):
+    if isinstance(handle, Mapping) and isinstance(handle.get("url"), str):
         return {"home": handle.get("url"), **handle}
     raise BadInput(
-        f"{type(handle).__name__} is no handle of an HTTP operation: write its URL, or what start() returned"
+        f"{type(handle).__name__} is no handle of an HTTP operation: write its URL, or the handle that start() has"
     )
 
 
