@@ -5,12 +5,11 @@ so that the heartbeat's thread may come at any time. Never: anything that surviv
 """
 
 import asyncio
-import heapq
 import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -47,7 +46,9 @@ from everpoll.stores.contract import (
     was_settled,
 )
 from everpoll.stores.memory.feed import Feed
+from everpoll.stores.memory.lines import Lines
 from everpoll.stores.memory.rows import TaskRow, WorkerRow
+from everpoll.stores.memory.shelves import Shelves
 from everpoll.stores.silence import Silence
 
 WORKERS_SHOWN_S = 86_400.0
@@ -69,19 +70,14 @@ class MemoryStore:
         self._clock: Clock = SystemClock() if clock is None else clock
         # A thread's heart knows nothing of a virtual clock, which would run on while it beats.
         self.beats_in_loop = clock is not None
-        self.beats_in_loop = clock is not None
         """Under a virtual clock the heartbeat belongs into the event loop, whose time that is."""
         # The wall clock names the instants, the monotonic one moves them: a step of the former changes nothing.
         self._epoch = self._clock.wall() - self._clock.now()
         self._lock = threading.RLock()
         self._silence = Silence()
-        self._live: dict[int, TaskRow] = {}
-        self._history: dict[int, TaskRow] = {}
-        self._keys: dict[str, int] = {}
-        self._ended_keys: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+        self._shelves = Shelves()
+        self._lines = Lines(self._shelves.live)
         self._feed = Feed()
-        self._ready: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
-        self._waiting: list[tuple[float, int]] = []
         self._workers: dict[int, WorkerRow] = {}
         self._losses: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
         self._last_id = 0
@@ -108,17 +104,16 @@ class MemoryStore:
         return answers
 
     def _enqueue(self, task: NewTask, delay_s: float) -> Enqueued:
-        if task.key is not None and task.key in self._keys:
-            return Enqueued(self._keys[task.key], is_new=False)
-        if task.once and task.key is not None and (ended := self._ended_keys.get((task.kind, task.key))):
-            return Enqueued(ended[-1], is_new=False)
+        known = self._shelves.of_key(task.key)
+        if known is None and task.once:
+            known = self._shelves.last_of_key(task.kind, task.key)
+        if known is not None:
+            return Enqueued(known.id, is_new=False)
         now = self._now()
         self._last_id += 1
         row = TaskRow(self._last_id, task, now, now + delay_s, memory=task.memory)
-        self._live[row.id] = row
-        if task.key is not None:
-            self._keys[task.key] = row.id
-        self._line_up(row)
+        self._shelves.put(row)
+        self._lines.add(row, now)
         self._feed.add(row.id, task.name, task.key, now, task.events)
         return Enqueued(row.id)
 
@@ -142,30 +137,14 @@ class MemoryStore:
             worker = self._workers.get(incarnation)
             if worker is None or worker.stopped_at is not None:
                 raise LeaseLost(f"worker {incarnation} was given up for dead: sign on anew")
-            self._promote()
+            self._lines.promote(self._now())
             most, left = min(most, LEASE_LIMIT), dict(rooms)
             leases: list[Lease] = []
-            while len(leases) < most and (row := self._take_best(left)):
+            while len(leases) < most and (row := self._lines.take_best(left)):
                 left[row.new.queue] -= 1
                 leases.append(self._lease(row, worker))
-            return Leased(leases, None if len(leases) == most else self._next_due_s(rooms), at=self._now())
-
-    def _take_best(self, rooms: dict[str, int]) -> TaskRow | None:
-        heads = [(head, queue) for queue, room in rooms.items() if room > 0 and (head := self._head(queue))]
-        if not heads:
-            return None
-        _, queue = min(heads)
-        return self._live[heapq.heappop(self._ready[queue])[2]]
-
-    def _head(self, queue: str) -> tuple[int, float, int] | None:
-        """The first entry that still stands for a queued row in that place."""
-        line = self._ready[queue]
-        while line:
-            row = self._live.get(line[0][2])
-            if row is not None and row.state == "queued" and row.order == line[0]:
-                return line[0]
-            heapq.heappop(line)
-        return None
+            now = self._now()
+            return Leased(leases, None if len(leases) == most else self._lines.next_due_s(rooms, now), at=now)
 
     def _lease(self, row: TaskRow, worker: WorkerRow) -> Lease:
         now = self._now()
@@ -197,7 +176,7 @@ class MemoryStore:
         return lost
 
     def _settle(self, incarnation: int, settlement: Settlement) -> bool:
-        row = self._held(incarnation, settlement.id, settlement.sequence)
+        row = self._shelves.held(incarnation, settlement.id, settlement.sequence)
         if row is None:
             return False
         now, by = self._now(), row.worker or ""
@@ -220,23 +199,10 @@ class MemoryStore:
     def _again(self, row: TaskRow, delay_s: float | None) -> None:
         row.state, row.incarnation, row.deadline_at = "queued", None, None
         row.due_at = row.due_at if delay_s is None else self._now() + delay_s
-        self._line_up(row)
+        self._lines.add(row, self._now())
 
     def _end(self, row: TaskRow, state: EndState) -> None:
-        row.state, row.ended_at, row.deadline_at = state, self._now(), None
-        del self._live[row.id]
-        if row.new.key is not None:
-            del self._keys[row.new.key]
-            self._ended_keys[row.new.kind, row.new.key].append(row.id)
-        self._history[row.id] = row
-
-    def _forget(self, row: TaskRow) -> None:
-        """It is not in history any more."""
-        del self._history[row.id]
-        if row.new.key is not None:
-            self._ended_keys[row.new.kind, row.new.key].remove(row.id)
-            if not self._ended_keys[row.new.kind, row.new.key]:
-                del self._ended_keys[row.new.kind, row.new.key]
+        self._shelves.end(row, state, self._now())
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
@@ -246,28 +212,14 @@ class MemoryStore:
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
         """See the contract."""
         with self._lock:
-            if row := self._held(incarnation, lease.id, lease.sequence):
+            if row := self._shelves.held(incarnation, lease.id, lease.sequence):
                 row.progress = progress
             return row is not None
-
-    def _held(self, incarnation: int, task_id: int, sequence: int) -> TaskRow | None:
-        """The fence: the row, if it still is leased by this incarnation under this sequence."""
-        row = self._live.get(task_id)
-        if row is None or row.state != "running" or (row.incarnation, row.sequence) != (incarnation, sequence):
-            return None
-        return row
-
-    def _next_due_s(self, queues: Iterable[str]) -> float | None:
-        wanted, now = set(queues), self._now()
-        rows = (self._live.get(task_id) for _, task_id in self._waiting)
-        # What was canceled while it waited and put back since is in the line, and has an old entry here.
-        waits = (row.due_at - now for row in rows if row and row.state == "queued" and row.new.queue in wanted)
-        return min((wait_s for wait_s in waits if wait_s > 0), default=None)
 
     async def cancel(self, task_id: int, note: str) -> TaskState | None:
         """See the contract."""
         with self._lock:
-            row = self._live.get(task_id) or self._history.get(task_id)
+            row = self._shelves.get(task_id)
             if row is None or row.ended_at is not None:
                 return None if row is None else row.state
             row.remember(note, self._now(), "")
@@ -291,17 +243,15 @@ class MemoryStore:
     async def retry(self, task_id: int, note: str) -> bool:
         """See the contract."""
         with self._lock:
-            row = self._history.get(task_id)
-            if row is None or (row.new.key is not None and row.new.key in self._keys):
+            row = self._shelves.history.get(task_id)
+            if row is None or self._shelves.of_key(row.new.key) is not None:
                 return False
-            self._forget(row)
+            self._shelves.forget(row)
             row.remember(note, self._now(), "")
             row.attempt = row.rescues = 0
             row.ended_at = row.result = row.progress = row.started_at = row.worker = None
             row.cancel_requested = False
-            self._live[task_id] = row
-            if row.new.key is not None:
-                self._keys[row.new.key] = task_id
+            self._shelves.put(row)
             self._again(row, 0.0)
         self._wake()
         return True
@@ -319,27 +269,26 @@ class MemoryStore:
     async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """See the contract."""
         with self._lock:
-            found = ((task_id, self._live.get(task_id) or self._history.get(task_id)) for task_id in task_ids)
-            return {task_id: row.shown() for task_id, row in found if row is not None}
+            return {task_id: row.shown() for task_id in task_ids if (row := self._shelves.get(task_id))}
 
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """See the contract."""
         with self._lock:
-            return {task_id: row.shown() for task_id in task_ids if (row := self._history.get(task_id))}
+            return {task_id: row.shown() for task_id in task_ids if (row := self._shelves.history.get(task_id))}
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
         """See the contract."""
         with self._lock:
-            row = self._live.get(self._keys.get(key, 0))
-            if row is not None and row.new.kind == kind:
-                return row.shown()
-            ended = self._ended_keys.get((kind, key))
-            return self._history[ended[-1]].shown() if ended else None
+            row = self._shelves.of_key(key)
+            if row is None or row.new.kind != kind:
+                row = self._shelves.last_of_key(kind, key)
+            return None if row is None else row.shown()
 
     async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
         """See the contract."""
         with self._lock:
-            rows = (row for row in reversed(self._history.values()) if (row.new.kind, row.new.name) == (kind, name))
+            ended = reversed(self._shelves.history.values())
+            rows = (row for row in ended if (row.new.kind, row.new.name) == (kind, name))
             results = (row.result for row in rows if row.result is not None and row.result != "null")
             return [msgspec.json.decode(result) for result in islice(results, limit)]
 
@@ -356,21 +305,15 @@ class MemoryStore:
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""
         with self._lock:
-            ids = sorted({*self._live, *self._history}, reverse=True)
-            rows = (self._live.get(task_id) or self._history[task_id] for task_id in ids)
-            page: list[TaskInfo] = []
-            for row in rows:
-                if (after is None or row.id < after) and row.matches(wanted):
-                    page.append(row.shown())
-                    if len(page) > limit:
-                        return TaskPage(tuple(page[:limit]), page[limit - 1].id)
-            return TaskPage(tuple(page))
+            page = [row.shown() for row in islice(self._shelves.newest_first(wanted, after), limit + 1)]
+            is_more = len(page) > limit
+            return TaskPage(tuple(page[:limit]), page[limit - 1].id if is_more else None)
 
     async def workers(self) -> list[WorkerInfo]:
         """See the contract."""
         with self._lock:
             now = self._now()
-            running = [row.incarnation for row in self._live.values() if row.state == "running"]
+            running = [row.incarnation for row in self._shelves.live.values() if row.state == "running"]
             return [
                 worker.shown(now, running.count(worker.card.incarnation))
                 for worker in self._workers.values()
@@ -382,7 +325,7 @@ class MemoryStore:
         with self._lock:
             now = self._now()
             counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
-            for row in self._live.values():
+            for row in self._shelves.live.values():
                 counts[row.new.queue][2 if row.state == "running" else row.due_at > now] += 1
             return [
                 QueueInfo(queue=queue, **dict(zip(("ready", "waiting", "running"), _capped(count), strict=True)))
@@ -393,9 +336,9 @@ class MemoryStore:
         """See the contract."""
         with self._lock:
             oldest = self._now() - older_than_s
-            gone = [row for row in self._history.values() if (row.ended_at or 0.0) < oldest]
+            gone = [row for row in self._shelves.history.values() if (row.ended_at or 0.0) < oldest]
             for row in gone:
-                self._forget(row)
+                self._shelves.forget(row)
                 self._losses.pop(row.id, None)
             self._feed.drop(oldest)
             return len(gone)
@@ -422,14 +365,14 @@ class MemoryStore:
             worker.beat_at, worker.expires_at = now, now + lease_s
             rescued = 0 if self._silence.was_cut_off(incarnation, lease_s) else self._rescue(now)
             self._silence.heard(incarnation)
-            canceled = tuple(one for one in running if (row := self._live.get(one)) and row.cancel_requested)
+            canceled = tuple(one for one in running if (row := self._shelves.live.get(one)) and row.cancel_requested)
         return Beat(is_alive=True, rescued=rescued, canceled=canceled)
 
     def _rescue(self, now: float) -> int:
         for worker in self._workers.values():
             if worker.stopped_at is None and worker.expires_at < now:
                 worker.stopped_at = now
-        lost = [row for row in self._live.values() if row.state == "running" and self._is_lost(row, now)]
+        lost = [row for row in self._shelves.live.values() if row.state == "running" and self._is_lost(row, now)]
         for row in lost:
             self._take_back(row, now)
         return len(lost)
@@ -464,21 +407,6 @@ class MemoryStore:
             self._end(row, "failed")
         else:
             self._again(row, None)
-
-    def _promote(self) -> None:
-        """Waiting rows whose time has come join the line."""
-        now = self._now()
-        while self._waiting and self._waiting[0][0] <= now:
-            due_at, task_id = heapq.heappop(self._waiting)
-            row = self._live.get(task_id)
-            if row is not None and row.state == "queued" and row.due_at == due_at:
-                heapq.heappush(self._ready[row.new.queue], row.order)
-
-    def _line_up(self, row: TaskRow) -> None:
-        if row.due_at > self._now():
-            heapq.heappush(self._waiting, (row.due_at, row.id))
-        else:
-            heapq.heappush(self._ready[row.new.queue], row.order)
 
     def _now(self) -> float:
         return self._epoch + self._clock.now()

@@ -1,0 +1,73 @@
+"""Shelves: the tasks that live, those that have ended, and who has which key.
+
+Promises: a task is on one of the two; a key leads to at most one live task, and to the ended ones in their order.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from everpoll.stores.contract import EndState, TaskFilter
+from everpoll.stores.memory.rows import TaskRow
+
+
+class Shelves:
+    """Where rows are found."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, TaskRow] = {}
+        self.history: dict[int, TaskRow] = {}
+        self._keys: dict[str, int] = {}
+        self._ended_keys: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+
+    def __getitem__(self, task_id: int) -> TaskRow:
+        return self.live.get(task_id) or self.history[task_id]
+
+    def get(self, task_id: int) -> TaskRow | None:
+        """Of either."""
+        return self.live.get(task_id) or self.history.get(task_id)
+
+    def put(self, row: TaskRow) -> None:
+        """It lives, and has its key."""
+        self.live[row.id] = row
+        if row.new.key is not None:
+            self._keys[row.new.key] = row.id
+
+    def held(self, incarnation: int, task_id: int, sequence: int) -> TaskRow | None:
+        """The fence: the row, if it still is leased by this incarnation under this sequence."""
+        row = self.live.get(task_id)
+        if row is None or row.state != "running" or (row.incarnation, row.sequence) != (incarnation, sequence):
+            return None
+        return row
+
+    def end(self, row: TaskRow, state: EndState, now: float) -> None:
+        """Into history; its key is free."""
+        row.state, row.ended_at, row.deadline_at = state, now, None
+        del self.live[row.id]
+        if row.new.key is not None:
+            del self._keys[row.new.key]
+            self._ended_keys[row.new.kind, row.new.key].append(row.id)
+        self.history[row.id] = row
+
+    def forget(self, row: TaskRow) -> None:
+        """It is not in history any more."""
+        del self.history[row.id]
+        if row.new.key is not None:
+            self._ended_keys[row.new.kind, row.new.key].remove(row.id)
+            if not self._ended_keys[row.new.kind, row.new.key]:
+                del self._ended_keys[row.new.kind, row.new.key]
+
+    def of_key(self, key: str | None) -> TaskRow | None:
+        """The live one that has it."""
+        return None if key is None else self.live.get(self._keys.get(key, 0))
+
+    def last_of_key(self, kind: str, key: str | None) -> TaskRow | None:
+        """The one that ended last of those that had it."""
+        ended = None if key is None else self._ended_keys.get((kind, key))
+        return self.history[ended[-1]] if ended else None
+
+    def newest_first(self, wanted: TaskFilter, after: int | None) -> Iterator[TaskRow]:
+        """All that match, by their ids."""
+        for task_id in sorted({*self.live, *self.history}, reverse=True):
+            row = self[task_id]
+            if (after is None or task_id < after) and row.matches(wanted):
+                yield row
