@@ -5,70 +5,21 @@ the logs of all workers. Nothing that was started outlives the block.
 """
 
 import asyncio
-import json
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from faults.crew import EFFECTS, LEASE, SLOTS, crew
 from faults.effects import Effect, EffectsFile
 from faults.ledger import Ledger
+from worker_processes import WorkerProcess, told
 
-TESTS = Path(__file__).parents[1]
 GIVE_UP_S = 25.0
 """Shorter than the rest of an idle poller that trusts its push, 27 s: who should be told and is not comes too late."""
 LOOK_S = 0.02
-LOG_SHOWN = 30
-
-
-class WorkerProcess:
-    """`everpoll run`, in a process of its own, its log in a file."""
-
-    def __init__(self, label: str, folder: Path, env: dict[str, str], grace: str, app: str = "faults.crew:app") -> None:
-        self.label = label
-        self._log = folder / f"{label}.log"
-        with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "everpoll", "run", app, "--grace", grace],
-                cwd=TESTS,
-                env=env | {"WORKER_ID": label, "EVERPOLL_LOG": "json"},
-                stdout=log,
-                stderr=log,
-            )
-
-    def log(self) -> list[dict[str, Any]]:
-        """What it said so far, one object a line; the last line may still be under way."""
-        lines = self._log.read_text().split("\n")[:-1]
-        return [json.loads(line) if line.startswith("{") else {"level": "raw", "message": line} for line in lines]
-
-    def said(self, words: str) -> int:
-        """How often."""
-        return sum(words in entry["message"] for entry in self.log())
-
-    @property
-    def is_running(self) -> bool:
-        """The process; frozen or not."""
-        return self.process.poll() is None
-
-    def kill(self) -> None:
-        """`kill -9`."""
-        self.process.kill()
-        self.process.wait()
-
-    def freeze(self) -> None:
-        """SIGSTOP; returns when it has stopped."""
-        self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
-
-    def thaw(self) -> None:
-        """SIGCONT."""
-        self.process.send_signal(signal.SIGCONT)
 
 
 class Fleet:
@@ -83,7 +34,7 @@ class Fleet:
         self._grace = grace
         self._effects = EffectsFile(folder / "effects")
         self._env = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if name != "WORKER_ID"},
             "EVERPOLL_URL": ledger.url,
             EFFECTS: str(self._effects.path),
             LEASE: lease,
@@ -111,7 +62,7 @@ class Fleet:
         return self._started()
 
     def _started(self) -> WorkerProcess:
-        worker = WorkerProcess(f"w{len(self.workers) + 1}", self._folder, self._env, self._grace)
+        worker = WorkerProcess(f"w{len(self.workers) + 1}", self._folder, self._env, "faults.crew:app", self._grace)
         self.workers[worker.label] = worker
         return worker
 
@@ -158,7 +109,7 @@ class Fleet:
         began = time.monotonic()
         while not condition():
             if time.monotonic() > began + GIVE_UP_S:
-                raise AssertionError(f"not within {GIVE_UP_S:g} s: {wanted}\n{self.told()}")
+                raise AssertionError(f"not within {GIVE_UP_S:g} s: {wanted}\n{told(self.workers.values())}")
             time.sleep(LOOK_S)
         return time.monotonic() - began
 
@@ -174,11 +125,3 @@ class Fleet:
             return ended >= set(self.ids) and not self.ledger.live()
 
         self.until(ran, f"all {len(self.ids)} tasks have ended")
-
-    def told(self) -> str:
-        """The last that each worker said, for a test that fails."""
-        parts = []
-        for worker in self.workers.values():
-            lines = [f"{entry.get('at', 0):.3f} {entry['level']} {entry['message']}" for entry in worker.log()]
-            parts.append("\n".join([f"--- {worker.label} ({worker.process.poll()})", *lines[-LOG_SHOWN:]]))
-        return "\n".join(parts)

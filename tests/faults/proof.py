@@ -6,7 +6,8 @@ from collections.abc import Collection
 from itertools import pairwise
 
 from faults.effects import Effect
-from faults.fleet import Fleet, WorkerProcess
+from faults.fleet import Fleet
+from worker_processes import WorkerProcess, told
 
 
 def prove(fleet: Fleet, *, killed: Collection[WorkerProcess] = (), frozen: Collection[WorkerProcess] = ()) -> None:
@@ -44,7 +45,7 @@ def assert_all_are_well(fleet: Fleet, killed: set[str]) -> None:
     """Who was not killed lives, had no bug to report, and ends with 0 when told to."""
     alive = [worker for label, worker in fleet.workers.items() if label not in killed]
     gone = [(one.label, one.process.poll()) for one in alive if one.process.poll() not in {None, 0}]
-    assert not gone, f"a worker died\n{fleet.told()}"
+    assert not gone, f"a worker died\n{told(fleet.workers.values())}"
     for worker in fleet.workers.values():
         bugs = [one for one in worker.log() if one["level"] in {"critical", "raw"} or "traceback" in one]
         assert not bugs, f"{worker.label} had something to report: {bugs}"
@@ -52,4 +53,4 @@ def assert_all_are_well(fleet: Fleet, killed: set[str]) -> None:
         if worker.is_running:
             worker.process.send_signal(signal.SIGTERM)
     fleet.until(lambda: not any(worker.is_running for worker in alive), "all have ended")
-    assert [worker.process.returncode for worker in alive] == [0] * len(alive), fleet.told()
+    assert [worker.process.returncode for worker in alive] == [0] * len(alive), told(fleet.workers.values())

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from faults.fleet import Fleet, WorkerProcess
+from faults.fleet import Fleet
 from faults.ledger import Ledger, PostgresLedger, SqliteLedger
 from faults.proof import prove
+from worker_processes import WorkerProcess
 
 
 def freeze(worker: WorkerProcess, ledger: Ledger) -> None:

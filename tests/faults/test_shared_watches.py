@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from faults.fleet import WorkerProcess
 from faults.ledger import Ledger
 from faults.watchers import GATE, LOOKS, watchers
+from worker_processes import WorkerProcess
 
 RUNS = 300
 GIVE_UP_S = 40.0
@@ -25,7 +25,7 @@ def test_b12_when_one_of_two_is_killed_the_other_looks_at_all_runs_and_each_ends
     monkeypatch.setenv(GATE, str(gate))
     env = {**os.environ, "EVERPOLL_URL": ledger.url}
     asyncio.run(_begun(ledger.url))
-    workers = [WorkerProcess(label, tmp_path, env, "5s", "faults.watchers:app") for label in ("w1", "w2")]
+    workers = [WorkerProcess(label, tmp_path, env, "faults.watchers:app", "5s") for label in ("w1", "w2")]
     try:
         _until(lambda: len(_looked(file, "w1")) > 20 and len(_looked(file, "w2")) > 20, "both look")
         workers[0].kill()

@@ -9,8 +9,9 @@ from collections import Counter
 
 from everpoll.stores.contract import NewTask
 from everpoll.stores.urls import store_for
-from faults.fleet import GIVE_UP_S, TESTS
+from faults.fleet import GIVE_UP_S
 from faults.ledger import Ledger
+from worker_processes import TESTS
 
 ROUNDS, BATCH = 10_000, 20
 """A statement looks into twenty queues with one row each: both pollers race for each row."""

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from everpoll.tables import Guard
-from tables.fleet import TESTS, TableFleet
+from tables.fleet import TableFleet
 from tables.stages import GIVE_UP_S, JOBS, TableStage
+from worker_processes import TESTS
 
 STALE: dict[str, Any] = {"heartbeat_every": "300ms", "stale_after": "2500ms"}
 ROUNDS = 10_000
