@@ -105,7 +105,11 @@ class RunTimedOut(RunFailed):
 
 
 class RunCanceled(EverpollError):
-    """The run was canceled."""
+    """The run was canceled; `evidence` is what the remote said."""
+
+    def __init__(self, message: str, evidence: object = None) -> None:
+        super().__init__(message)
+        self.evidence = evidence
 
 
 class NothingLeftToWait(EverpollError):

@@ -25,7 +25,7 @@ def test_b11_a_cancel_is_seen_at_once_told_to_the_remote_waited_for_and_cleaned_
         await asyncio.sleep(70)
         asked_at = stage.clock.now()
         assert await run.cancel("not needed any more")
-        with pytest.raises(RunCanceled, match="canceled; the remote has ended"):
+        with pytest.raises(RunCanceled, match="canceled: not needed any more; the remote has ended"):
             await run.result()
         assert remote.times("cancel") == [pytest.approx(asked_at, abs=0.1)]
         await stage.ended(run)
@@ -42,7 +42,7 @@ def test_b11_before_the_start_nothing_is_told_to_anybody(stage: WatchStage) -> N
     async def scene() -> None:
         run = await watch.begin({}, id="r", delay="1h")
         await run.cancel()
-        with pytest.raises(RunCanceled, match="before it was started"):
+        with pytest.raises(RunCanceled, match="it was not started yet"):
             await run.result()
         await stage.ended(run)
         assert stage.remote.calls == []

@@ -285,7 +285,7 @@ def test_bad_options_are_refused_with_what_to_write(stage: WatchStage, options: 
 
 def test_a_function_that_asks_for_what_there_is_not_is_refused(stage: WatchStage) -> None:
     watch = stage.watch()
-    with pytest.raises(BadInput, match="it cannot be given 'run'; there are op, key, handle, outcome, w"):
+    with pytest.raises(BadInput, match="it cannot be given 'run'; there are op, key"):
 
         @watch.start
         async def start(_op: Any, run: Any) -> None: ...

@@ -108,7 +108,7 @@ def test_b15_without_any_id_the_run_fails_with_a_message_that_says_so(stage: Wat
 
     async def scene() -> None:
         run = await watch.begin({}, id="run-1")
-        with pytest.raises(RunFailed, match="start returned '0', which is no id"):
+        with pytest.raises(RunFailed, match="start returned '0', which is no handle"):
             await run.result()
 
     stage.play(scene)

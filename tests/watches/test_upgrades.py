@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from everpoll import Everpoll
+from everpoll import Budget, Everpoll
 from everpoll.stores.contract import NewTask
+from everpoll.stores.memory import MemoryStore
 from everpoll.watches import Done, Wait
 from everpoll.watches.memory import RunMemory, decode, encode
 from watches.stage import BUDGET, DOCUMENT, WatchStage
@@ -49,19 +50,67 @@ def test_b17_what_happened_is_counted_per_run_and_per_watch(stage: WatchStage) -
     stage.play(scene)
 
 
-def test_b18_a_watch_that_nobody_registered_fails_clearly(stage: WatchStage) -> None:
-    stage.watch()
+def test_a_run_of_a_watch_that_this_worker_does_not_know_waits_for_one_that_does(stage: WatchStage) -> None:
+    """An older release beside a newer one must not end, cancel or restart what is in the middle of its life."""
+    remote = stage.script(status=["running"])
+    clock, store = stage.clock, MemoryStore(stage.clock)
+    stage.app = Everpoll(store, clock=clock)
+    stranger = Everpoll(store, clock=clock)
+
+    async def look(_op: Any, w: Any) -> None: ...
+
+    stranger.watch(every="10s", budget=Budget("1h"), name="other")(look)
+    watch = stage.whole()
 
     async def scene() -> None:
-        store = await stage.app.store()
-        memory = encode(RunMemory("r"))
-        [task] = await store.enqueue([NewTask(name="gone", kind="watch", key="gone:r", memory=memory, once=True)])
-        await asyncio.sleep(1)
-        info = (await store.info([task.id]))[task.id]
-        assert info.state == "failed"
-        assert "'gone'" in str(info.trail[-1]["error"])
+        async with stage.app:
+            run = await watch.begin({}, id="r")
+            await asyncio.sleep(10)
+        looked = remote.count("status")
+        async with stranger:
+            await asyncio.sleep(3600)
+            info = await run.info()
+            assert (info.phase, info.outcome) == ("needs_code", None)
+            assert "no watch called 'query' is registered in this worker; registered: other" in str(info.reason)
+            assert info.log[-1].rule == "needs_code"
+            assert 10 < info.log[-1].times < 30, "ever more rarely"
+            await run.cancel("not needed")
+            await asyncio.sleep(600)
+            assert (await run.info()).outcome is None, "nobody was told"
+        assert (remote.count("status"), remote.count("cancel")) == (looked, 0)
+        remote._answers["status"] = ["complete"]
+        async with stage.app:
+            await stage.ended(run)
+            info = await run.info()
+            assert info.outcome == "canceled"
+            assert (remote.count("start"), remote.count("cancel"), remote.count("clean")) == (1, 1, 1)
+            phases = [event.phase async for event in run.events()]
+            assert phases.count("needs_code") == 1
 
-    stage.play(scene)
+    stage.play(scene, working=False)
+
+
+def test_what_nobody_knew_for_an_hour_has_its_budget_left(stage: WatchStage) -> None:
+    remote = stage.script(status=["running"])
+    store = MemoryStore(stage.clock)
+    stage.app, stranger = Everpoll(store, clock=stage.clock), Everpoll(store, clock=stage.clock)
+    stranger.job()(_nothing)
+    watch = stage.whole(budget=Budget("20m"))
+
+    async def scene() -> None:
+        async with stage.app:
+            run = await watch.begin({}, id="r")
+            await asyncio.sleep(10)
+        async with stranger:
+            await asyncio.sleep(3600)
+        remote._answers["status"] = ["complete"]
+        async with stage.app:
+            assert await run.result() == "id-1"
+
+    stage.play(scene, working=False)
+
+
+async def _nothing() -> None: ...
 
 
 def test_b18_a_slot_is_held_only_during_a_look() -> None:

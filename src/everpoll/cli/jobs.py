@@ -13,6 +13,7 @@ from rich.text import Text
 from everpoll.cli.session import AsJson, Url, ago, console, print_json, with_store
 from everpoll.engine.why import recorded
 from everpoll.errors import BadInput, TaskNotFound
+from everpoll.jobs.task import refuse_to_retry_a_run
 from everpoll.stores.contract import END_STATES, LIVE_STATES, Store, TaskFilter, TaskInfo, TaskPage, WorkerInfo, encode
 
 STATE_STYLE = {"queued": "cyan", "running": "bold cyan", "done": "green", "failed": "bold red", "canceled": "yellow"}
@@ -159,6 +160,7 @@ def retry(task_id: TaskId, url: Url = None) -> None:
 
     async def use(store: Store) -> None:
         task = await _found(store, task_id)
+        refuse_to_retry_a_run(task)
         if not await store.retry(task_id, encode({"what": "requeue", "why": "retried on the command line"})):
             reason = "it has not ended" if task.ended_at is None else f"its key {task.key!r} has a live task"
             raise BadInput(f"task {task_id} cannot be retried: {reason}")

@@ -196,7 +196,7 @@ def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
         info = run_info(task)
         if info.outcome is not None:
             raise BadInput(f"{_name(info)} has its outcome already: it is {info.outcome}")
-        await store.cancel(task.id, encode({"what": "cancel", "why": "canceled on the command line"}))
+        await store.cancel(task.id, encode({"what": "cancel", "why": "on the command line"}))
         return run_info(await _found(store, str(task.id)))
 
     info = with_store(url, use)

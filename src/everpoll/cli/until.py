@@ -99,6 +99,8 @@ def until(  # noqa: PLR0913 - options of a command
             waiter=waiter,
             may_cancel=cancel,
         )
+        if wanted.data is not None and wanted.method == "GET" and wanted.adapter != "waiter":
+            raise BadInput("--data is not sent with --method GET: leave one of them out")
         operation = operation_for(wanted, Telling())
         secrets = Secrets(headers, url, operation.secrets)
         terms = _terms(operation, timeout, every)

@@ -167,12 +167,13 @@ class Pool:
         lease = run.lease
         settlement: Settlement | None = None
         try:
-            if lease.cancel_requested and (run.work is None or not run.work.handles_cancel):
+            is_strange = run.work is None and lease.memory is not None and self._works.of_strangers is not None
+            if lease.cancel_requested and not is_strange and (run.work is None or not run.work.handles_cancel):
                 run.stop_reason = StopReason.CANCELED
             if run.stop_reason is not None:
                 settlement = _stopped(run)
             elif run.work is None:
-                settlement = _unknown(lease, self._works.names)
+                settlement = _unknown(run, self._works)
             else:
                 settlement = await run.work.run(run)
         except asyncio.CancelledError:
@@ -211,8 +212,11 @@ def _stopped(run: Run) -> Settlement:
     return Again(lease.id, lease.sequence, None if why else CANCELED_REST_S, refund=True, note=note)
 
 
-def _unknown(lease: Lease, names: list[str]) -> Settlement:
-    known = ", ".join(names[:20]) or "nothing"
+def _unknown(run: Run, works: Works) -> Settlement:
+    lease = run.lease
+    if lease.memory is not None and works.of_strangers is not None:
+        return works.of_strangers(run)
+    known = ", ".join(works.names[:20]) or "nothing"
     error = (
         f"no job called {lease.name!r} is registered in this worker; registered: {known}. If another app has it, give "
         f"the two apps queues of their own in place of {lease.queue!r}"

@@ -68,6 +68,9 @@ class Works:
     """Everything that this process can run, by name. Fronts add to it; the engine reads it."""
 
     _works: dict[str, Work] = field(default_factory=dict)
+    of_strangers: Callable[[Run], Settlement] | None = None
+    """What becomes of a task that remembers something and that nobody here knows: it may be in the middle of its life.
+    Others fail, which is the clearest."""
 
     def add(self, work: Work) -> None:
         """Make a name runnable; the last one wins."""

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable
 
+from everpoll.engine.alone import refuse_to_wait_alone
 from everpoll.errors import NotRunning, StoreUnavailable
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Store, TaskInfo
@@ -81,6 +82,10 @@ class Results:
                 logger.exception("looking for results failed; everybody who waits is told")
                 self._fail(error)
             self._looks += 1
+            try:
+                await refuse_to_wait_alone(self._store, self._looks)
+            except NotRunning as error:
+                self._fail(error)
             if self._waiters:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(CADENCE.delay(self._looks)):

@@ -72,6 +72,8 @@ class Task:
     async def retry(self) -> bool:
         """Put an ended task back in the queue, with fresh attempts; False: it has not ended."""
         store = await self._jobs.store()
+        for info in (await store.info([self.id])).values():
+            refuse_to_retry_a_run(info)
         return await store.retry(self.id, encode({"what": "requeue", "why": "retried by hand"}))
 
     @property
@@ -106,6 +108,12 @@ class Task:
         if self._run is None:
             raise NotRunning(f"task {self.id}: {wanted} is known inside its job only")
         return self._run
+
+
+def refuse_to_retry_a_run(info: TaskInfo) -> None:
+    """A run that has its outcome would only be cleaned up once more."""
+    if info.kind == "watch":
+        raise BadInput(f"task {info.id} is a run of the watch {info.name!r}: begin a new one, under another id")
 
 
 def _value(info: TaskInfo) -> Any:

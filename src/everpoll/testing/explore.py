@@ -16,9 +16,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
-from everpoll.errors import EverpollError
+from everpoll.errors import BadInput, EverpollError
 from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskFilter
 from everpoll.stores.memory import MemoryStore
@@ -97,6 +97,8 @@ def explore(
     `make` builds an app on `world.store`, `world.clock` and `world.remote`, as a process of yours does when it starts.
     """
     limit_s = seconds(lasts, name="lasts")
+    if not set(fates) <= set(get_args(Fate)):
+        raise BadInput(f"fates={fates!r}: write some of {get_args(Fate)!r}")
 
     def tell(knife: Knife) -> list[str]:
         clock = VirtualClock()

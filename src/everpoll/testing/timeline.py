@@ -7,6 +7,8 @@ assert timeline.waits("run-42") == [2, 4, 8, 16, 30]
 
 from typing import Any, NamedTuple, Protocol
 
+from everpoll.errors import BadInput
+
 
 class Moment(NamedTuple):
     """One decision."""
@@ -28,6 +30,8 @@ class Timeline:
     """The decisions of one watch, from now on."""
 
     def __init__(self, watch: Watched) -> None:
+        if not isinstance(getattr(watch, "on_decision", None), list):
+            raise BadInput(f"Timeline({watch!r}): write the watch itself, as app.watch made it")
         self._moments: dict[str, list[tuple[float, Moment]]] = {}
         watch.on_decision.append(self._decided)
 

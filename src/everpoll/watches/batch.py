@@ -1,13 +1,14 @@
 """Looks that are made together: one remote list call serves many due runs.
 
 Promises: each run has its own verdict, or the error that the call raised. The call begins a moment after the first run
-asks, so that those leased with it are in the same call. Never more than BATCH in one call. A run that is canceled, or
+asks, so that those leased with it are in the same call. Never more than BATCH in one call. To a remote's
+rate a call is one, however many runs are in it. A run that is canceled, or
 whose time is over, leaves the others alone; a call for which nobody waits any more is canceled.
 """
 
 import asyncio
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from everpoll.errors import BadInput, JobTimeout
@@ -33,15 +34,22 @@ class Batch:
         self._sending: asyncio.TimerHandle | None = None
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._calls: set[asyncio.Task[None]] = set()
+        self._asked: set[str] = set()
 
-    async def ask(self, op: Any, context: LookContext) -> Any:
+    def is_about_to_ask(self, remote: str) -> bool:
+        """Whether a call to this remote is being put together: whoever joins it asks nothing more."""
+        return self._event_loop is asyncio.get_running_loop() and bool(self._waiting) and remote in self._asked
+
+    async def ask(self, op: Any, context: LookContext, remote: str) -> Any:
         """The verdict on one run."""
         event_loop = asyncio.get_running_loop()
         if self._event_loop is not event_loop:
             # Whoever waited on an event loop that is gone is gone with it.
             self._event_loop, self._sending, self._waiting, self._calls = event_loop, None, [], set()
+            self._asked = set()
         answer: asyncio.Future[Any] = event_loop.create_future()
         self._waiting.append((op, context, answer))
+        self._asked.add(remote)
         if len(self._waiting) >= BATCH:
             self._send()
         elif self._sending is None:
@@ -59,6 +67,7 @@ class Batch:
         if self._sending is not None:
             self._sending.cancel()
         batch, self._waiting, self._sending = self._waiting, [], None
+        self._asked = set()
         batch = [one for one in batch if not one[2].done()]
         if batch:
             call = asyncio.get_running_loop().create_task(self._call(batch), name="everpoll-look-many")
@@ -77,7 +86,10 @@ class Batch:
 
     async def _call(self, batch: list[Waiting]) -> None:
         try:
-            verdicts = list(await self._function([(op, context) for op, context, _ in batch]))
+            verdicts = await self._function([(op, context) for op, context, _ in batch])
+            if not isinstance(verdicts, Iterable) or isinstance(verdicts, str | Mapping):
+                raise BadInput(f"{self._where}: look_many returned {shown(verdicts)}; it returns a list of verdicts")
+            verdicts = list(verdicts)
             if len(verdicts) != len(batch):
                 raise BadInput(
                     f"{self._where}: look_many was given {len(batch)} runs and returned {len(verdicts)} verdicts: "

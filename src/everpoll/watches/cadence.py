@@ -8,7 +8,8 @@ import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from everpoll.policy import Backoff, Duration, Rng, seconds, whole_number
+from everpoll.errors import BadInput
+from everpoll.policy import Backoff, Duration, Rng, seconds, shown, whole_number
 
 NEAREST = 3
 """Runs that make a hazard; fewer are an anecdote."""
@@ -66,6 +67,8 @@ class Learned:
     def __init__(
         self, fallback: Backoff, look_worth: Duration = "1.5s", least: Duration = "1s", needed: int = 20
     ) -> None:
+        if not isinstance(fallback, Backoff):
+            raise BadInput(f'Learned({shown(fallback)}): write Learned(Backoff("2s", cap="30s"))')
         put = object.__setattr__
         put(self, "fallback", fallback)
         put(self, "look_worth_s", seconds(look_worth, name="look_worth", positive=True))

@@ -36,7 +36,7 @@ class Verify:
 class LookContext:
     """One look at one run."""
 
-    __slots__ = ("_checks", "_memory", "_now", "changed", "floor_s", "hints", "key")
+    __slots__ = ("_checks", "_memory", "_now", "changed", "floor_s", "hints", "is_told", "key")
 
     def __init__(self, memory: RunMemory, now: float, checks: Collection[str], key: str) -> None:
         self._memory = memory
@@ -48,6 +48,8 @@ class LookContext:
         """When a look could first make a difference, by the fact that says so."""
         self.changed: dict[str, Any] = {}
         """Facts that this look has changed, for whoever asks why."""
+        self.is_told = False
+        """Whether this look has told how the remote is: what was said before is of yesterday then."""
         self.floor_s: float | None = None
         """How long a remote that was only attempted wants not to be asked."""
 
@@ -154,11 +156,13 @@ class LookContext:
         """Note the remote's own word, for people, and have it back trimmed and in lower case (B6)."""
         normal = "" if word is None else str(word).strip().lower()
         self._memory.status = told(normal) or None
+        self.is_told = True
         return normal
 
     def progress(self, text: str) -> None:
         """Note how far the remote is, for people."""
         self._memory.progress = told(text)
+        self.is_told = True
 
     def check_memory(self) -> None:
         """`BadInput` where `w.memory` cannot be stored as it is."""

@@ -11,6 +11,7 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable
 
+from everpoll.engine.alone import refuse_to_wait_alone
 from everpoll.errors import NotRunning, StoreUnavailable
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Store
@@ -27,11 +28,11 @@ class Changes:
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
-        self._is_over = False
+        self._over: NotRunning | None = None
 
-    def tell(self, *, is_over: bool = False) -> None:
+    def tell(self, over: NotRunning | None = None) -> None:
         """Something may have changed, or nobody looks any more."""
-        self._is_over = self._is_over or is_over
+        self._over = self._over or over
         self._changed.set()
 
     async def wait(self) -> None:
@@ -44,8 +45,8 @@ class Changes:
 
     def refuse_if_over(self) -> None:
         """Raise `NotRunning` if the app was closed."""
-        if self._is_over:
-            raise NotRunning("the app was closed before the run had ended; ask for it again later")
+        if self._over is not None:
+            raise self._over.with_traceback(None)
 
 
 class Feed:
@@ -86,9 +87,12 @@ class Feed:
         if self._looker is not None:
             self._looker.cancel()
             await asyncio.gather(self._looker, return_exceptions=True)
+        self._end(NotRunning("the app was closed before the run had ended; ask for it again later"))
+
+    def _end(self, over: NotRunning) -> None:
         for waiters in self._waiters.values():
             for changes in waiters:
-                changes.tell(is_over=True)
+                changes.tell(over)
 
     def _tell(self, task_ids: Iterable[int]) -> None:
         for task_id in task_ids:
@@ -111,6 +115,10 @@ class Feed:
             except Exception:
                 logger.exception("looking for events failed; trying again")
             self._looks = 0 if found else self._looks + 1
+            try:
+                await refuse_to_wait_alone(self._store, self._looks)
+            except NotRunning as error:
+                self._end(error)
             if found < PAGE and self._waiters:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(CADENCE.delay(self._looks)):

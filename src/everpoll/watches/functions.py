@@ -17,26 +17,43 @@ from everpoll.errors import BadInput
 from everpoll.policy import shown
 from everpoll.watches.limits import encoded
 
-GIVEN = ("key", "handle", "outcome", "w")
-"""What may be asked for, beside the operation."""
+GIVEN = {
+    "look": ("key", "handle", "w"),
+    "start": ("key",),
+    "adopt": ("key",),
+    "cancel": ("key", "handle"),
+    "cleanup": ("key", "handle", "outcome"),
+    "verify": ("key", "handle", "w"),
+}
+"""What each may ask for, beside the operation."""
+_RESERVED = {name for names in GIVEN.values() for name in names}
 
 
 class UserFunction:
     """One of them, ready to be called."""
 
     def __init__(
-        self, where: str, function: Callable[..., Any], timeout_s: float, threads: Callable[[], DaemonThreads]
+        self,
+        watch: str,
+        what: str,
+        function: Callable[..., Any],
+        timeout_s: float,
+        threads: Callable[[], DaemonThreads],
     ) -> None:
+        where = f"{watch}: {what}"
         if not callable(function):
             raise BadInput(f"{where}: {function!r} is no function")
         parameters = list(inspect.signature(function).parameters.values())
         names = [one.name for one in parameters[1:]]
-        if not parameters:
+        if not parameters or parameters[0].name in _RESERVED:
             raise BadInput(f"{where}: its first parameter is the operation: write def {_name(function)}(op, …)")
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise BadInput(f"{where} is a generator: calling it would run none of it; write it without `yield`")
         # A leading underscore is how one says that a parameter is not used.
-        wrong = [one for one in names if one.lstrip("_") not in GIVEN]
+        given = GIVEN[what.partition("(")[0]]
+        wrong = [one for one in names if one.lstrip("_") not in given]
         if wrong:
-            raise BadInput(f"{where}: it cannot be given {wrong[0]!r}; there are op, {', '.join(GIVEN)}")
+            raise BadInput(f"{where}: it cannot be given {wrong[0]!r}; there are op, {', '.join(given)}")
         self.function = function
         self._names = names
         self._callee = Callee(function, timeout_s, threads)

@@ -139,13 +139,14 @@ class WatchRun:
                 logger.warning("%s:%s: cannot look: %s; trying again", self.watch, self.id, error)
             await changes.wait()
 
-    async def cancel(self, reason: str = "canceled by the caller") -> bool:
+    async def cancel(self, reason: str | None = None) -> bool:
         """Cancel it: the remote is told, waited for and cleaned up; False: it had its outcome already."""
         before = await self.info()
         if before.outcome is not None:
             return False
         store = await self._watches.store()
-        await store.cancel(self.task_id, encode({"what": "cancel", "why": told(reason, REASON_LIMIT)}))
+        why = {} if reason is None else {"why": told(reason, REASON_LIMIT)}
+        await store.cancel(self.task_id, encode({"what": "cancel", **why}))
         return True
 
     async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:
@@ -247,7 +248,9 @@ def _value(info: RunInfo) -> Any:
     if info.outcome == "ready":
         return info.value
     if info.outcome == "canceled":
-        raise RunCanceled(f"{name} was canceled: {info.reason}")
+        # Our own reasons begin with the word: "canceled: customer left; the remote has ended".
+        said = info.reason or "canceled"
+        raise RunCanceled(f"{name} was {said if said.startswith('canceled') else f'canceled: {said}'}", info.evidence)
     if info.outcome == "timed_out":
         raise RunTimedOut(f"{name} timed out: {info.reason}", info.evidence)
     raise RunFailed(f"{name} failed: {info.reason}", info.evidence)

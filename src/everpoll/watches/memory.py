@@ -57,6 +57,8 @@ class RunMemory(Struct, omit_defaults=True):
     """When the handle was stored, by the store's clock: the clock that counts for the budget (B5)."""
     begun_at: float | None = None
     """When it was first leased: the clock for the time before the start."""
+    is_given: bool = False
+    """It was started elsewhere: its first look comes at once, and the cadence begins behind that."""
     looks: int = 0
     looked_at: float | None = None
     """The last look that got an answer …"""
@@ -78,6 +80,8 @@ class RunMemory(Struct, omit_defaults=True):
     decided_at: float | None = None
     cancel_sent: bool = False
     canceling_at: float | None = None
+    cancel_why: str | None = None
+    """What whoever canceled it said."""
     cancel_looks: int = 0
     cleanup_tries: int = 0
     cleanup_at: float | None = None

@@ -80,7 +80,10 @@ def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchP
         raise BadInput(f"watch {shown(name)}: there is no option {unknown[0]!r}; there are every, budget, {known}")
     name = text("name", options.get("name", name), NAME_LIMIT, without=":")
     where = f"watch {name!r}"
-    cadence = cadence_of(every)
+    try:
+        cadence = cadence_of(every)
+    except BadInput as error:
+        raise type(error)(f"{where}: {str(error).replace('initial=', 'every=', 1)}") from None
     if cadence is None:
         raise BadInput(f'{where}: every={shown(every)}: write Backoff("2s", factor=2, cap="30s"), or "30s"')
     if not isinstance(budget, Budget):

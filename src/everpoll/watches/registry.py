@@ -1,18 +1,20 @@
 """All watches of one app, and what they share: the store, the way in, the feed, the threads."""
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
-from everpoll.engine.work import Work, Works
+from everpoll.engine.work import Run, Work, Works
 from everpoll.errors import BadInput, TaskNotFound
-from everpoll.stores.contract import Store
+from everpoll.stores.contract import Settlement, Store
 from everpoll.watches.feed import Changes, Feed
 from everpoll.watches.handle import WatchRun
 from everpoll.watches.options import WatchOptions
 from everpoll.watches.rounds import Rounds
+from everpoll.watches.unknown import handed_on
 from everpoll.watches.watch import Watch
 
 THREADS = 1_000
@@ -23,6 +25,7 @@ class Watches:
 
     def __init__(self, works: Works, store: Callable[[], Awaitable[Store]]) -> None:
         self._works = works
+        works.of_strangers = self._hand_on
         self.store = store
         self._watches: dict[str, Watch[Any]] = {}
         self._enqueuer: Enqueuer | None = None
@@ -40,6 +43,9 @@ class Watches:
         self._watches[watch.name] = watch
         self._works.add(Work(watch.name, watch.policy.queue, watch.run, handles_cancel=True))
         return watch
+
+    def _hand_on(self, run: Run) -> Settlement:
+        return handed_on(run, sorted(self._watches), run.now(asyncio.get_running_loop().time()))
 
     def __getitem__(self, name: str) -> Watch[Any]:
         try:

@@ -4,6 +4,7 @@ Promises: a remote that is down costs one probe a cooldown, whatever the number 
 process's own: every process finds out by itself. Never: calls anything.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -37,8 +38,11 @@ class Remotes:
         self._chance = chance
         self._remotes: dict[str, _Remote] = {}
 
-    def ask(self, name: str, now: float, *, has_token: bool = False) -> Postponed | None:
-        """Whether the remote may be called now; a token is had by who was postponed for the rate before."""
+    def ask(self, name: str, now: float, *, has_token: bool = False, most_s: float = math.inf) -> Postponed | None:
+        """Whether the remote may be called now; a token is had by who was postponed for the rate before.
+
+        Whoever would have to wait longer than `most_s` takes none: nobody would use it.
+        """
         if self._rate is None and self._breaker is None:
             return None
         remote = self._of(name)
@@ -47,7 +51,8 @@ class Remotes:
             if not allowed:
                 return self._resting(name, remote, self._breaker, now)
         if self._rate is not None and not has_token:
-            remote.tokens, wait_s = self._rate.take(remote.tokens, now)
+            tokens, wait_s = self._rate.take(remote.tokens, now)
+            remote.tokens = tokens if wait_s <= most_s else remote.tokens
             if wait_s > 0:
                 if self._breaker is not None:
                     remote.breaker = self._breaker.abandoned(remote.breaker)

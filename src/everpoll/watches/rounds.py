@@ -42,7 +42,8 @@ async def ensure(watch: "Watch[Any]", rows: Callable[[], Any]) -> int:
             begun += await _ensured(watch, row)
     if begun:
         watch.counters["repairs"] += begun
-        logger.warning("watch %s: %d business rows had no run, and have one now", watch.name, begun)
+        rows_had = "1 business row" if begun == 1 else f"{begun} business rows"
+        logger.warning("watch %s: %s had no run: begun", watch.name, rows_had)
     return begun
 
 

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 from everpoll.engine.calls import described, failure
@@ -35,6 +36,9 @@ from everpoll.watches.settling import Settling
 from everpoll.watches.verdicts import Done, Fail, Started, Wait
 
 logger = logging.getLogger("everpoll.watches")
+
+SILENT = "looks without a word"
+"""Those that returned None."""
 
 
 class Step(Settling):
@@ -97,7 +101,7 @@ class Step(Settling):
             begun = Started(await watch.adopts(self._op, **given), begun.verdict)
         if not is_id(begun.handle) and not is_over:
             raise BadInput(
-                f"start returned {shown(begun.handle)}, which is no id; return what the look needs to find it"
+                f"start returned {shown(begun.handle)}, which is no handle; return what the look needs to find it"
             )
         kept = None if is_over and not is_id(begun.handle) else begun.handle
         verdict = self._stored_done(begun.verdict) if isinstance(begun.verdict, Done) else begun.verdict
@@ -141,15 +145,18 @@ class Step(Settling):
     async def _look_now(self) -> Settlement:
         memory, now = self._memory, self._now
         if why := spent(self._policy.budget, memory.elapsed_s(now), memory.looks):
-            return self._conclude("timed_out", why)
+            return self._conclude("timed_out", f"{why}{self._last_seen()}")
         try:
             remote = self._watch.remote_of(self._op)
         except Exception as error:  # noqa: BLE001 - the user's own
             memory.looks += 1
             return self._failed_in_passing("look", error)
-        postponed = self._watch.remotes.ask(remote, now, has_token=memory.has_token)
-        if postponed is not None:
-            return self._postpone(postponed.rule, postponed.why, postponed.wait_s)
+        if not self._watch.joins_a_call(remote):
+            left_s = self._policy.budget.remaining_s(memory.elapsed_s(now))
+            most_s = 0.0 if self._watch.looks_at_many else left_s
+            postponed = self._watch.remotes.ask(remote, now, has_token=memory.has_token, most_s=most_s)
+            if postponed is not None:
+                return self._postpone(postponed.rule, postponed.why, postponed.wait_s)
         self._unpause(now)
         memory.has_token = False
         memory.looks += 1
@@ -157,7 +164,7 @@ class Step(Settling):
         context = LookContext(memory, now, self._watch.checks, self._key)
         errors_before, memory.errors_in_a_row = memory.errors_in_a_row, 0
         try:
-            verdict = await self._watch.ask(self._op, context)
+            verdict = await self._watch.ask(self._op, context, remote)
             answer = await self._judged(verdict, context)
         except BaseException as error:  # noqa: BLE001 - the user's own
             memory.errors_in_a_row = errors_before
@@ -182,8 +189,9 @@ class Step(Settling):
         memory, now = self._memory, self._now
         memory.count(f"postponed:{rule}")
         left_s = self._policy.budget.remaining_s(memory.elapsed_s(now))
-        # Whose turn comes behind its deadline has none: all of those would ask at once, at the deadline.
-        memory.has_token = rule == "rate" and wait_s <= left_s
+        # Whose turn comes behind its deadline has none: all of those would ask at once, at the deadline. Nor has who
+        # joins others in a call: that one takes it.
+        memory.has_token = rule == "rate" and wait_s <= left_s and not self._watch.looks_at_many
         if rule == "breaker" and self._policy.pauses_in_outage:
             memory.paused_at = now if memory.paused_at is None else memory.paused_at
             return self._again(NextLook(wait_s, rule, why))
@@ -195,11 +203,14 @@ class Step(Settling):
             return await self._verified(verdict.name, context)
         self._changed |= context.changed
         memory = self._memory
-        if isinstance(verdict, Done):
-            return self._believed(self._stored_done(verdict))
-        if isinstance(verdict, Fail):
-            return self._believed(verdict)
+        if isinstance(verdict, (Done, Fail)):
+            believed = self._stored_done(verdict) if isinstance(verdict, Done) else verdict
+            if not context.is_told:
+                # "running" was said of what has ended since.
+                memory.status = memory.progress = None
+            return self._believed(believed)
         if verdict is None:
+            memory.count(SILENT)
             verdict = Wait()
         if not isinstance(verdict, Wait):
             raise BadInput(f"the look returned {shown(verdict)}; it returns Done(…), Fail(…), Wait(…) or w.verify(…)")
@@ -210,9 +221,12 @@ class Step(Settling):
 
     def _stored_done(self, verdict: Done) -> Done:
         """The same, as a row can have it."""
-        return Done(as_json(verdict.value, f"watch {self._watch.name!r}: what Done carries"), why=verdict.why)
+        value = as_json(verdict.value, f"watch {self._watch.name!r}: what Done carries")
+        return replace(verdict, value=value)
 
     def _believed(self, verdict: Done | Fail) -> Settlement:
+        if verdict.status is not None:
+            self._memory.status = told(verdict.status)
         if isinstance(verdict, Done):
             return self._conclude("ready", verdict.why, value=verdict.value)
         outcome: Outcome = "canceled" if verdict.canceled else "failed"
@@ -271,28 +285,47 @@ class Step(Settling):
         elapsed_s = memory.elapsed_s(self._now)
         if is_last(budget, elapsed_s) or (budget.looks is not None and memory.looks >= budget.looks):
             why = budget.spent(elapsed_s, memory.looks)
-            return self._conclude("timed_out", why or f"time budget of {human(budget.time_s)} is spent")
+            why = why or f"time budget of {human(budget.time_s)} is spent"
+            return self._conclude("timed_out", f"{why}{self._last_seen()}")
         return self._again(planned)
 
+    def _last_seen(self) -> str:
+        """What the last look brought, for whoever reads that time is over."""
+        memory = self._memory
+        if memory.errors_in_a_row:
+            errors = [self._changed, *(decision.facts for decision in reversed(memory.log))]
+            said = next((facts["error"] for facts in errors if "error" in facts), None)
+            return f"; the last {memory.errors_in_a_row} looks failed: {said}" if said else ""
+        if memory.looks and memory.counters.get(SILENT) == memory.counters.get("looks"):
+            return "; every look returned None: is there a return missing?"
+        said = ", ".join(one for one in (memory.status, memory.progress) if one)
+        return f"; last seen: {said}" if said else ""
+
     def _cadence_s(self, elapsed_s: float) -> float:
-        history = History(self._memory.looks, elapsed_s, self._watch.durations_s)
+        # The look at what was started elsewhere comes at once: the first wait is behind it.
+        looks = max(0, self._memory.looks - self._memory.is_given)
+        history = History(looks, elapsed_s, self._watch.durations_s)
         try:
-            wait_s = self._policy.cadence.next_s(history, self._watch.rng)
-            if 0 <= wait_s <= math.inf:
-                return wait_s
+            wait_s: Any = self._policy.cadence.next_s(history, self._watch.rng)
+            if isinstance(wait_s, (int, float)) and 0 <= wait_s <= math.inf:
+                return float(wait_s)
             raise BadInput(f"next_s returned {shown(wait_s)}; it returns seconds, 0 or more")
         except Exception as error:  # noqa: BLE001 - the user's own, and no reason to lose what was just seen
             logger.error("%s: its cadence failed, going on without it: %s", self._key, told_error(error))
             self._memory.count("cadence failed")
-            return FALLBACK.delay(self._memory.looks + 1, self._watch.rng)
+            self._changed["cadence failed"] = told(told_error(error))
+            return FALLBACK.delay(looks + 1, self._watch.rng)
 
     # ── cancel ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _cancel(self) -> Settlement:
         memory = self._memory
         self._unpause(self._now)
+        if memory.phase != "canceling":
+            memory.cancel_why = await self._watch.why_canceled(self._lease.id)
+        canceled = f"canceled: {memory.cancel_why}" if memory.cancel_why else "canceled"
         if memory.phase == "intent" and not self._may_have_started:
-            return self._conclude("canceled", "canceled before it was started")
+            return self._conclude("canceled", f"{canceled}; it was not started yet")
         if memory.phase != "canceling":
             memory.phase, memory.canceling_at, memory.errors_in_a_row = "canceling", self._now, 0
         left_s = self._policy.cancel_s - (self._now - (memory.canceling_at or self._now))
@@ -304,14 +337,18 @@ class Step(Settling):
             error = failure(self._run, raised)
             if is_over or self._fault(error) == "fatal":
                 what = "asked" if memory.cancel_sent else "told"
-                return self._conclude("canceled", f"canceled; the remote could not be {what}: {told_error(error)}")
+                return self._conclude("canceled", f"{canceled}; the remote could not be {what}: {told_error(error)}")
             return self._try_again("cancel", error, left_s)
         if isinstance(verdict, str):
-            return self._conclude("canceled", f"canceled; {verdict}")
+            return self._conclude("canceled", f"{canceled}; {verdict}")
         if isinstance(verdict, (Done, Fail, Verify)):
-            return self._conclude("canceled", "canceled; the remote has ended", value=value)
+            evidence = _kept(verdict.evidence) if isinstance(verdict, Fail) else None
+            if isinstance(verdict, (Done, Fail)) and verdict.status is not None:
+                memory.status, memory.progress = told(verdict.status), None
+            return self._conclude("canceled", f"{canceled}; the remote has ended", value=value, evidence=evidence)
         if is_over:
-            return self._conclude("canceled", f"canceled; the remote did not end within {human(self._policy.cancel_s)}")
+            within = human(self._policy.cancel_s)
+            return self._conclude("canceled", f"{canceled}; the remote did not end within {within}")
         memory.errors_in_a_row = 0
         memory.count("looks after cancel")
         memory.cancel_looks += 1
@@ -336,7 +373,7 @@ class Step(Settling):
         memory.count("looks")
         context = LookContext(memory, self._now, watch.checks, self._key)
         try:
-            verdict = await watch.ask(self._op, context)
+            verdict = await watch.ask(self._op, context, watch.remote_of(self._op))
             context.check_memory()
         except BaseException:
             self._forget(context)

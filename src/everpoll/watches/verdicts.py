@@ -23,6 +23,8 @@ class Done:
     _: KW_ONLY
     why: str = field(default="the look says so", compare=False)
     """Which proof it was, for whoever asks."""
+    status: str | None = field(default=None, compare=False)
+    """The remote's own word, for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Fail:
     """What the remote said, for whoever asks why."""
     canceled: bool = False
     """The remote says that it was canceled, not that it failed."""
+    status: str | None = field(default=None, compare=False)
+    """The remote's own word, for people."""
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)

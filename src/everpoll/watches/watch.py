@@ -179,7 +179,7 @@ class Watch(Generic[Op]):
         return self._watches.threads
 
     def _made(self, what: str, function: Callable[..., Any]) -> UserFunction:
-        return UserFunction(f"{self._where}: {what}", function, self.policy.timeout_s, lambda: self.threads)
+        return UserFunction(self._where, what, function, self.policy.timeout_s, lambda: self.threads)
 
     def _once(self, what: str, known: UserFunction | None, function: Callable[..., Any]) -> UserFunction:
         if known is not None:
@@ -208,10 +208,13 @@ class Watch(Generic[Op]):
         return WatchRun(self._watches, self.name, run_id, enqueued.id, is_new=enqueued.is_new)
 
     def _new_task(self, op: Any, run_id: str, handle: Any, delay_s: float) -> NewTask:
+        if handle is not None and not is_id(handle):
+            raise BadInput(f"{self._where}: handle={shown(handle)} is no handle; leave it out to have it started")
         is_started = self.starts is None or is_id(handle)
         memory = RunMemory(
             run_id,
             phase="looking" if is_started else "intent",
+            is_given=is_started,
             handle=as_json(handle, f"{self._where}: handle") if is_id(handle) else None,
             version=self.policy.version,
             seq=1,
@@ -246,10 +249,19 @@ class Watch(Generic[Op]):
         remote = self.policy.remote
         return remote if isinstance(remote, str) else told(remote(op))
 
-    async def ask(self, op: Any, context: LookContext) -> Any:
+    @property
+    def looks_at_many(self) -> bool:
+        """Whether runs are asked for together."""
+        return self._batch is not None
+
+    def joins_a_call(self, remote: str) -> bool:
+        """Whether a look at this remote is part of a call that is made anyhow."""
+        return self._batch is not None and self._batch.is_about_to_ask(remote)
+
+    async def ask(self, op: Any, context: LookContext, remote: str) -> Any:
         """One look: alone, or together with others."""
         if self._batch is not None:
-            return await self._batch.ask(op, context)
+            return await self._batch.ask(op, context, remote)
         return await self._look(op, key=context.key, handle=context.handle, outcome=None, w=context)
 
     async def run(self, run: Run) -> Settlement:
@@ -307,6 +319,16 @@ class Watch(Generic[Op]):
         memory.op = as_json(op, what)
         memory.version, memory.user = version, user
         return memory.op
+
+    async def why_canceled(self, task_id: int) -> str | None:
+        """What whoever canceled this run said, if anything."""
+        try:
+            task = (await (await self._watches.store()).info([task_id])).get(task_id)
+        except Exception as error:  # noqa: BLE001 - the cancel goes on without
+            logger.warning("%s: cannot read why run %d was canceled: %s", self._where, task_id, error)
+            return None
+        said = [entry.get("why") for entry in (task.trail if task is not None else ()) if entry["what"] == "cancel"]
+        return said[-1] if said and isinstance(said[-1], str) else None
 
     async def _learn(self) -> None:
         """How long earlier runs took, for cadences that want to know; asked for now and then."""

@@ -67,8 +67,10 @@ def _parts(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
         _ = parts.port
-    except ValueError:
-        raise Refused(f"{shown(url)} cannot be read as a URL") from None
+    except ValueError as error:
+        # Of its words only those that repeat nothing of the URL, which may have secrets in it.
+        why = ": its port is out of range" if "out of range" in str(error) else ""
+        raise Refused(f"{shown(url)} cannot be read as a URL{why}") from None
     if parts.scheme not in _PORTS or not parts.hostname:
         raise Refused(f"{shown(url)} is no http or https URL with a host")
     if len(url) > _LONGEST_CHARS or any(ord(char) <= 32 or ord(char) == 127 for char in url):

@@ -56,11 +56,11 @@ class AnthropicBatch(OverHttp):
         total, succeeded = sum(counts.values()), counts["succeeded"]
         if total and (succeeded == 0 or (self._all_must_succeed and succeeded < total)):
             is_canceled = counts["canceled"] > 0 and counts["canceled"] + succeeded == total
-            return Fail(f"of {total} requests {_told(counts)}", evidence=shown, canceled=is_canceled)
+            return Fail(f"of {total} requests {_told(counts)}", evidence=shown, canceled=is_canceled, status="ended")
         if shown["results_url"] is not None:
-            return Done(shown)
+            return Done(shown, status="ended")
         if batch.get("archived_at"):
-            return Fail("the batch is archived: its results are gone", evidence=shown)
+            return Fail("the batch is archived: its results are gone", evidence=shown, status="ended")
         return Wait(floor_s, note="ended; its results are not there yet", status="ended")
 
     async def start(self, op: Any, key: str) -> str:

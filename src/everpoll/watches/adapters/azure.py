@@ -73,12 +73,13 @@ class AzureOperation(OverHttp):
             return Wait(floor_s(response), note="the answer has no status", status=str(response.status))
         match status.lower():
             case "succeeded":
-                return Done(content(response))
+                return Done(content(response), status=status[:TEXT_LIMIT])
             case "failed" | "canceled" | "cancelled" as word:
                 said = _error(response)
                 reason = f"the operation is {status[:TEXT_LIMIT]!r}"
                 canceled = word != "failed"
-                return Fail(f"{reason}: {said}" if said else reason, evidence=evidence(response), canceled=canceled)
+                reason = f"{reason}: {said}" if said else reason
+                return Fail(reason, evidence=evidence(response), canceled=canceled, status=status[:TEXT_LIMIT])
         return Wait(floor_s(response), note=_progress(response), status=status[:TEXT_LIMIT])
 
     def final_url(self, handle: Mapping[str, Any], response: Response) -> str | None:
@@ -147,7 +148,7 @@ class AzureOperation(OverHttp):
             return verdict
         if response.status == 202:
             return Wait(floor_s(response), note=f"succeeded; {shown(url)} has no result yet", status="Succeeded")
-        return Done(content(response))
+        return Done(content(response), status="Succeeded")
 
 
 def _is_over(response: Response) -> bool:

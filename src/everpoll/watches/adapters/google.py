@@ -83,13 +83,13 @@ class GoogleOperation(OverHttp):
         error = operation.get("error")
         code = error.get("code", 2) if isinstance(error, dict) and error else 0
         if not isinstance(error, dict) or code == 0:
-            return Done(operation.get("response"))
+            return Done(operation.get("response"), status="done")
         name = code_name(code)
         text = str(error.get("message") or "")[:TEXT_LIMIT]
         shown = {"code": code, "status": name, "message": text, "details": error.get("details", [])}
         reason = f"the operation ended with {name}"
         shown["is_retryable"] = name in RETRYABLE
-        return Fail(f"{reason}: {text}" if text else reason, evidence=shown, canceled=code == 1)
+        return Fail(f"{reason}: {text}" if text else reason, evidence=shown, canceled=code == 1, status=name)
 
     def url(self, name: str) -> str:
         """Of the operation of that name: `operations/1`, `projects/p/locations/l/operations/1`."""

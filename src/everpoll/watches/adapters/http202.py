@@ -116,13 +116,15 @@ class Http202(OverHttp):
             said = message({"error": response.fields().get("error")})
             reason = f"the remote says {word!r}"
             canceled = meaning == "canceled"
-            return Fail(f"{reason}: {said}" if said else reason, evidence=evidence(response), canceled=canceled)
+            return Fail(
+                f"{reason}: {said}" if said else reason, evidence=evidence(response), canceled=canceled, status=word
+            )
         # Beside 202 no good word is believed: an operation that has ended well says so with another status.
         if response.status == 202 or meaning == "pending":
             return Wait(floor_s(response), note=_progress(response), status=word or "202")
         if response.status == 201 and not response.body and "location" in response.headers:
             return Done(resolved(response.url, response.headers["location"]))
-        return Done(content(response))
+        return Done(content(response), status=word)
 
     def next_url(self, response: Response) -> str:
         """Where to look after this answer: re-read each time, for a remote may hand an operation on."""

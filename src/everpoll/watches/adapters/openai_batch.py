@@ -53,15 +53,17 @@ class OpenAIBatch(OverHttp):
         counts = shown["request_counts"]
         match status:
             case "completed" if counts["failed"] > 0 and counts["completed"] == 0:
-                return Fail(f"all {counts['failed']} requests of the batch failed", evidence=shown)
+                return Fail(f"all {counts['failed']} requests of the batch failed", evidence=shown, status=status)
             case "completed":
-                return Done(shown)
+                return Done(shown, status=status)
             case "failed":
-                return Fail(f"the batch was refused: {_errors(batch)}", evidence=shown)
+                return Fail(f"the batch was refused: {_errors(batch)}", evidence=shown, status=status)
             case "expired":
-                return Fail(f"the batch expired: {_progress(counts) or 'nothing was done'}", evidence=shown)
+                return Fail(
+                    f"the batch expired: {_progress(counts) or 'nothing was done'}", evidence=shown, status=status
+                )
             case "cancelled":
-                return Fail("the batch was canceled", evidence=shown, canceled=True)
+                return Fail("the batch was canceled", evidence=shown, canceled=True, status=status)
         return Wait(floor_s, note=_progress(counts), status=str(status)[:TEXT_LIMIT] if status else None)
 
     async def start(self, op: Mapping[str, Any], key: str) -> str:

@@ -58,8 +58,8 @@ class SqlRow:
         if meaning is None:
             return Wait(status=word)
         if meaning == "done":
-            return Done(dict(row))
-        return Fail(f"the row says {word!r}", evidence=dict(row), canceled=meaning == "canceled")
+            return Done(dict(row), status=word)
+        return Fail(f"the row says {word!r}", evidence=dict(row), canceled=meaning == "canceled", status=word)
 
     async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
         """Read the row of this key once and judge it."""

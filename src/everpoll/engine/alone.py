@@ -1,0 +1,18 @@
+"""Waiting under a virtual clock for work that nobody does: a test that would never end.
+
+In virtual time a look each second is no wait at all: it would go on at full speed, for ever. By a real clock it is what
+waiting is, since a worker may be started at any time, anywhere.
+"""
+
+from everpoll.errors import NotRunning
+from everpoll.stores.contract import Store
+
+PATIENCE = 600
+"""Looks without news: ten minutes of virtual time."""
+
+
+async def refuse_to_wait_alone(store: Store, looks: int) -> None:
+    """Raise `NotRunning` where no worker lives that could bring news, and none was started for a while."""
+    is_virtual = getattr(store, "beats_in_loop", False)
+    if is_virtual and looks and looks % PATIENCE == 0 and not any(one.is_alive for one in await store.workers()):
+        raise NotRunning("nobody works on this, and under a virtual clock nobody will: write `async with app:`")

@@ -1,0 +1,45 @@
+"""Runs of watches that this worker does not know: an older release beside a newer one, or two apps on one queue.
+
+Promises: such a run is handed on, a little later each time, so that a worker that knows it finds it; it never ends,
+is never canceled and never restarts for want of code. After the third time in a row it is parked as `needs_code`, its
+budget standing still, and says so.
+"""
+
+import logging
+
+import msgspec
+
+from everpoll.engine.work import Run
+from everpoll.policy import Backoff
+from everpoll.stores.contract import Again, NewEvent, Settlement
+from everpoll.stores.contract import encode as encode_json
+from everpoll.watches.limits import WHY_LIMIT, told
+from everpoll.watches.memory import Decision, decode, encode
+
+logger = logging.getLogger("everpoll.watches")
+
+WAIT = Backoff("1s", factor=2, cap="5m", jitter=0)
+PARKED_AFTER = 3
+
+
+def handed_on(run: Run, known: list[str], now: float) -> Settlement:
+    """What becomes of a run that was leased here and is not known here."""
+    lease = run.lease
+    watches = ", ".join(known[:20]) or "none"
+    why = told(f"no watch called {lease.name!r} is registered in this worker; registered: {watches}", WHY_LIMIT)
+    try:
+        memory = decode(lease.memory or "{}")
+    except msgspec.DecodeError:
+        return Again(lease.id, lease.sequence, WAIT.cap_s, refund=True)
+    last = memory.log[-1] if memory.log else None
+    times = 1 + (last.times if last is not None and last.rule == "needs_code" else 0)
+    delay_s = WAIT.delay(times)
+    logger.log(logging.ERROR if times == 1 else logging.WARNING, "%s: %s", lease.label, why)
+    memory.note(Decision(now, "needs_code", why, delay_s, memory.status))
+    events: tuple[NewEvent, ...] = ()
+    if times >= PARKED_AFTER and memory.parked is None:
+        memory.parked = why
+        memory.paused_at = now if memory.paused_at is None else memory.paused_at
+        memory.seq += 1
+        events = (NewEvent(memory.seq, encode_json({"phase": "needs_code", "reason": why, "looks": memory.looks})),)
+    return Again(lease.id, lease.sequence, delay_s, refund=True, memory=encode(memory), events=events)
