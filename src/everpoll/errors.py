@@ -92,6 +92,10 @@ class JobCanceled(EverpollError):
     """The job was canceled."""
 
 
+class Hopeless(EverpollError):
+    """It would be the same the next time: a watch that meets it does not try again."""
+
+
 class RunFailed(EverpollError):
     """The watched operation failed; `evidence` is what the remote said."""
 

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from everpoll import Everpoll
 from everpoll.watches import Done, RunEvent, Wait, WatchRun
 from watches.stage import WatchStage
@@ -97,5 +99,18 @@ def test_events_are_written_on_change_only(stage: WatchStage) -> None:
         run = await watch.begin({}, id="r")
         changes = (await collected(run))[1:]
         assert [event.progress for event in changes] == [None, "0 looks", "50 looks", "100 looks", "100 looks"]
+
+    stage.play(scene)
+
+
+@pytest.mark.parametrize("after", [1_000, 10**30])
+def test_a_number_that_the_run_has_not_come_to_loses_none_of_its_changes(stage: WatchStage, after: int) -> None:
+    stage.script(status=["running", "complete"])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        events = [event async for event in run.events(after=after)]
+        assert events[-1].phase == "ended"
 
     stage.play(scene)

@@ -10,6 +10,7 @@ import pytest
 from everpoll import BadInput, RunFailed, RunTimedOut
 from everpoll.stores.contract import TaskFilter
 from everpoll.watches import Done, Fail, Started, Wait
+from everpoll.watches.adapters import Refused
 from watches.stage import WatchStage
 
 
@@ -123,7 +124,7 @@ def test_b15_a_missing_handle_of_an_older_run_is_looked_up_stored_and_then_used(
         return await remote.adopt(key)
 
     async def scene() -> None:
-        task = watch._new_task({}, "run-1", "old", 0.0)
+        task = watch.new_task({}, "run-1", "old", 0.0)
         assert task.memory is not None
         store = await stage.app.store()
         [enqueued] = await store.enqueue([_without_handle(task)])
@@ -279,15 +280,43 @@ def test_what_ended_in_its_start_teaches_nothing_about_when_to_look(stage: Watch
     stage.play(scene)
 
 
-def test_a_start_whose_words_make_no_sense_is_told_so(stage: WatchStage) -> None:
+def test_a_start_whose_words_make_no_sense_is_told_so() -> None:
     with pytest.raises(BadInput, match=r"write Done\(…\), Fail\(…\) or Wait\(…\) behind the handle"):
         Started("id-1", "10s")  # type: ignore[arg-type]  # that is the point
-    stage.script(start=[Started(None), Started("id-1", Done(float("nan"))), "id-1"], status=["complete"])
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (None, "start returned None, which is no handle"),
+        (Started(None), "start returned None, which is no handle"),
+        ("x" * 1_000_001, "it was started, and its answer cannot be stored: .* characters, more than 1,000,000"),
+        (Started("id-1", Done(float("nan"))), "it was started, and its answer cannot be stored: .* does not know nan"),
+    ],
+)
+def test_what_may_have_been_started_is_not_started_again_for_an_answer_that_is_of_no_use(
+    stage: WatchStage, said: Any, told: str
+) -> None:
+    stage.script(start=[said])
     watch = stage.whole()
 
     async def scene() -> None:
         run = await watch.begin({}, id="run-1")
-        assert await run.result() == "id-1"
-        assert stage.remote.count("start") == 3
+        with pytest.raises(RunFailed, match=f"start failed: {told}"):
+            await run.result()
+        assert stage.remote.count("start") == 1
+
+    stage.play(scene)
+
+
+def test_what_an_adapter_refuses_is_not_tried_again(stage: WatchStage) -> None:
+    stage.script(start=[Refused("it answered 202 and does not say where to look")])
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="run-1")
+        with pytest.raises(RunFailed, match="does not say where to look"):
+            await run.result()
+        assert stage.remote.count("start") == 1
 
     stage.play(scene)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from everpoll import Budget, Everpoll
+from everpoll import BadInput, Budget, Everpoll
 from everpoll.stores.contract import NewTask
 from everpoll.stores.memory import MemoryStore
 from everpoll.watches import Done, Wait
@@ -305,3 +305,52 @@ def test_b19_a_migration_that_returns_what_cannot_be_stored_parks(stage: WatchSt
             assert (await run.info()).phase == "needs_code"
 
     stage.play(scene, working=False)
+
+
+def test_a_migration_of_the_memory_outlives_a_look_that_fails(stage: WatchStage) -> None:
+    """A look that raises has seen nothing; what was migrated before it stays migrated."""
+    seen: list[dict[str, Any]] = []
+
+    async def look(_op: Any, w: Any) -> Any:
+        seen.append(dict(w.memory))
+        if len(seen) == 1:
+            w.memory["half"] = True
+            raise ConnectionError("down")
+        return Done()
+
+    watch = stage.watch(look, version=2)
+
+    @watch.migrate(1, 2)
+    def migrate(op: Any, memory: dict[str, Any]) -> Any:
+        return op, {"cursor": f"p{memory['page']}"}
+
+    async def scene() -> None:
+        store = await stage.app.store()
+        memory = RunMemory("r", phase="looking", user={"page": 4}, version=1)
+        await store.enqueue([NewTask(name="query", kind="watch", key="query:r", memory=encode(memory), once=True)])
+        run = await stage.app.watches.run("query", "r")
+        await run.result()
+        assert seen == [{"cursor": "p4"}, {"cursor": "p4"}]
+
+    stage.play(scene)
+
+
+def test_a_migration_that_exits_parks_its_run_and_an_async_one_is_refused(stage: WatchStage) -> None:
+    watch = stage.watch(version=2)
+
+    @watch.migrate(1, 2)
+    def migrate(_op: Any, _memory: dict[str, Any]) -> Any:
+        raise SystemExit(3)
+
+    with pytest.raises(BadInput, match=r"migrate\(2, 3\) must be a plain function"):
+        watch.migrate(2, 3)(_nothing)  # type: ignore[arg-type]  # that is the point
+
+    async def scene() -> None:
+        store = await stage.app.store()
+        memory = RunMemory("r", phase="looking", version=1)
+        await store.enqueue([NewTask(name="query", kind="watch", key="query:r", memory=encode(memory), once=True)])
+        await asyncio.sleep(1)
+        info = await (await stage.app.watches.run("query", "r")).info()
+        assert (info.phase, info.outcome) == ("needs_code", None)
+
+    stage.play(scene)

@@ -35,6 +35,7 @@ class Batch:
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._calls: set[asyncio.Task[None]] = set()
         self._asked: set[str] = set()
+        self._number = 0
 
     def is_about_to_ask(self, remote: str) -> bool:
         """Whether a call to this remote is being put together: whoever joins it asks nothing more."""
@@ -85,6 +86,9 @@ class Batch:
                 answer.add_done_callback(gone)
 
     async def _call(self, batch: list[Waiting]) -> None:
+        self._number += 1
+        for _, context, _ in batch:
+            context.call = self._number
         try:
             verdicts = await self._function([(op, context) for op, context, _ in batch])
             if not isinstance(verdicts, Iterable) or isinstance(verdicts, str | Mapping):

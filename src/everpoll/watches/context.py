@@ -36,7 +36,7 @@ class Verify:
 class LookContext:
     """One look at one run."""
 
-    __slots__ = ("_checks", "_memory", "_now", "changed", "floor_s", "hints", "is_told", "key")
+    __slots__ = ("_checks", "_memory", "_now", "call", "changed", "floor_s", "hints", "is_told", "key")
 
     def __init__(self, memory: RunMemory, now: float, checks: Collection[str], key: str) -> None:
         self._memory = memory
@@ -48,6 +48,8 @@ class LookContext:
         """When a look could first make a difference, by the fact that says so."""
         self.changed: dict[str, Any] = {}
         """Facts that this look has changed, for whoever asks why."""
+        self.call: int | None = None
+        """Which call of look_many it is part of: one that fails has failed once, however many were in it."""
         self.is_told = False
         """Whether this look has told how the remote is: what was said before is of yesterday then."""
         self.floor_s: float | None = None

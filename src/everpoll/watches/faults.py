@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Literal
 
-from everpoll.errors import BadInput, JobTimeout, StoreUnavailable
+from everpoll.errors import BadInput, Hopeless, JobTimeout, StoreUnavailable
 from everpoll.policy import shown
 
 Fault = Literal["transient", "odd", "fatal"]
@@ -44,6 +44,8 @@ def fault_of(error: BaseException, rules: tuple[Classify, ...] = ()) -> Fault:
             if said in FAULTS:
                 return said
             raise BadInput(f"classify returned {shown(said)}; it returns {', '.join(FAULTS)}, or None for no opinion")
+    if isinstance(error, Hopeless):
+        return "fatal"
     status = status_of(error)
     if status is not None:
         return "transient" if status in TRANSIENT_STATUSES or status >= 500 else "fatal"

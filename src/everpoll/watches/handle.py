@@ -152,11 +152,14 @@ class WatchRun:
     async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:
         """The state now, then every change behind `after`, those of the past first, until the run has ended (B16).
 
+        To go on later, remember the `seq` of the last *change*: a snapshot tells of changes that are still to come.
         An outage of the store is waited out. Changes whose history was dropped are missing; the snapshot is not.
         """
-        after = whole_number(after, name="after", at_least=0, accepted="the seq of the last event that was seen, or 0")
+        after = whole_number(after, name="after", at_least=0, accepted="the seq of the last change that was seen, or 0")
         async with self._watches.feed(self.task_id) as changes:
             info = await self._over_outages(changes, self.info)
+            # A number that it has not come to yet is of another run: nothing of this one would ever be told.
+            after = min(after, info.seq)
             yield _snapshot(info)
             store = await self._watches.store()
             while True:

@@ -11,7 +11,7 @@ import msgspec
 
 from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.lost_numbers import lost_number
-from everpoll.errors import BadInput
+from everpoll.errors import BadInput, Hopeless
 
 PAYLOAD_LIMIT = 1_000_000
 """Characters of JSON: an operation, a handle, what Done carries, the evidence of a failure."""
@@ -67,7 +67,9 @@ def told(value: object, limit: int = WORD_LIMIT) -> str:
 
 
 def told_error(error: BaseException) -> str:
-    """The type and the text of an error."""
+    """The type and the text of an error; of our own that say it all, the text."""
+    if type(error) is Hopeless:
+        return told(error, ERROR_LIMIT)
     return f"{type(error).__name__}: {told(error, ERROR_LIMIT)}"
 
 

@@ -9,9 +9,12 @@ import asyncio
 import inspect
 import logging
 import random
-from collections.abc import Callable
+import sys
+from collections.abc import AsyncIterator, Callable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from everpoll.engine.enqueuer import Enqueuer
 from everpoll.errors import BadInput, StoreUnavailable
 from everpoll.policy import shown, spread
 from everpoll.stores.contract import NewTask, TaskFilter, TaskInfo, TaskState, encode
@@ -28,23 +31,44 @@ SWEEP_EVERY_S = 3600.0
 SWEEP_LIMIT = 10_000
 """Runs of each outcome that a sweep looks at, newest first: a cleanup that is given up is found within the hour."""
 PAGE = 100
+ENSURED_TOGETHER = 500
+ROUND_S = 600.0
+"""How long the user's function may take to name its rows; then the round is given up, and the next one comes."""
 
 
 async def ensure(watch: "Watch[Any]", rows: Callable[[], Any]) -> int:
     """Begin what has no run yet; how many those were (B13)."""
     begun = 0
     found = await _rows(watch, rows)
-    if hasattr(found, "__aiter__"):
-        async for row in found:
-            begun += await _ensured(watch, row)
-    else:
-        for row in found:
-            begun += await _ensured(watch, row)
+    try:
+        async for some in _in_pages(found):
+            begun += await _ensured(watch, some)
+    finally:
+        _tell(watch, begun)
+    return begun
+
+
+def _tell(watch: "Watch[Any]", begun: int) -> None:
     if begun:
         watch.counters["repairs"] += begun
         rows_had = "1 business row" if begun == 1 else f"{begun} business rows"
         logger.warning("watch %s: %s had no run: begun", watch.name, rows_had)
-    return begun
+
+
+async def _in_pages(found: Any) -> AsyncIterator[list[Any]]:
+    page: list[Any] = []
+    if hasattr(found, "__aiter__"):
+        async for row in found:
+            page.append(row)
+            if len(page) == ENSURED_TOGETHER:
+                yield page
+                page = []
+    else:
+        rows = iter(found)
+        while page := list(islice(rows, ENSURED_TOGETHER)):
+            yield page
+    if page:
+        yield page
 
 
 async def _rows(watch: "Watch[Any]", rows: Callable[[], Any]) -> Any:
@@ -60,20 +84,42 @@ def _listed(found: Any) -> Any:
     return found if inspect.isawaitable(found) or hasattr(found, "__aiter__") else list(found)
 
 
-async def _ensured(watch: "Watch[Any]", row: Any) -> int:
+async def _ensured(watch: "Watch[Any]", rows: list[Any]) -> int:
+    """Begin these, in one statement; if the store refuses something in it, each by itself."""
+    tasks = [task for row in rows if (task := _task_of(watch, row)) is not None]
+    enqueuer = await watch.enqueuer()
+    try:
+        return sum(one.is_new for one in await enqueuer.many(tasks))
+    except StoreUnavailable:
+        raise
+    except Exception as error:  # noqa: BLE001 - told below, for the one that it is
+        if len(tasks) > 1:
+            return sum([await _ensured_alone(watch, enqueuer, task) for task in tasks])
+        logger.error("watch %s: no run can be begun as %s: %s", watch.name, shown(tasks[0].key), error)
+        return 0
+
+
+async def _ensured_alone(watch: "Watch[Any]", enqueuer: Enqueuer, task: NewTask) -> int:
+    try:
+        return int((await enqueuer.one(task)).is_new)
+    except StoreUnavailable:
+        raise
+    except Exception as error:  # noqa: BLE001 - one row that cannot be begun holds up no other
+        logger.error("watch %s: no run can be begun as %s: %s", watch.name, shown(task.key), error)
+        return 0
+
+
+def _task_of(watch: "Watch[Any]", row: Any) -> NewTask | None:
     try:
         if isinstance(row, str | bytes | dict) or len(row) not in {2, 3}:
             raise BadInput("write (op, id) or (op, id, handle)")
         op, run_id, *rest = row
         if isinstance(run_id, bool) or not isinstance(run_id, str | int):
             raise BadInput(f"{shown(run_id)} is no id of a run: write a text or a number")
-        run = await watch.begin(op, str(run_id), handle=rest[0] if rest else None)
-    except StoreUnavailable:
-        raise
+        return watch.new_task(op, str(run_id), rest[0] if rest else None)
     except Exception as error:  # noqa: BLE001 - the user's own row
         logger.error("watch %s: no run can be begun for the row %s: %s", watch.name, shown(row), error)
-        return 0
-    return int(run.is_new)
+        return None
 
 
 async def sweep(watches: "Watches", name: str, limit: int = SWEEP_LIMIT) -> int:
@@ -161,8 +207,10 @@ class Rounds:
     async def _ensure(self, watch: "Watch[Any]", every_s: float, rows: Any) -> None:
         while True:
             try:
-                await ensure(watch, rows)
-            except Exception:
+                async with asyncio.timeout(ROUND_S):
+                    await ensure(watch, rows)
+            except BaseException:
+                _refuse_if_stopped()
                 logger.exception("watch %s: the round for rows without a run failed; it is tried again", watch.name)
             await asyncio.sleep(spread(every_s, 0.1, self._rng.random()))
 
@@ -171,8 +219,16 @@ class Rounds:
             await asyncio.sleep(spread(SWEEP_EVERY_S, 0.5, self._rng.random()))
             try:
                 swept = await sweep(self._watches, watch.name)
-            except Exception:
+            except BaseException:
+                _refuse_if_stopped()
                 logger.exception("watch %s: sweeping failed; it is tried again", watch.name)
             else:
                 if swept:
                     logger.warning("watch %s: the cleanup of %d runs is tried again", watch.name, swept)
+
+
+def _refuse_if_stopped() -> None:
+    """Inside an except block: go on, whatever the user's function has raised, unless the round itself is to end."""
+    task, error = asyncio.current_task(), sys.exception()
+    if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
+        raise  # noqa: PLE0704 - what is being handled

@@ -42,6 +42,8 @@ class Settling:
         self._counted = dict(memory.counters)
         self._changed: dict[str, Any] = {}
         self._has_called_start = False
+        self.migrated: dict[str, Any] | None = None
+        """What the user's own memory became on the way to this version: a look that fails does not undo that."""
 
     @property
     def _now(self) -> float:

@@ -13,6 +13,7 @@ failure of that look, start, cancel or cleanup, and never as the end of a run th
 """
 
 import asyncio
+import copy
 import logging
 import math
 from collections.abc import Coroutine
@@ -21,7 +22,7 @@ from typing import Any
 
 from everpoll.engine.calls import described, failure
 from everpoll.engine.work import StopReason
-from everpoll.errors import BadInput
+from everpoll.errors import BadInput, Hopeless
 from everpoll.policy import human, shown
 from everpoll.stores.contract import Settlement
 from everpoll.watches.cadence import History
@@ -30,6 +31,7 @@ from everpoll.watches.faults import Fault, fault_of
 from everpoll.watches.limits import as_json, told, told_error
 from everpoll.watches.memory import Decision, Outcome, RunMemory, decode
 from everpoll.watches.options import DEFAULT_START, FALLBACK
+from everpoll.watches.remotes import Postponed
 from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.schedule import NextLook, Wishes, is_last, next_look, spent
 from everpoll.watches.settling import Settling
@@ -68,9 +70,17 @@ class Step(Settling):
         if why := self._policy.budget.spent(memory.elapsed_s(self._now), 0):
             return self._conclude("timed_out", f"it was never started: {why}")
         try:
-            begun = await self._started()
+            remote = self._watch.remote_of(self._op)
         except BaseException as error:  # noqa: BLE001 - the user's own
             return self._failed_in_passing("start", failure(self._run, error))
+        if postponed := self._asked(remote):
+            return self._postpone(postponed)
+        self._unpause(self._now)
+        try:
+            begun = await self._started()
+        except BaseException as error:  # noqa: BLE001 - the user's own
+            return self._failed_in_passing("start", self._failure(error, remote), remote)
+        self._watch.remotes.answered(remote)
         memory.handle = begun.handle
         memory.started_at = self._now
         memory.phase = "looking"
@@ -100,12 +110,15 @@ class Step(Settling):
         if not is_id(begun.handle) and not is_over and watch.adopts is not None:
             begun = Started(await watch.adopts(self._op, **given), begun.verdict)
         if not is_id(begun.handle) and not is_over:
-            raise BadInput(
-                f"start returned {shown(begun.handle)}, which is no handle; return what the look needs to find it"
-            )
+            why = f"start returned {shown(begun.handle)}, which is no handle; return what the look needs to find it"
+            # Something may have been started: where nobody can look for it, another start could be a second one.
+            raise Hopeless(why) if watch.adopts is None else BadInput(why)
         kept = None if is_over and not is_id(begun.handle) else begun.handle
-        verdict = self._stored_done(begun.verdict) if isinstance(begun.verdict, Done) else begun.verdict
-        return Started(as_json(kept, f"watch {watch.name!r}: what start returns"), verdict)
+        try:
+            verdict = self._stored_done(begun.verdict) if isinstance(begun.verdict, Done) else begun.verdict
+            return Started(as_json(kept, f"watch {watch.name!r}: what start returns"), verdict)
+        except BadInput as error:
+            raise Hopeless(f"it was started, and its answer cannot be stored: {error}") from error
 
     async def _unbroken(self, start: Coroutine[Any, Any, Any]) -> Any:
         """A cancel does not break off a start: what was started and not stored could not be told to stop."""
@@ -148,15 +161,11 @@ class Step(Settling):
             return self._conclude("timed_out", f"{why}{self._last_seen()}")
         try:
             remote = self._watch.remote_of(self._op)
-        except Exception as error:  # noqa: BLE001 - the user's own
+        except BaseException as error:  # noqa: BLE001 - the user's own
             memory.looks += 1
-            return self._failed_in_passing("look", error)
-        if not self._watch.joins_a_call(remote):
-            left_s = self._policy.budget.remaining_s(memory.elapsed_s(now))
-            most_s = 0.0 if self._watch.looks_at_many else left_s
-            postponed = self._watch.remotes.ask(remote, now, has_token=memory.has_token, most_s=most_s)
-            if postponed is not None:
-                return self._postpone(postponed.rule, postponed.why, postponed.wait_s)
+            return self._failed_in_passing("look", failure(self._run, error))
+        if not self._watch.joins_a_call(remote) and (postponed := self._asked(remote)):
+            return self._postpone(postponed)
         self._unpause(now)
         memory.has_token = False
         memory.looks += 1
@@ -169,24 +178,50 @@ class Step(Settling):
         except BaseException as error:  # noqa: BLE001 - the user's own
             memory.errors_in_a_row = errors_before
             self._forget(context)
-            return self._failed_in_passing("look", failure(self._run, error), remote)
+            return self._failed_in_passing("look", self._failure(error, remote), remote, context.call)
         self._watch.remotes.answered(remote)
         return answer
+
+    def _asked(self, remote: str) -> Postponed | None:
+        """Whether the remote may be asked now; None: yes."""
+        memory, now = self._memory, self._now
+        left_s = self._policy.budget.remaining_s(memory.elapsed_s(now))
+        most_s = 0.0 if self._watch.looks_at_many else left_s
+        return self._watch.remotes.ask(remote, now, has_token=memory.has_token, most_s=most_s)
+
+    def _remote(self) -> str:
+        """Who is told to cancel, or cleaned up at: what the user's own function cannot say is no reason not to."""
+        try:
+            return self._watch.remote_of(self._op)
+        except BaseException as error:  # noqa: BLE001 - the user's own
+            logger.warning("%s: cannot tell its remote: %s", self._key, told_error(failure(self._run, error)))
+            return self._watch.name
+
+    def _failed_at(self, remote: str, error: BaseException, call: int | None = None) -> Postponed | None:
+        """Tell the breaker; how long the remote rests now, if it does."""
+        if self._fault(error) == "transient":
+            return self._watch.remotes.failed(remote, self._now, call)
+        self._watch.remotes.answered(remote)
+        return None
+
+    def _failure(self, error: BaseException, remote: str) -> BaseException:
+        """What it means for the run. What is none of its business passes on, and has proven nothing of the remote."""
+        try:
+            return failure(self._run, error)
+        except BaseException:
+            self._watch.remotes.abandoned(remote)
+            raise
 
     def _forget(self, context: LookContext) -> None:
         """A look that broke off has seen nothing: its facts are as they were before."""
         context.let_go()
         before = decode(self._lease.memory) if self._lease.memory else RunMemory(self._memory.run_id)
         memory = self._memory
-        memory.confirms, memory.dues, memory.verifies, memory.user = (
-            before.confirms,
-            before.dues,
-            before.verifies,
-            before.user,
-        )
+        memory.confirms, memory.dues, memory.verifies = before.confirms, before.dues, before.verifies
+        memory.user = before.user if self.migrated is None else copy.deepcopy(self.migrated)
 
-    def _postpone(self, rule: str, why: str, wait_s: float) -> Settlement:
-        memory, now = self._memory, self._now
+    def _postpone(self, postponed: Postponed) -> Settlement:
+        memory, now, rule, why, wait_s = self._memory, self._now, postponed.rule, postponed.why, postponed.wait_s
         memory.count(f"postponed:{rule}")
         left_s = self._policy.budget.remaining_s(memory.elapsed_s(now))
         # Whose turn comes behind its deadline has none: all of those would ask at once, at the deadline. Nor has who
@@ -330,25 +365,29 @@ class Step(Settling):
             memory.phase, memory.canceling_at, memory.errors_in_a_row = "canceling", self._now, 0
         left_s = self._policy.cancel_s - (self._now - (memory.canceling_at or self._now))
         is_over = left_s <= 0
+        remote = self._remote()
+        if not is_over and (resting := self._watch.remotes.ask(remote, self._now, has_token=True)):
+            return self._again(NextLook(min(resting.wait_s, left_s), resting.rule, resting.why))
         try:
             verdict = await self._told()
             value = as_json(verdict.value, "what Done carries") if isinstance(verdict, Done) else None
+            self._watch.remotes.answered(remote)
         except BaseException as raised:  # noqa: BLE001 - the user's own
-            error = failure(self._run, raised)
+            error = self._failure(raised, remote)
+            self._failed_at(remote, error)
             if is_over or self._fault(error) == "fatal":
                 what = "asked" if memory.cancel_sent else "told"
                 return self._conclude("canceled", f"{canceled}; the remote could not be {what}: {told_error(error)}")
             return self._try_again("cancel", error, left_s)
-        if isinstance(verdict, str):
-            return self._conclude("canceled", f"{canceled}; {verdict}")
+        end = verdict if isinstance(verdict, str) else None
         if isinstance(verdict, (Done, Fail, Verify)):
+            end = "the remote has ended"
+        elif is_over:
+            end = f"the remote did not end within {human(self._policy.cancel_s)}"
+        if end is not None:
             evidence = _kept(verdict.evidence) if isinstance(verdict, Fail) else None
-            if isinstance(verdict, (Done, Fail)) and verdict.status is not None:
-                memory.status, memory.progress = told(verdict.status), None
-            return self._conclude("canceled", f"{canceled}; the remote has ended", value=value, evidence=evidence)
-        if is_over:
-            within = human(self._policy.cancel_s)
-            return self._conclude("canceled", f"{canceled}; the remote did not end within {within}")
+            memory.status = told(status) if (status := getattr(verdict, "status", None)) else memory.status
+            return self._conclude("canceled", f"{canceled}; {end}", value=value, evidence=evidence)
         memory.errors_in_a_row = 0
         memory.count("looks after cancel")
         memory.cancel_looks += 1
@@ -362,6 +401,8 @@ class Step(Settling):
             found = await watch.adopts(self._op, key=self._key, handle=None, outcome=None, w=None)
             memory.handle = as_json(found, "handle") if is_id(found) else None
         if memory.handle is None and watch.starts is not None:
+            if watch.adopts is None:
+                return "it may have been started: there is no @….adopt to look for it by its key"
             return "nothing was found that it had started"
         if watch.cancels is None:
             return "there is no way to tell the remote"
@@ -373,7 +414,7 @@ class Step(Settling):
         memory.count("looks")
         context = LookContext(memory, self._now, watch.checks, self._key)
         try:
-            verdict = await watch.ask(self._op, context, watch.remote_of(self._op))
+            verdict = await watch.ask(self._op, context, self._remote())
             context.check_memory()
         except BaseException:
             self._forget(context)
@@ -386,13 +427,20 @@ class Step(Settling):
         memory, watch = self._memory, self._watch
         if watch.cleans is None:
             return self._end()
-        memory.cleanup_tries += 1
         memory.cleanup_at = self._now if memory.cleanup_at is None else memory.cleanup_at
+        left_s = self._policy.cleanup.remaining_s(self._now - memory.cleanup_at)
+        remote = self._remote()
+        if left_s > 0 and (resting := watch.remotes.ask(remote, self._now, has_token=True)):
+            return self._again(NextLook(min(resting.wait_s, left_s), resting.rule, resting.why))
+        memory.cleanup_tries += 1
         memory.count("cleanups")
         try:
             await watch.cleans(self._op, key=self._key, handle=memory.handle, outcome=memory.outcome, w=None)
-        except BaseException as error:  # noqa: BLE001 - it never changes the outcome
-            return self._not_cleaned(failure(self._run, error), memory.cleanup_at)
+            watch.remotes.answered(remote)
+        except BaseException as raised:  # noqa: BLE001 - it never changes the outcome
+            error = self._failure(raised, remote)
+            self._failed_at(remote, error)
+            return self._not_cleaned(error, memory.cleanup_at)
         memory.cleaned = True
         self._note(Decision(self._now, "cleanup", f"cleaned up, at try {memory.cleanup_tries}"))
         return self._end()
@@ -414,7 +462,7 @@ class Step(Settling):
 
     # ── errors ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def broken(self, error: Exception) -> Settlement:
+    def broken(self, error: BaseException) -> Settlement:
         """The step itself could not be made. It is tried again, and gives up as a look does, or a cleanup."""
         memory, now = self._memory, self._now
         if memory.outcome is not None:
@@ -437,19 +485,16 @@ class Step(Settling):
             logger.error("%s: cannot tell what %s means: %s", self._key, type(error).__name__, told_error(wrong))
             return "odd"
 
-    def _failed_in_passing(self, what: str, error: BaseException, remote: str | None = None) -> Settlement:
+    def _failed_in_passing(
+        self, what: str, error: BaseException, remote: str | None = None, call: int | None = None
+    ) -> Settlement:
         """A start, an adoption or a look has raised: go on, or give up."""
         memory, fault = self._memory, self._fault(error)
         memory.errors += 1
         memory.errors_in_a_row += 1
         memory.count(f"{what} failed")
         logger.warning("%s: %s failed (%s): %s", self._key, what, fault, told_error(error))
-        resting = None
-        if remote is not None:
-            if fault == "transient":
-                resting = self._watch.remotes.failed(remote, self._now)
-            else:
-                self._watch.remotes.answered(remote)
+        resting = None if remote is None else self._failed_at(remote, error, call)
         if fault == "fatal":
             return self._conclude("failed", f"{what} failed: {told_error(error)}", evidence=described(error))
         if fault == "odd" and memory.errors_in_a_row >= self._policy.odd_errors:
@@ -458,8 +503,10 @@ class Step(Settling):
         self._changed["error"] = told(told_error(error))
         if resting is not None and self._policy.pauses_in_outage:
             # It was the probe, or is the last straw: nobody can look, and that burns neither its time nor its looks.
-            memory.looks -= 1
-            return self._postpone(resting.rule, resting.why, max(resting.wait_s, retry_after_s(error) or 0.0))
+            memory.looks -= what == "look"
+            # What it asks for is heard, within the budget: that stands still meanwhile, and a day is soon said.
+            wished_s = min(retry_after_s(error) or 0.0, self._policy.budget.remaining_s(memory.elapsed_s(self._now)))
+            return self._postpone(replace(resting, wait_s=max(resting.wait_s, wished_s)))
         if what == "look":
             return self._pending({}, None, retry_after_s(error))
         return self._try_again(what, error)

@@ -10,6 +10,7 @@ async def start(op, key): ...
 import asyncio
 import copy
 import functools
+import inspect
 import logging
 import random
 import uuid
@@ -20,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import msgspec
 
+from everpoll.engine.calls import failure
+from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, StopReason
 from everpoll.errors import BadInput
@@ -152,6 +155,8 @@ class Watch(Generic[Op]):
         """From one version of the row to another: (op, memory) as JSON in, both out; or None, and changed in place."""
 
         def register(function: Migration) -> Migration:
+            if inspect.iscoroutinefunction(function):
+                raise BadInput(f"{self._where}: migrate({old}, {new}) must be a plain function: write def")
             if old in self._migrations or new <= old:
                 raise BadInput(f"{self._where}: migrate({old}, {new}): one step up from each version")
             self._migrations[old] = (new, function)
@@ -202,12 +207,18 @@ class Watch(Generic[Op]):
         same id is a new run; its start is given the same key, so that a remote which knows keys starts nothing twice.
         With a `handle`, the operation was started elsewhere already, and only looks follow.
         """
-        run_id = uuid.uuid4().hex if id is None else text(f"{self._where}: id", id, ID_LIMIT)
-        enqueuer = await self._watches.enqueuer()
-        enqueued = await enqueuer.one(self._new_task(op, run_id, handle, seconds(delay, name=f"{self._where}: delay")))
+        run_id = uuid.uuid4().hex if id is None else id
+        task = self.new_task(op, run_id, handle, seconds(delay, name=f"{self._where}: delay"))
+        enqueued = await (await self.enqueuer()).one(task)
         return WatchRun(self._watches, self.name, run_id, enqueued.id, is_new=enqueued.is_new)
 
-    def _new_task(self, op: Any, run_id: str, handle: Any, delay_s: float) -> NewTask:
+    async def enqueuer(self) -> Enqueuer:
+        """The one way in."""
+        return await self._watches.enqueuer()
+
+    def new_task(self, op: Any, run_id: str, handle: Any = None, delay_s: float = 0.0) -> NewTask:
+        """The task that a run is, checked."""
+        text(f"{self._where}: id", run_id, ID_LIMIT)
         if handle is not None and not is_id(handle):
             raise BadInput(f"{self._where}: handle={shown(handle)} is no handle; leave it out to have it started")
         is_started = self.starts is None or is_id(handle)
@@ -280,7 +291,9 @@ class Watch(Generic[Op]):
                 # In the middle of something: nothing of it counts, and the next step, at once, begins with the cancel.
                 return Again(lease.id, lease.sequence, 0.0, refund=True)
             raise
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             logger.exception("%s: no step could be made", lease.label)
             return Step(self, run, decode(lease.memory or "{}"), None).broken(error)
 
@@ -288,10 +301,13 @@ class Watch(Generic[Op]):
         lease = run.lease
         version = lease.version if memory.version is None else memory.version
         op: Any = msgspec.json.decode(lease.args) if memory.op is None else memory.op
+        migrated: dict[str, Any] | None = None
         if version != self.policy.version:
             try:
                 op = self._migrated(version, op, memory)
-            except Exception as error:  # noqa: BLE001 - the user's own migration, or none
+                migrated = copy.deepcopy(memory.user)
+            except BaseException as raised:  # noqa: BLE001 - the user's own migration, or none
+                error = failure(run, raised)
                 why = f"it was written by version {version}, this is version {self.policy.version}: {error}"
                 logger.error("%s: needs code: %s", self.key_of(memory.run_id), why)
                 return Step(self, run, memory, op).park(why, PARK_S)
@@ -302,7 +318,9 @@ class Watch(Generic[Op]):
             return Step(self, run, memory, op).park(why, PARK_S)
         if memory.parked is not None:
             memory.parked = None
-        return await Step(self, run, memory, typed).take()
+        step = Step(self, run, memory, typed)
+        step.migrated = migrated
+        return await step.take()
 
     def _migrated(self, version: int, op: Any, memory: RunMemory) -> Any:
         # On copies: a migration that fails half-way must not leave half of its work in the row.
