@@ -78,7 +78,7 @@ def test_a1_there_is_no_sleep_between_full_claims(stage: EngineStage) -> None:
             await stage.clock.advance(1)
         assert len(job.at) == 2_345
         found = [look.found for look in stage.store.looks]
-        assert found == [500, 500, 500, 500, 345, 0]
+        assert found == [500, 500, 500, 500, 345]
         # Nothing but the moments in which settlements gather and a slot becomes free lies between the looks.
         assert stage.store.looks[4].at < 0.05
 
@@ -140,8 +140,8 @@ def test_a_rest_ends_at_the_next_due_time(stage: EngineStage) -> None:
         async with stage.working():
             await stage.clock.advance(25)
         assert job.at == pytest.approx([7, 19], abs=0.002)
-        # Never a tick: one look at the start, two for each due time, none in between.
-        assert len(stage.store.looks) == 5
+        # Never a tick: one look at the start, one for each due time, none in between.
+        assert len(stage.store.looks) == 3
 
     stage.play(scene)
 
@@ -211,3 +211,50 @@ def test_a_due_row_that_somebody_else_holds_is_not_asked_for_a_thousand_times_a_
 
     clock.run(scene())
     assert 10 <= store.looks <= 25
+
+
+def test_a_look_that_found_all_there_was_is_not_made_again_under_push(stage: EngineStage) -> None:
+    """A job costs one look: what comes next wakes the poller, or was told with the answer."""
+    job = stage.handler()
+
+    async def scene() -> None:
+        async with stage.working():
+            await stage.clock.advance(1)
+            before = len(stage.store.looks)
+            for _ in range(5):
+                await stage.put()
+                stage.store.wake()
+                await stage.clock.advance(1)
+            assert len(job.at) == 5
+            assert len(stage.store.looks) - before == 5
+
+    stage.play(scene)
+
+
+def test_without_push_a_look_that_found_something_is_made_again_at_once(stage: EngineStage) -> None:
+    store = stage.without_push()
+    job = stage.handler()
+
+    async def scene() -> None:
+        await stage.put()
+        async with stage.working():
+            await stage.clock.advance(1)
+        assert [look.found for look in store.looks] == [1, 0]
+        assert len(job.at) == 1
+
+    stage.play(scene)
+
+
+def test_what_a_full_queue_still_has_is_run_as_soon_as_a_slot_is_free(stage: EngineStage) -> None:
+    """It gave as much as it had room for, which is not all: resting on that would leave the rest for half a minute."""
+    job = stage.handler(takes_s=0.1)
+
+    async def scene() -> None:
+        async with stage.working(slots=10, queues={"default": 2}):
+            await stage.clock.advance(1)
+            await stage.put(6)
+            stage.store.wake()
+            await stage.clock.advance(1)
+            assert len(job.at) == 6
+
+    stage.play(scene)

@@ -71,7 +71,7 @@ def test_a11_a_worker_reports_what_happened(stage: EngineStage) -> None:
             await stage.clock.advance(60)
             health = worker.health()
             looks = len(stage.store.looks)
-            assert looks == 3
+            assert looks == 2
             assert health.polls_per_minute == pytest.approx(looks)
             assert health.rows_per_poll == pytest.approx(6 / looks)
             assert health.claim_latency_s == pytest.approx(0.25)

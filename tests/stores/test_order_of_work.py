@@ -204,3 +204,18 @@ async def test_many_waiting_tasks_fall_due_at_once(stage: Stage) -> None:
     await stage.pass_time(31)
     found = [one.id for _ in range(4) for one in await stage.take(worker, LEASE_LIMIT)]
     assert found == ids
+
+
+async def test_an_answer_says_whether_there_was_more(stage: Stage) -> None:
+    """Whoever is told that this was all rests until something else falls due, or wakes it."""
+    await stage.store.enqueue([NewTask(name="job") for _ in range(5)])
+    await stage.store.enqueue([NewTask(name="job", delay_s=3600.0)])
+    worker = await stage.worker()
+    some = await stage.store.lease(worker, {"default": 3}, 3)
+    assert (len(some.leases), some.is_all) == (3, False)
+    rest = await stage.store.lease(worker, {"default": 3}, 3)
+    assert (len(rest.leases), rest.is_all) == (2, True)
+    assert rest.next_due_s is not None
+    assert 3500 < rest.next_due_s <= 3600
+    none = await stage.store.lease(worker, {"default": 3}, 3)
+    assert (none.leases, none.is_all) == ([], True)

@@ -1,6 +1,7 @@
 """The poller: looks for due tasks as often as needed, and no more often.
 
     something found ──▶ look again at once     nothing found ──▶ rest: 5, 5, 7.5 … 30 s (A2), under push 30 … 60 s (A8)
+      (under push, all that there was: rest)
     slots are full  ──▶ wait for a free slot   a rest ends early at the next due time and at a wake-up
 
 Promises: never leases more than there are free slots (A15). A look that fails is tried up to three times (A10), is
@@ -10,6 +11,7 @@ logged and counted, and never stops the poller (A9). Every look is logged at deb
 import asyncio
 import logging
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 
 from everpoll.engine.meter import Meter
@@ -103,6 +105,8 @@ class Poller:
             elif looked.leases:
                 self._empty = 0
                 self._pool.start(looked.leases, self.incarnation, looked.at)
+                if looked.is_all and self._store.has_push and not self._has_filled(rooms, looked):
+                    await self._rest(looked.next_due_s)
             else:
                 await self._rest(looked.next_due_s)
 
@@ -154,6 +158,13 @@ class Poller:
         self._full = {queue for queue, room in rooms.items() if room <= 0}
         return {queue: min(most, room) for queue, room in rooms.items() if room > 0}, most
 
+    def _has_filled(self, rooms: dict[str, int], looked: Leased) -> bool:
+        """Whether some queue gave as much as it had room for: then more may be due there, once a slot is free."""
+        if self._options.queues is None:
+            return False
+        taken = Counter(lease.queue for lease in looked.leases)
+        return any(taken[queue] >= room for queue, room in rooms.items())
+
     def _slot_freed(self, queue: str) -> None:
         self._freed.set()
         if queue in self._full:
@@ -172,7 +183,7 @@ class Poller:
         rest_s = cadence.delay(self._empty, self._rng, at_most_s=cadence.cap_s)
         if next_due_s is not None:
             rest_s = min(rest_s, next_due_s + DUE_SLACK_S if next_due_s > 0 else HELD_REST_S)
-        logger.debug("nothing due: next look in %s", human(rest_s))
+        logger.debug("nothing more due: next look in %s", human(rest_s))
         await self._wait(rest_s)
 
     async def _wait(self, rest_s: float) -> None:

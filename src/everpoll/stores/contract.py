@@ -122,6 +122,8 @@ class Leased(Struct, frozen=True, gc=False):
     """Tasks that were seen and then taken by others before we had them: a lost race, not an error (A3)."""
     at: float = 0.0
     """When that was, by the store's own wall clock: seconds since the epoch."""
+    is_all: bool = False
+    """Nothing else was due, as far as there was room: with push, whoever has this may rest until `next_due_s`."""
 
 
 class Ended(Struct, frozen=True, gc=False):

@@ -144,7 +144,8 @@ class MemoryStore:
                 left[row.new.queue] -= 1
                 leases.append(self._lease(row, worker))
             now = self._now()
-            return Leased(leases, None if len(leases) == most else self._lines.next_due_s(rooms, now), at=now)
+            is_all = len(leases) < most
+            return Leased(leases, self._lines.next_due_s(rooms, now) if is_all else None, at=now, is_all=is_all)
 
     def _lease(self, row: TaskRow, worker: WorkerRow) -> Lease:
         now = self._now()

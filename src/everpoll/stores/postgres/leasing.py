@@ -43,7 +43,7 @@ class Leasing:
         leased = await self._leased(incarnation, rooms, most)
         if self._hands.is_in_doubt(incarnation):
             # It was connected anew under way: nobody rests on that, the next look hands back.
-            return msgspec.structs.replace(leased, next_due_s=0.0)
+            return msgspec.structs.replace(leased, next_due_s=0.0, is_all=False)
         return leased
 
     async def _leased(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
@@ -67,7 +67,7 @@ class Leasing:
         taken = Counter(lease.queue for lease in found)
         left = {queue: room - taken[queue] for queue, room in rooms.items()}
         more = await self._look(incarnation, left, most - len(found), self._marks.full(list(rooms)))
-        return Leased(found + more.leases, more.next_due_s, at=more.at)
+        return Leased(found + more.leases, more.next_due_s, at=more.at, is_all=more.is_all)
 
     async def _look(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased:
         queues, caps = list(rooms), [max(0, min(room, most)) for room in rooms.values()]
@@ -96,7 +96,9 @@ class Leasing:
         self._hands.take(incarnation, zip(row["ids"] or (), row["leases"] or (), strict=True))
         self._remember(row, ranges, len(leases), most)
         next_due_s = row["next_due_s"]
-        return Leased(leases, None if next_due_s is None else max(0.0, next_due_s), at=row["at"])
+        # A marked look steps over what it knows to be gone, and may step over more: nobody rests on it.
+        is_all = ranges.is_full and len(leases) < most
+        return Leased(leases, None if next_due_s is None else max(0.0, next_due_s), at=row["at"], is_all=is_all)
 
     def _remember(self, row: Any, ranges: Ranges, found: int, most: int) -> None:
         self._marks.looked(ranges, row["took_s"], found, most)

@@ -150,4 +150,5 @@ def _next_due(con: Connection, queues: Iterable[str]) -> int | None:
 
 def _leased(leases: list[Lease], next_due: int | None, now: int, look: Look) -> Leased:
     is_full = len(leases) == look.limit(LEASE_LIMIT)
-    return Leased(leases, None if is_full or next_due is None else (next_due - now) / 1e6, at=now / 1e6)
+    next_due_s = None if is_full or next_due is None else (next_due - now) / 1e6
+    return Leased(leases, next_due_s, at=now / 1e6, is_all=not is_full)
