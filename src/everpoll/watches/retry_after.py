@@ -61,7 +61,10 @@ def _value(said: str | bytes | float, now: float) -> float | None:
         until = _date(said)
         return None if until is None else max(0.0, until - now)
     # True and False are numbers to Python, but nobody's wait.
-    usable = not isinstance(said, bool) and math.isfinite(said) and said >= 0
+    try:
+        usable = not isinstance(said, bool) and math.isfinite(said) and said >= 0
+    except OverflowError:
+        return None
     return float(said) if usable else None
 
 

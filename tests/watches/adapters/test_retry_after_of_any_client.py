@@ -56,6 +56,16 @@ def test_a_value_is_seconds_or_a_date(said: Any, seconds: float | None) -> None:
     assert retry_after_s(said, now=NOW) == seconds
 
 
+def test_what_is_too_long_or_too_big_is_no_wait() -> None:
+    assert retry_after_s(f"Fri, 15 Jan 2027 08:01:00 GMT ({'x' * 100})", now=NOW) is None
+    assert retry_after_s(10**400) is None
+    assert retry_after_s(-(10**400)) is None
+
+
+def test_the_first_of_several_of_one_name_counts() -> None:
+    assert retry_after_s(CIMultiDict([("Retry-After", "9"), ("retry-after", "5")])) == 9
+
+
 def test_a_date_counts_from_the_senders_own_clock() -> None:
     """A worker whose clock is an hour off still waits a minute."""
     headers = {"Date": formatdate(NOW, usegmt=True), "Retry-After": IN_A_MINUTE}

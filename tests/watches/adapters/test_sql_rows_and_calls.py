@@ -32,7 +32,7 @@ def no_connection() -> Any:
         ({"state": "broken", "rows": 0}, Fail("the row says 'broken'", evidence={"state": "broken", "rows": 0})),
         ({"state": "stopped"}, Fail("the row says 'stopped'", evidence={"state": "stopped"}, canceled=True)),
         ({"state": "polishing"}, Wait(status="polishing")),
-        ({"state": None}, Wait(status="None")),
+        ({"state": None}, Wait(note="the row has no status yet: it is NULL")),
         (None, Wait(note="the row is not there")),
     ],
 )
@@ -129,6 +129,36 @@ async def test_a_driver_set_to_dictionaries_serves_too(tmp_path: Path) -> None:
         return connection
 
     assert isinstance(await SqlRow(with_dictionaries, STATEMENT, **WORDS).look("a"), Done)
+
+
+async def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    """The second would take the place of the first, which is the status."""
+    connect = database(tmp_path / "a.db")
+    engine = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'a.db'}", poolclass=sqlalchemy.NullPool)
+    statement = "SELECT state, 'finished' AS state FROM exports WHERE id = ?"
+    for way in (connect, lambda: engine):
+        with pytest.raises(BadInput, match="two columns of the name 'state'"):
+            await SqlRow(way, statement, **WORDS).look("a")
+    engine.dispose()
+
+
+async def test_the_status_is_the_first_column_whatever_order_a_driver_gives(tmp_path: Path) -> None:
+    connect = database(tmp_path / "a.db", state="finished")
+
+    def backwards() -> sqlite3.Connection:
+        connection = connect()
+        connection.row_factory = lambda cursor, row: dict(
+            reversed(list(zip([column[0] for column in cursor.description], row, strict=True)))
+        )
+        return connection
+
+    assert isinstance(await SqlRow(backwards, STATEMENT, **WORDS).look("a"), Done)
+
+
+async def test_null_is_no_word_not_even_none(tmp_path: Path) -> None:
+    statement = "SELECT NULL AS state FROM exports WHERE id = ?"
+    verdict = await SqlRow(database(tmp_path / "a.db"), statement, done=["none"]).look("a")
+    assert verdict == Wait(note="the row has no status yet: it is NULL")
 
 
 async def test_a_database_that_is_away_is_the_watchs_to_count(tmp_path: Path) -> None:

@@ -115,6 +115,14 @@ def output(path: str, comparator: str, expected: str) -> dict[str, str]:
         ({"output": output("l[]", "allStringEquals", "x")}, {"body": {"l": ["x", "y"]}}, "retry"),
         ({"output": output("l[]", "anyStringEquals", "x")}, {"body": {"l": ["y", "x"]}}, "success"),
         ({"output": output("l[]", "anyStringEquals", "x")}, {"body": {"l": "x"}}, "retry"),
+        ({"output": output("b", "booleanEquals", "true")}, {"body": {"b": "true"}}, "retry"),
+        # What is no text equals none, even where the model expects no text.
+        (
+            {"output": {"path": "l", "comparator": "allStringEquals", "expected": 1}},
+            {"body": {"l": [1, True]}},
+            "retry",
+        ),
+        ({"output": {"path": "l", "comparator": "anyStringEquals", "expected": 1}}, {"body": {"l": [1]}}, "retry"),
         ({"success": True}, {"body": {}}, "success"),
         ({"success": True}, {"error": "E"}, "failure"),
         ({"success": False}, {"error": "E"}, "success"),

@@ -3,9 +3,10 @@
     SqlRow(connect, "SELECT state, error FROM exports WHERE id = ?", done=["finished"], failed=["broken"])
     Call(fetch_report, done=lambda report: report["pages"] > 0)
 
-A word that is not listed is pending; so is a row that is not there, unless `missing="fail"`. `connect` is called for
-each look: a DB-API connection (sqlite3, psycopg, …) in a thread, an asyncpg connection or pool, or an engine of
-SQLAlchemy's. The statement is the user's and gets the handle as its one parameter: nothing is ever formatted into it.
+A word that is not listed is pending, and NULL is none; so is a row that is not there, unless `missing="fail"`. The word
+is in the first column, whatever its name; two columns of one name are refused. `connect` is called for each look: a
+DB-API connection (sqlite3, psycopg, …) in a thread, an asyncpg connection or pool, or an engine of SQLAlchemy's. The
+statement is the user's and gets the handle as its one parameter: nothing is ever formatted into it.
 Never writes.
 """
 
@@ -53,7 +54,10 @@ class SqlRow:
         if row is None:
             gone = Fail("the row is not there") if self._missing == "fail" else None
             return gone or Wait(note="the row is not there")
-        word = str(next(iter(row.values()), None))[:TEXT_LIMIT]
+        first = next(iter(row.values()), None)
+        if first is None:
+            return Wait(note="the row has no status yet: it is NULL")
+        word = str(first)[:TEXT_LIMIT]
         meaning = self._meanings.get(_plain(word))
         if meaning is None:
             return Wait(status=word)
@@ -92,7 +96,7 @@ class SqlRow:
             # A pool is the user's and lives on; a connection was made for this look.
             if not hasattr(connection, "acquire"):
                 await connection.close()
-        return None if found is None else dict(found)
+        return None if found is None else _named(list(found.keys()), list(found.values()))
 
 
 class Call:
@@ -153,8 +157,13 @@ def _engine_row(engine: Any, statement: str, handle: Any) -> Row | None:
 
 
 def _named(columns: Sequence[str], values: Any) -> Row:
-    # Some drivers are set to give dictionaries.
-    return dict(values) if isinstance(values, Mapping) else dict(zip(columns, values, strict=True))
+    twice = next((name for number, name in enumerate(columns) if name in columns[:number]), None)
+    if twice is not None:
+        raise BadInput(f"the statement has two columns of the name {twice!r}: write one of them AS something else")
+    # Some drivers are set to give dictionaries, in an order of their own.
+    if isinstance(values, Mapping):
+        return {name: values[name] for name in columns}
+    return dict(zip(columns, values, strict=True))
 
 
 def _plain(word: str) -> str:

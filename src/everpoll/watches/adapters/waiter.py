@@ -214,9 +214,9 @@ def _smithy(where: str, matcher: Mapping[str, Any]) -> tuple[str, Matches]:
 def _comparator(where: str, name: Any) -> Callable[[Any, Any], bool]:
     known: dict[Any, Callable[[Any, Any], bool]] = {
         "stringEquals": _is_text,
-        "booleanEquals": lambda found, wanted: isinstance(found, bool) and found is (wanted == "true"),
-        "allStringEquals": lambda found, wanted: _all(found, wanted) and all(isinstance(one, str) for one in found),
-        "anyStringEquals": _any,
+        "booleanEquals": lambda found, wanted: found is (wanted == "true"),
+        "allStringEquals": lambda found, wanted: _all(found, wanted) and isinstance(wanted, str),
+        "anyStringEquals": lambda found, wanted: _any(found, wanted) and isinstance(wanted, str),
     }
     if name not in known:
         raise BadInput(f"{where}: comparator {name!r} is not known: write one of {', '.join(known)}")
