@@ -18,7 +18,7 @@ from everpoll.watches.adapters import Adapter, HttpError, Refused, Request, Resp
 from everpoll.watches.adapters.azure import AzureOperation, Via
 from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 from watches.adapters.fake_server import Answer, Asked, Paths, by_path, scripted, serving
-from watches.adapters.looking import ended
+from watches.adapters.looking import ended, timeline
 
 URL = "https://management.azure.com/operations/7"
 THING = "https://management.azure.com/things/1"
@@ -180,6 +180,20 @@ async def test_location_is_read_anew_each_time_and_trouble_passes() -> None:
         adapter = AzureOperation()
         handle = (await adapter.start(Request(f"{fake.url}/things/1", "DELETE"), "k")).handle
         assert await ended(adapter, handle) == Done(None)
+
+
+async def test_a_result_that_is_never_found_fails_after_three_times() -> None:
+    """The operation itself is found each time, which must not begin the count of the result anew."""
+    paths: Paths = {"GET /ops/7": Answer(200, {"status": "Succeeded"})}
+    with serving(by_path(paths)) as fake:
+        handle = {"home": f"{fake.url}/things/1", "url": f"{fake.url}/ops/7", "via": "operation", "method": "PUT"}
+        verdicts = await timeline(AzureOperation(), handle)
+    assert [type(one) for one in verdicts] == [Wait, Wait, Wait, Fail]
+
+
+def test_a_figure_beyond_all_bounds_is_no_progress() -> None:
+    body = b'{"status": "Running", "percentComplete": 1%s}' % (b"0" * 400)
+    assert AzureOperation().judge(Response(200, {}, body)) == Wait(status="Running")
 
 
 async def test_a_result_that_is_late_is_waited_for() -> None:

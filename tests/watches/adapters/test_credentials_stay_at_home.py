@@ -90,6 +90,24 @@ async def test_circles_and_endless_chains_are_refused() -> None:
         await send({HOME: moved("/0"), **chain})
 
 
+async def test_a_chain_is_as_long_as_was_allowed_and_not_longer() -> None:
+    chain = {f"https://api.example.com/{n}": moved(f"/{n + 1}") for n in range(3)}
+    answers = {HOME: moved("/0"), **chain, "https://api.example.com/3": Response(200)}
+    for redirects, is_enough in ((4, True), (3, False)):
+        client = Client(Wire(answers), redirects=redirects)
+        if is_enough:
+            assert (await client.send(Request(HOME, "GET"))).status == 200
+        else:
+            with pytest.raises(Refused, match="on and on"):
+                await client.send(Request(HOME, "GET"))
+
+
+async def test_headers_of_one_request_stay_at_home_as_well() -> None:
+    wire = Wire({HOME: moved("https://cdn.example.net/file"), "https://cdn.example.net/file": Response(200)})
+    await Client(wire).send(Request(HOME, "GET", headers={"X-Tenant-Key": "k-1234"}))
+    assert [headers.get("X-Tenant-Key") for _, headers in wire.sent] == ["k-1234", None]
+
+
 async def test_only_reads_follow_redirects() -> None:
     """A POST that is sent on might do its work twice."""
     wire = Wire({HOME: moved("/b", 307)})

@@ -15,8 +15,10 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from everpoll.watches.adapters import Refused, ThreadFetch
-from watches.adapters.fake_server import Answer, serving
+from everpoll.errors import BadInput
+from everpoll.watches.adapters import Refused, RemoteBusy, ThreadFetch
+from everpoll.watches.adapters.http202 import Http202
+from watches.adapters.fake_server import Answer, Asked, serving
 
 LIMIT_S = 20.0
 """Far more than anything here takes: a test that needs it has failed."""
@@ -123,6 +125,112 @@ async def test_a_body_beyond_the_limit_is_refused_and_one_that_fits_is_not() -> 
             await ThreadFetch(max_bytes=99)("GET", fake.url, headers={})
 
 
+async def test_of_an_error_beyond_the_limit_the_beginning_is_enough() -> None:
+    """A busy remote with a long page is busy: its status and its Retry-After count."""
+    with serving(lambda asked: Answer(503, b"x" * 100, {"Retry-After": "9"})) as fake:
+        response = await ThreadFetch(max_bytes=10)("GET", fake.url, headers={})
+        assert (response.status, response.body, response.headers["retry-after"]) == (503, b"x" * 10, "9")
+        with pytest.raises(RemoteBusy) as busy:
+            await Http202(fetch=ThreadFetch(max_bytes=10)).look(fake.url)
+    assert busy.value.retry_after_s == 9
+
+
+async def test_the_first_of_several_headers_of_one_name_counts() -> None:
+    text = b"HTTP/1.1 202 OK\r\nRetry-After: 9\r\nretry-after: 5\r\nContent-Length: 0\r\n\r\n"
+    with raw_server(say(text)) as url:
+        response = await ThreadFetch(timeout=LIMIT_S)("GET", url, headers={})
+    assert response.headers["retry-after"] == "9"
+
+
+# ── connecting ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def addresses(*found: str, port: int) -> Callable[..., object]:
+    return lambda *args, **kwargs: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in found]
+
+
+async def test_a_host_of_many_silent_addresses_costs_one_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its share of the time, and whoever comes behind in the line of threads finds one that is free."""
+    tried: list[float] = []
+
+    def connect(sock: socket.socket, _: object) -> None:
+        tried.append(sock.gettimeout() or 0)
+        threading.Event().wait(sock.gettimeout())
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr(socket, "getaddrinfo", addresses(*(f"10.0.0.{n}" for n in range(15)), port=80))
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    fetch = ThreadFetch(timeout="150ms", threads=1)
+    async with asyncio.timeout(LIMIT_S):
+        with pytest.raises(TimeoutError, match="did not answer within 150ms"):
+            await fetch("GET", "http://silent.example/", headers={})
+    monkeypatch.undo()
+    assert sum(tried) <= 0.2
+    with serving(lambda asked: Answer(200)) as fake:
+        assert (await fetch("GET", fake.url, headers={})).status == 200
+
+
+async def test_an_address_that_does_not_answer_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(lambda asked: Answer(200, {"host": asked.headers["host"]})) as fake:
+        port = int(fake.url.rpartition(":")[2])
+        with socket.create_server(("127.0.0.2", 0)) as taken:
+            dead = taken.getsockname()[0]
+        monkeypatch.setattr(socket, "getaddrinfo", addresses(dead, "127.0.0.1", port=port))
+        response = await ThreadFetch()("GET", f"http://two.example:{port}/", headers={})
+    assert response.json() == {"host": f"two.example:{port}"}
+
+
+async def test_nothing_is_sent_after_the_caller_gave_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connect that succeeds too late is no reason to begin an operation that nobody waits for."""
+    is_connecting, goes_on, has_ended = threading.Event(), threading.Event(), threading.Event()
+    real_connect, real_close = socket.socket.connect, socket.socket.close
+
+    def connect(sock: socket.socket, place: object) -> None:
+        is_connecting.set()
+        goes_on.wait(LIMIT_S)
+        real_connect(sock, place)  # type: ignore[arg-type]  # as it came
+
+    def close(sock: socket.socket) -> None:
+        real_close(sock)
+        if goes_on.is_set():
+            has_ended.set()
+
+    with serving(lambda asked: Answer(202)) as fake:
+        monkeypatch.setattr(socket.socket, "connect", connect)
+        monkeypatch.setattr(socket.socket, "close", close)
+        asking = asyncio.create_task(ThreadFetch()("POST", fake.url, headers={}, body=b"{}"))
+        assert await asyncio.to_thread(is_connecting.wait, LIMIT_S)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        goes_on.set()
+        assert await asyncio.to_thread(has_ended.wait, LIMIT_S)
+        monkeypatch.undo()
+        await ThreadFetch()("GET", f"{fake.url}/later", headers={})
+        assert fake.paths() == ["GET /later"]
+
+
+async def test_waiting_for_a_thread_is_not_the_other_sides_time() -> None:
+    """With one thread, whoever comes second waits for the first, and has its own time then."""
+    first_is_there, first_goes_on = threading.Event(), threading.Event()
+
+    def answer(asked: Asked) -> Answer:
+        if asked.path == "/first":
+            first_is_there.set()
+            first_goes_on.wait(LIMIT_S)
+        return Answer(200)
+
+    with serving(answer) as fake:
+        fetch = ThreadFetch(timeout="1s", threads=1)
+        first = asyncio.create_task(fetch("GET", f"{fake.url}/first", headers={}))
+        assert await asyncio.to_thread(first_is_there.wait, LIMIT_S)
+        second = asyncio.create_task(fetch("GET", f"{fake.url}/second", headers={}))
+        with pytest.raises(TimeoutError):
+            await first
+        first_goes_on.set()
+        assert (await second).status == 200
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -149,7 +257,7 @@ async def test_nobody_there_is_an_oserror() -> None:
 
 async def test_a_header_cannot_smuggle_in_another() -> None:
     with serving(lambda asked: Answer(200)) as fake:
-        with pytest.raises(OSError, match="cannot be asked"):
+        with pytest.raises(BadInput, match="the header X-A cannot be sent"):
             await ThreadFetch()("GET", fake.url, headers={"X-A": "b\r\nX-Evil: yes"})
         assert fake.asked == []
 

@@ -71,6 +71,29 @@ def test_an_error_is_failure_with_its_name_and_whether_a_new_one_may_do_better()
     assert denied.evidence["is_retryable"] is False
 
 
+@pytest.mark.parametrize("error", ["quota exceeded", ["quota exceeded"], True, {"code": None}, {"message": "x"}, 7])
+def test_an_error_of_any_shape_is_failure(error: Any) -> None:
+    verdict = GOOGLE.judge(answer(200, {"done": True, "error": error, "response": {"n": 1}}))
+    assert isinstance(verdict, Fail)
+    assert "quota" not in str(error) or "quota exceeded" in verdict.reason
+
+
+@pytest.mark.parametrize("error", ["", [], False, None, 0])
+def test_an_error_that_is_empty_is_none(error: Any) -> None:
+    assert GOOGLE.judge(answer(200, {"done": True, "error": error, "response": {"n": 1}})) == Done({"n": 1})
+
+
+def test_a_figure_beyond_all_bounds_is_no_progress() -> None:
+    body = b'{"metadata": {"progressPercent": 1%s}}' % (b"0" * 400)
+    assert GOOGLE.judge(Response(200, {}, body)) == Wait(status="running")
+
+
+@pytest.mark.parametrize("body", [{}, {"name": ""}, {"name": 7}, {"error": "x"}, ["operations/7"]])
+async def test_an_answer_that_is_no_operation_begins_nothing(body: Any) -> None:
+    with serving(lambda asked: Answer(200, body)) as fake, pytest.raises(Refused, match="it has no name"):
+        await GoogleOperation(fake.url).start(Request(fake.url, json={}), "k")
+
+
 def test_code_1_is_canceled() -> None:
     verdict = GOOGLE.judge(answer(200, {"done": True, "error": {"code": 1, "message": "Operation canceled"}}))
     assert isinstance(verdict, Fail)

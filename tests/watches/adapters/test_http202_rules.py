@@ -45,8 +45,8 @@ def test_it_is_an_adapter() -> None:
         (answer(200, b'{"status": "In_Progress"}', Retry_After="3"), Wait("3s", status="In_Progress")),
         (answer(200, b'{"status": "Succeeded", "result": 1}'), Done({"status": "Succeeded", "result": 1})),
         (answer(200, b'{"status": "polishing"}'), Wait(status="polishing")),  # unknown is pending
-        (answer(200, b'{"status": 200}'), Done({"status": 200})),  # a number is no word
-        (answer(200, b'{"status": ""}'), Done({"status": ""})),
+        (answer(200, b'{"status": 200}'), Wait(status="200")),  # a number is a word, and this one is not listed
+        (answer(200, b'{"status": null, "rows": 3}'), Done({"status": None, "rows": 3})),  # null is not there
         (answer(200, b'\xef\xbb\xbf{"a": 1}'), Done({"a": 1})),
     ],
 )
@@ -232,6 +232,24 @@ async def test_see_other_in_a_circle_fails() -> None:
         verdict = await Http202().look(f"{fake.url}/a")
     assert isinstance(verdict, Fail)
     assert "circle" in verdict.reason
+
+
+async def test_see_other_on_and_on_fails() -> None:
+    with serving(lambda asked: Answer(303, None, {"Location": f"{asked.path}x"})) as fake:
+        assert isinstance(await Http202().look(f"{fake.url}/a"), Fail)
+        assert len(fake.asked) <= 6
+
+
+@pytest.mark.parametrize("body", [b'{"status": "failed", "rows": "%s"}', b"%s"])
+def test_the_evidence_of_a_failure_is_bounded(body: bytes) -> None:
+    verdict = Http202().judge(answer(200 if b"{" in body else 400, body % (b"x" * 100_000)))
+    assert isinstance(verdict, Fail)
+    assert len(str(verdict.evidence)) < 5_000
+
+
+@pytest.mark.parametrize("name", ["percentComplete", "progress"])
+def test_a_figure_beyond_all_bounds_is_no_progress(name: str) -> None:
+    assert Http202().judge(answer(202, b'{"%s": 1%s}' % (name.encode(), b"0" * 400))) == Wait(status="202")
 
 
 async def test_a_result_that_is_late_is_waited_for() -> None:

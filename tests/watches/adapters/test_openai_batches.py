@@ -228,6 +228,17 @@ async def test_a_crash_before_the_handle_was_stored_is_adopted_by_key() -> None:
         assert await adapter.adopt("run-9") is None
 
 
+async def test_only_pages_that_there_are_are_asked_for() -> None:
+    """A list may hold whatever others wrote into the metadata, and says itself whether it goes on."""
+    odd = [{"id": "batch_1", "metadata": "a text"}, {"id": "batch_2", "metadata": ["k"]}, "no batch", {"id": "batch_3"}]
+    with serving(lambda asked: Answer(200, {"data": odd, "has_more": False})) as fake:
+        assert await OpenAIBatch(KEY, base_url=fake.url).adopt("run-1") is None
+        assert len(fake.asked) == 1
+        fake.answer = lambda asked: Answer(200, {"data": 7, "has_more": True})
+        assert await OpenAIBatch(KEY, base_url=fake.url).adopt("run-1") is None
+        assert len(fake.asked) == 2
+
+
 async def test_a_wrong_key_fails_and_is_not_shown() -> None:
     with remote(batch("in_progress")) as (fake, _, _client):
         wrong = OpenAIBatch("sk-wrong-12345678", base_url=f"{fake.url}/v1")

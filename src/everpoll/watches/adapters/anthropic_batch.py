@@ -15,8 +15,9 @@ from typing import Any
 
 from everpoll.errors import BadInput
 from everpoll.watches.adapters.addresses import joined
-from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, id_in
-from everpoll.watches.adapters.fetch import Fetch, Response
+from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_key, id_in
+from everpoll.watches.adapters.fetch import Fetch
+from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import TEXT_LIMIT, floor_s, trouble
 from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
 
@@ -72,7 +73,7 @@ class AnthropicBatch(OverHttp):
         body = op if isinstance(op, Mapping) else {"requests": op}
         if not isinstance(body.get("requests"), list | tuple) or not body["requests"]:
             raise BadInput('a batch begins with {"requests": [{"custom_id": "…", "params": {…}}, …]}')
-        request = Request(self._url(), json=body, headers={"Idempotency-Key": key})
+        request = Request(self._url(), json=body, headers={"Idempotency-Key": as_key(key)})
         return id_in(await self._client.accepted(request))
 
     async def cancel(self, handle: str) -> None:

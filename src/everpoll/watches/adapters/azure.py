@@ -21,16 +21,19 @@ from typing import Any, Literal
 from everpoll.errors import BadInput
 from everpoll.watches.adapters.addresses import Refused, checked, resolved, shown
 from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_request, refusal
-from everpoll.watches.adapters.fetch import Fetch, Response
+from everpoll.watches.adapters.fetch import Fetch
+from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import (
     NOT_FOUND_TOLERATED,
     TEXT_LIMIT,
     content,
     evidence,
+    figure,
     floor_s,
     message,
     trouble,
 )
+from everpoll.watches.limits import PAYLOAD_LIMIT
 from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
 FinalStateVia = Literal["location", "azure-async-operation", "operation-location", "original-uri"]
@@ -51,8 +54,9 @@ class AzureOperation(OverHttp):
         trusted: Iterable[str] = (),
         final_state_via: FinalStateVia | None = None,
         not_found: int = NOT_FOUND_TOLERATED,
+        value_limit: int | None = PAYLOAD_LIMIT,
     ) -> None:
-        super().__init__(Client(fetch, headers, trusted=trusted), not_found=not_found)
+        super().__init__(Client(fetch, headers, trusted=trusted), not_found=not_found, value_limit=value_limit)
         if final_state_via is not None and final_state_via not in _VIAS:
             raise BadInput(f"final_state_via={final_state_via!r}: write one of {', '.join(_VIAS)}")
         self._final = final_state_via
@@ -64,16 +68,16 @@ class AzureOperation(OverHttp):
             return verdict
         if via == "location":
             is_pending = response.status == 202
-            return Wait(floor_s(response), status="202") if is_pending else Done(content(response))
+            return Wait(floor_s(response), status="202") if is_pending else Done(content(response, self._value_limit))
         status = _status(response, via)
         if status is None and via == "resource" and response.status == 200 and response.fields():
-            return Done(response.fields())
+            return Done(content(response, self._value_limit))
         if status is None:
             # No word is no evidence. The deadline of the watch ends an operation that never has one.
             return Wait(floor_s(response), note="the answer has no status", status=str(response.status))
         match status.lower():
             case "succeeded":
-                return Done(content(response), status=status[:TEXT_LIMIT])
+                return Done(content(response, self._value_limit), status=status[:TEXT_LIMIT])
             case "failed" | "canceled" | "cancelled" as word:
                 said = _error(response)
                 reason = f"the operation is {status[:TEXT_LIMIT]!r}"
@@ -117,7 +121,7 @@ class AzureOperation(OverHttp):
             return Started(handle | {"via": "resource", "url": request.url}, wait)
         if response.status == 202:
             raise Refused(f"{shown(response.url)} answered 202 and does not say where to look")
-        return Started(None, Done(content(response), why="the start was answered at once"))
+        return Started(None, Done(content(response, self._value_limit), why="the start was answered at once"))
 
     async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Started:
         """Begin the operation. Services that support repeatable requests see the same id each time."""
@@ -129,7 +133,7 @@ class AzureOperation(OverHttp):
             **request.headers,
         }
         response = await self._client.send(Request(request.url, request.method, request.json, own))
-        return self.begun(request, response)
+        return self._begun(self.begun(request, response))
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
         place = _place(handle)
@@ -143,12 +147,14 @@ class AzureOperation(OverHttp):
 
     async def _result(self, url: str, home: str, memory: Memory) -> Verdict:
         response = await self._read(url, home=home)
-        verdict = trouble(response, misses=self._misses(response, memory), tolerated=self._not_found)
+        # Counted apart: the operation itself is found each time, which would begin the count anew.
+        misses = self._misses(response, memory, "remote_result_misses")
+        verdict = trouble(response, misses=misses, tolerated=self._not_found)
         if verdict is not None:
             return verdict
         if response.status == 202:
             return Wait(floor_s(response), note=f"succeeded; {shown(url)} has no result yet", status="Succeeded")
-        return Done(content(response), status="Succeeded")
+        return Done(content(response, self._value_limit), status="Succeeded")
 
 
 def _is_over(response: Response) -> bool:
@@ -187,5 +193,5 @@ def _error(response: Response) -> str | None:
 
 
 def _progress(response: Response) -> str | None:
-    percent = response.fields().get("percentComplete")
-    return f"{percent:g} %" if isinstance(percent, int | float) and not isinstance(percent, bool) else None
+    percent = figure(response.fields().get("percentComplete"))
+    return None if percent is None else f"{percent} %"

@@ -1,24 +1,33 @@
 """What the adapters over HTTP share: credentials that stay at home, redirects within limits, errors without secrets.
 
-Promises: the user's headers go to the host that the user named, to hosts listed as `trusted`, and nowhere else; HTTPS
-is never left; a chain of redirects is bounded and never a circle; a secret that a remote repeats in an error is masked.
-Never retries: what found nobody is done again by the watch.
+Promises: the user's headers and bodies go to the host that the user named, to hosts listed as `trusted`, and nowhere
+else, and so does every request that is no read; a host of the outside leads to no address inside; HTTPS is never left;
+a chain of redirects is bounded and never a circle; a secret that a remote repeats is masked in errors, reasons, notes
+and evidence, and left alone in a result, which is the user's. Never retries: what found nobody is done again by the
+watch.
 """
 
 import inspect
+import string
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from everpoll.errors import BadInput, EverpollError
 from everpoll.policy import whole_number
 from everpoll.watches.adapters.addresses import Refused, checked, may_carry_credentials, resolved, shown
-from everpoll.watches.adapters.fetch import MAX_BYTES, Fetch, Response, default_fetch
-from everpoll.watches.adapters.statuses import NOT_FOUND_TOLERATED, is_transient, message, titled
+from everpoll.watches.adapters.exchange import cut, led_inside
+from everpoll.watches.adapters.fetch import MAX_BYTES, Fetch, Guarded, default_fetch, sendable
+from everpoll.watches.adapters.inner_addresses import names_the_inside
+from everpoll.watches.adapters.response import Response
+from everpoll.watches.adapters.secrets import Secrets, sensitive
+from everpoll.watches.adapters.statuses import NOT_FOUND_TOLERATED, floor_s, is_transient, message, titled
+from everpoll.watches.limits import PAYLOAD_LIMIT
 from everpoll.watches.retry_after import retry_after_s
-from everpoll.watches.verdicts import Fail, Verdict
+from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
 Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
 """Sent with every request; a function is asked each time, for tokens that expire."""
@@ -28,8 +37,10 @@ Memory: TypeAlias = MutableMapping[str, Any]
 
 REDIRECTS = 5
 FOLLOWED = frozenset({301, 302, 303, 307, 308})
-# Shorter values of headers are words such as "true", which masking would cut out of every text.
-_SHORTEST_SECRET_CHARS = 8
+READS = frozenset({"GET", "HEAD"})
+# What was sent is masked in later answers, too; tokens that expire come anew, and are not collected for ever.
+_REMEMBERED = 32
+_PLAIN_IN_KEYS = string.punctuation.replace("%", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +100,7 @@ class Client:
         self._trusted = frozenset(host.lower() for host in trusted)
         self._redirects = whole_number(redirects, name="redirects", at_least=0, accepted="how many are followed")
         self._max_bytes = max_bytes
+        self._sent: dict[frozenset[tuple[str, str]], Secrets] = {}
 
     async def send(self, request: Request, *, home: str | None = None, follow: frozenset[int] = FOLLOWED) -> Response:
         """The answer, after redirects of a GET; `home` is the URL that the user named, this one by default."""
@@ -118,21 +130,66 @@ class Client:
             return response
         raise refusal(response)
 
+    def is_known(self, url: str, *, home: str) -> bool:
+        """Whether the user named this host, at home or as trusted."""
+        host = urlsplit(url).hostname
+        return host == urlsplit(home).hostname or host in self._trusted
+
+    def masked(self, value: Any) -> Any:
+        """The same without the secrets that were sent of late."""
+        for secrets in tuple(self._sent.values()):
+            value = secrets.masked(value)
+        return value
+
     async def _exchange(self, request: Request, url: str, home: str, mine: Mapping[str, str]) -> Response:
         is_ours = may_carry_credentials(url, home=home, trusted=self._trusted)
-        headers = {"Accept": "application/json, */*;q=0.5", **(mine if is_ours else {})}
+        if not is_ours and request.method not in READS:
+            raise Refused(
+                f"{request.method} is not sent to {shown(url)}: {shown(home)} led there, and it is somebody else; "
+                "list its host in trusted= if it may be"
+            )
+        headers, body = {"Accept": "application/json, */*;q=0.5"}, None
         if is_ours:
-            headers |= request.headers
-        body = None
-        if request.json is not None:
+            headers |= {**mine, **request.headers}
+            self._remember(headers)
+        if is_ours and request.json is not None:
             body = msgspec.json.encode(request.json)
             headers["Content-Type"] = "application/json"
+        fetch = self._fetch_for(url, home)
+        response = await fetch(request.method, url, headers=sendable(headers), body=body)
+        body = cut(response.status, response.body, self._max_bytes, url)
+        if not 200 <= response.status < 300:
+            body = self._masked_body(body)
+        return Response(response.status, response.headers, body, url=url, received_at=response.received_at)
+
+    def _fetch_for(self, url: str, home: str) -> Fetch:
         fetch = self._fetch or default_fetch()
-        response = await fetch(request.method, url, headers=headers, body=body)
-        if len(response.body) > self._max_bytes:
-            raise Refused(f"{shown(url)} answered with more than {self._max_bytes} bytes")
-        text = response.body if response.status < 400 else _masked(response.body, mine)
-        return Response(response.status, response.headers, text, url=url, received_at=response.received_at)
+        if self.is_known(url, home=home):
+            return fetch
+        if isinstance(fetch, Guarded):
+            return fetch.led_by(home)
+        # Others look names up by themselves: of those, what can be read in the URL is all that can be told.
+        if names_the_inside(url) and not names_the_inside(home):
+            raise led_inside(home, url)
+        return fetch
+
+    def _remember(self, headers: Mapping[str, str]) -> None:
+        found = sensitive(headers)
+        if found and found not in self._sent:
+            self._sent[found] = Secrets(dict(found))
+            while len(self._sent) > _REMEMBERED:
+                del self._sent[next(iter(self._sent))]
+
+    def _masked_body(self, body: bytes) -> bytes:
+        """What an error says, without secrets in any way that JSON may write them."""
+        try:
+            read = msgspec.json.decode(body)
+            masked = self.masked(read)
+            return body if masked == read else msgspec.json.encode(masked)
+        except (ValueError, RecursionError):
+            text = body.decode("utf-8", "surrogateescape")
+            masked = self.masked(text)
+            return body if masked == text else masked.encode("utf-8", "surrogateescape")
 
     async def _mine(self) -> Mapping[str, str]:
         headers = self._headers() if callable(self._headers) else self._headers
@@ -144,10 +201,13 @@ class Client:
 class OverHttp:
     """An adapter that looks over HTTP: `_look` asks and judges, this sees to the rest."""
 
-    def __init__(self, client: Client, *, not_found: int = NOT_FOUND_TOLERATED) -> None:
+    def __init__(
+        self, client: Client, *, not_found: int = NOT_FOUND_TOLERATED, value_limit: int | None = PAYLOAD_LIMIT
+    ) -> None:
         self._client = client
         accepted = "how many answers of 404 in a row are tolerated, 0 or more"
         self._not_found = whole_number(not_found, name="not_found", at_least=0, accepted=accepted)
+        self._value_limit = value_limit
 
     async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
         """One look. Without `memory`, what is not found is waited for as long as the watch lasts.
@@ -155,9 +215,11 @@ class OverHttp:
         Where no answer came, or only that the remote is busy, an `OSError` is raised (`TimeoutError`, `RemoteBusy`).
         """
         try:
-            return await self._look(handle, {} if memory is None else memory)
+            return self._told(await self._look(handle, {} if memory is None else memory))
         except Refused as error:
             return Fail(str(error))
+        except _StrangePage as page:
+            return Wait(page.floor_s, note=str(page), status=page.status)
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
         raise NotImplementedError
@@ -167,16 +229,42 @@ class OverHttp:
         response = await self._client.send(Request(url, "GET"), home=home, follow=follow)
         if is_transient(response.status):
             raise RemoteBusy(response)
+        # What is done elsewhere is a file or JSON. A page is most likely one to log in, after a session has ended.
+        is_page = 200 <= response.status < 300 and response.content_type == "text/html"
+        if is_page and not self._client.is_known(response.url, home=home or url):
+            raise _StrangePage(response)
         return response
 
-    def _misses(self, response: Response, memory: Memory) -> int:
+    def _told(self, verdict: Verdict) -> Verdict:
+        """The verdict without secrets that the remote repeats, but for what is done: that is the user's own."""
+        masked = self._client.masked
+        if isinstance(verdict, Done):
+            return replace(verdict, status=masked(verdict.status))
+        if isinstance(verdict, Fail):
+            reason, evidence = masked(verdict.reason), masked(verdict.evidence)
+            return replace(verdict, reason=reason, evidence=evidence, status=masked(verdict.status))
+        return Wait(verdict.after_s, note=masked(verdict.note), status=masked(verdict.status))
+
+    def _begun(self, started: Started) -> Started:
+        return Started(started.handle, self._told(started.verdict))
+
+    def _misses(self, response: Response, memory: Memory, name: str = "remote_misses") -> int:
         """How many answers of 404 came in a row before this one; counts this one."""
-        before = int(memory.get("remote_misses", 0))
+        before = int(memory.get(name, 0))
         if response.status == 404:
-            memory["remote_misses"] = before + 1
+            memory[name] = before + 1
         else:
-            memory.pop("remote_misses", None)
+            memory.pop(name, None)
         return before
+
+
+class _StrangePage(Exception):
+    """A page for people, from a host that the user did not name."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(f"a page of {shown(response.url)} instead of an answer: is it one to log in?")
+        self.floor_s = floor_s(response)
+        self.status = str(response.status)
 
 
 def id_in(response: Response) -> str:
@@ -198,9 +286,6 @@ def as_request(op: Any) -> Request:
     raise BadInput(f"{type(op).__name__} begins no operation: write Request(url, method=…, json=…)")
 
 
-def _masked(body: bytes, mine: Mapping[str, str]) -> bytes:
-    for value in mine.values():
-        for secret in {value, value.rpartition(" ")[2]}:
-            if len(secret) >= _SHORTEST_SECRET_CHARS:
-                body = body.replace(secret.encode(), b"***")
-    return body
+def as_key(key: str) -> str:
+    """An idempotency key as a header can carry it: percent-encoded, but for what is plain anyway."""
+    return quote(key, safe=_PLAIN_IN_KEYS)

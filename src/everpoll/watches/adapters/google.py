@@ -4,20 +4,26 @@
     done with error            failed; code 1 is canceled (a code of 0 is no error)
     done with response         done with it; done with neither is done with None
 
+An error that is no object (a text, a list, true) is one all the same.
+
 The handle is the operation's name. An operation that is not found is waited for, not failed: its record may be late,
 and a record that expired says nothing of how it ended. Cancel is best effort: the next looks tell what came of it.
 """
 
 import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
 from everpoll.errors import BadInput
-from everpoll.watches.adapters.addresses import joined
+from everpoll.watches.adapters.addresses import Refused, joined
+from everpoll.watches.adapters.addresses import shown as shown_url
 from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_request
-from everpoll.watches.adapters.fetch import Fetch, Response
-from everpoll.watches.adapters.statuses import TEXT_LIMIT, floor_s, titled, trouble
+from everpoll.watches.adapters.fetch import Fetch
+from everpoll.watches.adapters.response import Response
+from everpoll.watches.adapters.statuses import EVIDENCE_LIMIT, TEXT_LIMIT, figure, fitting, floor_s, titled, trouble
+from everpoll.watches.limits import PAYLOAD_LIMIT
 from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
 CODES = (
@@ -61,8 +67,9 @@ class GoogleOperation(OverHttp):
         fetch: Fetch | None = None,
         trusted: Iterable[str] = (),
         request_id: str | None = None,
+        value_limit: int | None = PAYLOAD_LIMIT,
     ) -> None:
-        super().__init__(Client(fetch, headers, trusted=trusted))
+        super().__init__(Client(fetch, headers, trusted=trusted), value_limit=value_limit)
         self._base = joined(base_url, version)
         self._request_id = request_id
 
@@ -73,7 +80,7 @@ class GoogleOperation(OverHttp):
             note = "the operation is not found" if response.status == 404 else f"the service says {status}"
             return Wait(floor_s(response), note=note, status=status or titled(response.status))
         verdict = trouble(response)
-        return self.judge_operation(response.fields(), floor_s(response)) if verdict is None else verdict
+        return self._judged(response) if verdict is None else verdict
 
     def judge_operation(self, operation: Mapping[str, Any], floor_s: float | None = None) -> Verdict:
         """The verdict on an operation, as JSON has it."""
@@ -81,8 +88,10 @@ class GoogleOperation(OverHttp):
         if operation.get("done") is not True:
             return Wait(floor_s, note=_progress(metadata), status="running")
         error = operation.get("error")
-        code = error.get("code", 2) if isinstance(error, dict) and error else 0
-        if not isinstance(error, dict) or code == 0:
+        if error and not isinstance(error, dict):
+            error = {"message": error if isinstance(error, str) else str(error)[:TEXT_LIMIT]}
+        code = error.get("code", 2) if error else 0
+        if not error or code == 0:
             return Done(operation.get("response"), status="done")
         name = code_name(code)
         text = str(error.get("message") or "")[:TEXT_LIMIT]
@@ -90,6 +99,16 @@ class GoogleOperation(OverHttp):
         reason = f"the operation ended with {name}"
         shown["is_retryable"] = name in RETRYABLE
         return Fail(f"{reason}: {text}" if text else reason, evidence=shown, canceled=code == 1, status=name)
+
+    def _judged(self, response: Response) -> Verdict:
+        """The same, with what a row can hold."""
+        verdict = self.judge_operation(response.fields(), floor_s(response))
+        if isinstance(verdict, Done):
+            return replace(verdict, value=fitting(verdict.value, response, self._value_limit))
+        if isinstance(verdict, Fail):
+            details = fitting(verdict.evidence["details"], response, EVIDENCE_LIMIT)
+            return replace(verdict, evidence=verdict.evidence | {"details": details})
+        return verdict
 
     def url(self, name: str) -> str:
         """Of the operation of that name: `operations/1`, `projects/p/locations/l/operations/1`."""
@@ -111,7 +130,10 @@ class GoogleOperation(OverHttp):
         name = operation.get("name")
         # Some answer a finished operation without a record of it.
         handle = name if isinstance(name, str) and name else None
-        return Started(handle, self.judge_operation(operation, floor_s(response)))
+        verdict = self._judged(response)
+        if handle is None and isinstance(verdict, Wait):
+            raise Refused(f"{shown_url(response.url)} answered {response.status} without an operation: it has no name")
+        return self._begun(Started(handle, verdict))
 
     async def cancel(self, handle: Any) -> None:
         """Ask for it: whether and when it works, the next looks tell."""
@@ -152,8 +174,8 @@ def _progress(metadata: Any) -> str | None:
         return None
     for name in _PROGRESS:
         value = metadata.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return f"{value:g} %" if "ercent" in name else f"progress {value:g}"
+        if (number := figure(value)) is not None:
+            return f"{number} %" if "ercent" in name else f"progress {number}"
         if isinstance(value, str) and value:
             return value[:TEXT_LIMIT]
     return None

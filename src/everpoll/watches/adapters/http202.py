@@ -2,13 +2,14 @@
 
     202                 pending; `Operation-Location`, else `Location`, else `Content-Location` says where to look next
     200 with a status   as its word says: `{"status": "running"}` is pending, an unknown word too
+    200, unreadable     pending: JSON that is cut off, or in another encoding, may say anything
     2xx                 done, with the body
     303                 done: the result is where `Location` leads
     404                 tolerated a few times in a row: what was just started may not be found yet
     410, other 4xx      failed                    408, 425, 429, 5xx    the remote is in trouble: asked again
 
 Retry-After is a floor wherever it appears. Never leaves HTTPS, never runs in circles, never ends "done" on a word that
-it does not know.
+it does not know, or on one that it could not read.
 
     report = http202.Http202(headers={"Authorization": f"Bearer {token}"})
     begun = await report.start(Request("https://api.example.com/reports"), key="run-42")
@@ -30,19 +31,23 @@ from everpoll.watches.adapters.client import (
     Memory,
     OverHttp,
     Request,
+    as_key,
     as_request,
     refusal,
 )
-from everpoll.watches.adapters.fetch import Fetch, Response
+from everpoll.watches.adapters.fetch import Fetch
+from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import (
     NOT_FOUND_TOLERATED,
     TEXT_LIMIT,
     content,
     evidence,
+    figure,
     floor_s,
     message,
     trouble,
 )
+from everpoll.watches.limits import PAYLOAD_LIMIT
 from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
 DONE = ("succeeded", "success", "successful", "completed", "complete", "done", "finished", "ready", "ok")
@@ -73,9 +78,15 @@ class Words:
                 raise BadInput(f"{name}={getattr(self, name)!r}: write a list of words")
 
     def found(self, body: Mapping[str, Any]) -> str | None:
-        """The word in a body; a number or an empty text is none."""
+        """The word in a body; a number, true and false are words, too: list "200" or "true" where they mean an end."""
         word = None if self.field is None else body.get(self.field)
-        return word.strip()[:TEXT_LIMIT] if isinstance(word, str) and word.strip() else None
+        if isinstance(word, bool):
+            return "true" if word else "false"
+        return (word.strip()[:TEXT_LIMIT] if isinstance(word, str) else figure(word)) or None
+
+    def is_without(self, body: Mapping[str, Any]) -> bool:
+        """Whether the field is there and holds no word: an empty text, a list, an object. Null is not there."""
+        return self.field is not None and body.get(self.field) is not None and self.found(body) is None
 
     def meaning(self, word: str) -> Meaning:
         """Of that word, whatever its case and separators."""
@@ -100,8 +111,9 @@ class Http202(OverHttp):
         words: Words | None = None,
         not_found: int = NOT_FOUND_TOLERATED,
         cancel_method: str | None = None,
+        value_limit: int | None = PAYLOAD_LIMIT,
     ) -> None:
-        super().__init__(Client(fetch, headers, trusted=trusted), not_found=not_found)
+        super().__init__(Client(fetch, headers, trusted=trusted), not_found=not_found, value_limit=value_limit)
         self._words = words or Words()
         self._cancel_method = cancel_method
 
@@ -110,6 +122,9 @@ class Http202(OverHttp):
         verdict = trouble(response, misses=misses, tolerated=self._not_found)
         if verdict is not None:
             return verdict
+        unread = None if is_result else self._unread(response)
+        if unread is not None:
+            return Wait(floor_s(response), note=unread, status=str(response.status))
         word = None if is_result else self._words.found(response.fields())
         meaning = None if word is None else self._words.meaning(word)
         if meaning in ("failed", "canceled"):
@@ -124,7 +139,16 @@ class Http202(OverHttp):
             return Wait(floor_s(response), note=_progress(response), status=word or "202")
         if response.status == 201 and not response.body and "location" in response.headers:
             return Done(resolved(response.url, response.headers["location"]))
-        return Done(content(response), status=word)
+        return Done(content(response, self._value_limit), status=word)
+
+    def _unread(self, response: Response) -> str | None:
+        """Why this answer says nothing, though it means to; None: it can be read."""
+        if self._words.field is None:
+            return None
+        if response.is_unreadable:
+            return "the answer cannot be read as JSON"
+        is_odd = self._words.is_without(response.fields())
+        return f"{self._words.field!r} in the answer is no word" if is_odd else None
 
     def next_url(self, response: Response) -> str:
         """Where to look after this answer: re-read each time, for a remote may hand an operation on."""
@@ -138,9 +162,9 @@ class Http202(OverHttp):
     async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Started:
         """Begin the operation; the handle holds the URL to look at. Where the answer came at once, it is done."""
         request = as_request(op)
-        own = {"Prefer": "respond-async", "Idempotency-Key": key, **request.headers}
+        own = {"Prefer": "respond-async", "Idempotency-Key": as_key(key), **request.headers}
         response = await self._client.send(Request(request.url, request.method, request.json, own))
-        return self.begun(request, response)
+        return self._begun(self.begun(request, response))
 
     def begun(self, request: Request, response: Response) -> Started:
         """What this answer began; raises `HttpError` where it began nothing."""
@@ -167,10 +191,14 @@ class Http202(OverHttp):
         if url is not None or request.method == "GET":
             return url or response.url
         word = self._words.found(response.fields())
-        raise Refused(f"{shown(request.url)} answered {response.status}, {word!r}, and does not say where to look")
+        said = "which cannot be read" if word is None else repr(word)
+        raise Refused(f"{shown(request.url)} answered {response.status}, {said}, and does not say where to look")
 
     async def cancel(self, handle: Any) -> None:
-        """Ask the remote to cancel, with `cancel_method` on the status URL; there is no rule that all of them share."""
+        """Ask the remote to cancel, with `cancel_method` on the status URL; there is no rule that all of them share.
+
+        That is the URL of the start: where a remote moved the operation to since, only its looks know.
+        """
         place = _place(handle)
         if self._cancel_method is None:
             return
@@ -180,7 +208,8 @@ class Http202(OverHttp):
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
         place = _place(handle)
-        url, seen, is_result = memory.get("remote_url") or place["url"], set[str](), False
+        url, seen = memory.get("remote_url") or place["url"], set[str]()
+        is_result = memory.get("remote_is_result") is True
         while True:
             seen.add(url)
             response = await self._read(url, home=place["home"], follow=FOLLOWED - {303})
@@ -192,6 +221,9 @@ class Http202(OverHttp):
         verdict = self.judge(response, misses=self._misses(response, memory), is_result=is_result)
         if isinstance(verdict, Wait) and 200 <= response.status < 300:
             memory["remote_url"] = checked(self.next_url(response), home=place["home"])
+            if is_result:
+                # A result that is not there yet is looked at as what it is: its words are nobody's status.
+                memory["remote_is_result"] = True
         return verdict
 
     def _monitor(self, response: Response) -> str | None:
@@ -218,8 +250,8 @@ def _progress(response: Response) -> str | None:
     said = response.fields()
     for name in _PROGRESS:
         value = said.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return f"{value:g} %" if "ercent" in name else f"{name} {value:g}"
+        if (number := figure(value)) is not None:
+            return f"{number} %" if "ercent" in name else f"{name} {number}"
         if isinstance(value, str) and value:
             return value[:TEXT_LIMIT]
     return None

@@ -16,8 +16,9 @@ from urllib.parse import quote
 
 from everpoll.errors import BadInput
 from everpoll.watches.adapters.addresses import joined
-from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, id_in
-from everpoll.watches.adapters.fetch import Fetch, Response
+from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_key, id_in
+from everpoll.watches.adapters.fetch import Fetch
+from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import TEXT_LIMIT, floor_s, trouble
 from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
 
@@ -72,7 +73,7 @@ class OpenAIBatch(OverHttp):
             raise BadInput('a batch begins with {"input_file_id": "file-…", "endpoint": "/v1/chat/completions"}')
         metadata = {**(op.get("metadata") or {}), KEY_FIELD: key}
         body = {"completion_window": "24h", **op, "metadata": metadata}
-        request = Request(joined(self._base, "batches"), json=body, headers={"Idempotency-Key": key})
+        request = Request(joined(self._base, "batches"), json=body, headers={"Idempotency-Key": as_key(key)})
         return id_in(await self._client.accepted(request))
 
     async def adopt(self, key: str) -> str | None:
@@ -81,9 +82,11 @@ class OpenAIBatch(OverHttp):
         for _ in range(_PAGES_AT_MOST):
             url = f"{joined(self._base, 'batches')}?limit=100{after}"
             page = (await self._client.accepted(Request(url, "GET"))).fields()
-            batches = [one for one in page.get("data") or () if isinstance(one, dict)]
+            listed = page.get("data")
+            batches = [one for one in (listed if isinstance(listed, list) else ()) if isinstance(one, dict)]
             for batch in batches:
-                if (batch.get("metadata") or {}).get(KEY_FIELD) == key:
+                metadata = batch.get("metadata")
+                if isinstance(metadata, dict) and metadata.get(KEY_FIELD) == key:
                     return str(batch.get("id"))
             if not page.get("has_more") or not batches:
                 return None

@@ -11,8 +11,10 @@ Pure.
 from http import HTTPStatus
 from typing import Any
 
+from everpoll.errors import BadInput
 from everpoll.watches.adapters.addresses import shown
-from everpoll.watches.adapters.fetch import Response
+from everpoll.watches.adapters.response import Response
+from everpoll.watches.limits import PAYLOAD_LIMIT, encoded
 from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.verdicts import Fail, Wait
 
@@ -76,7 +78,32 @@ def evidence(response: Response) -> dict[str, Any]:
     return {"status": response.status, "url": shown(response.url), "body": text if body is None else body}
 
 
-def content(response: Response) -> Any:
-    """What an answer carries: JSON, else text, else None."""
+def content(response: Response, limit: int | None = PAYLOAD_LIMIT) -> Any:
+    """What an answer carries: JSON, else text, else None; `fitting` where that is too much."""
     body = response.json()
-    return body if body is not None else response.body.decode("utf-8", "replace") or None
+    return fitting(body if body is not None else response.body.decode("utf-8", "replace") or None, response, limit)
+
+
+def fitting(value: Any, response: Response, limit: int | None = PAYLOAD_LIMIT) -> Any:
+    """The value, or where it is and how big, if it takes more than `limit` characters of JSON; None is no limit.
+
+    What was found and does not fit a row is found all the same: an operation that went well has not failed.
+    """
+    if limit is None:
+        return value
+    try:
+        encoded(value, "the value", limit)
+    except BadInput:
+        note = f"more than a row holds ({limit:,} characters), or nested too deep: fetch it from there"
+        return {"url": shown(response.url), "bytes": len(response.body), "note": note}
+    return value
+
+
+def figure(value: Any) -> str | None:
+    """A number for people, however big a remote makes it; None: it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return f"{value:g}"
+    except OverflowError:
+        return None

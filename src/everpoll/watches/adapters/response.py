@@ -1,0 +1,95 @@
+"""What came back over HTTP, whoever asked: a value that judges read.
+
+A body is JSON, no JSON, or JSON that nobody could read, which is not the same: the last one may say anything. Pure.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from everpoll.watches.adapters.addresses import shown
+
+_BOM = b"\xef\xbb\xbf"
+_UNREAD: Any = object()
+_UNREADABLE: Any = object()
+# Under these, what begins as JSON does is JSON that went wrong; text/csv and the like say what they are.
+_MAY_BE_JSON = frozenset({"", "text/plain", "application/octet-stream", "application/x-www-form-urlencoded"})
+
+
+@dataclass(frozen=True, slots=True, init=False, repr=False)
+class Response:
+    """What came back: `Response(200, {"Retry-After": "5"}, b"{}")`; header names are kept in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+    """What was asked, after redirects: relative locations start from here."""
+    received_at: float
+    """Epoch seconds, for dates in headers: judging reads no clock."""
+    _json: Any = field(compare=False)
+
+    def __init__(
+        self,
+        status: int,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        url: str = "",
+        received_at: float | None = None,
+    ) -> None:
+        lowered = {name.lower(): value for name, value in (headers or {}).items()}
+        object.__setattr__(self, "status", status)
+        object.__setattr__(self, "headers", lowered)
+        object.__setattr__(self, "body", body)
+        object.__setattr__(self, "url", url)
+        object.__setattr__(self, "received_at", time.time() if received_at is None else received_at)
+        object.__setattr__(self, "_json", _UNREAD)
+
+    def __repr__(self) -> str:
+        return f"<Response {self.status} of {len(self.body)} bytes from {shown(self.url)}>"
+
+    @property
+    def content_type(self) -> str:
+        """In lower case, without parameters; empty where there is none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    def json(self) -> Any:
+        """The body as JSON; None where it is empty, none, or cannot be read. Read once: a judge asks several times."""
+        if self._json is _UNREAD:
+            object.__setattr__(self, "_json", _decoded(self.body))
+        return None if self._json is _UNREADABLE else self._json
+
+    def fields(self) -> dict[str, Any]:
+        """The body as a JSON object; an empty one where it is anything else."""
+        body = self.json()
+        return body if isinstance(body, dict) else {}
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether the body is meant as JSON and cannot be read: cut off, in another encoding, with NaN in it.
+
+        Meant is what says so in its type, and what begins with { or [ under a type that says nothing. JSON lines are
+        meant as a text, unless their type says JSON.
+        """
+        if not self.body.strip() or self.json() is not None or self._json is not _UNREADABLE:
+            return False
+        if self.content_type.endswith(("/json", "+json")):
+            return True
+        begins = self.body.removeprefix(_BOM).lstrip()[:1] in (b"{", b"[")
+        return begins and self.content_type in _MAY_BE_JSON and not _is_lines(self.body)
+
+
+def _decoded(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body.removeprefix(_BOM))
+    except (ValueError, RecursionError):
+        return _UNREADABLE
+
+
+def _is_lines(body: bytes) -> bool:
+    first, _, rest = body.removeprefix(_BOM).lstrip().partition(b"\n")
+    return bool(rest.strip()) and _decoded(first) is not _UNREADABLE
