@@ -237,3 +237,43 @@ def test_an_ended_run_is_not_retried_as_a_job_is(stage: WatchStage) -> None:
         assert stage.remote.count("clean") == 1
 
     stage.play(scene)
+
+
+def test_a_look_that_forgot_to_await_is_told_so(stage: WatchStage) -> None:
+    async def inner() -> Done:
+        return Done()
+
+    async def look(_op: Any) -> Any:
+        return inner()
+
+    watch = stage.watch(look, odd_errors=1)
+    assert repr(watch) == "<Watch query>"
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await stage.ended(run)
+        assert "write await in front of the call" in str((await run.info()).reason)
+
+    stage.play(scene)
+
+
+def test_the_memory_may_be_replaced_by_another_dict(stage: WatchStage) -> None:
+    refused: list[str] = []
+
+    async def look(_op: Any, w: Any) -> Any:
+        if w.memory == {"page": 2}:
+            return Done()
+        try:
+            w.memory = [1]
+        except BadInput as error:
+            refused.append(str(error))
+        w.memory = {"page": 2}
+        return Wait()
+
+    watch = stage.watch(look)
+
+    async def scene() -> None:
+        await (await watch.begin({}, id="r")).result()
+        assert refused == ["w.memory = [1]: write a dict"]
+
+    stage.play(scene)

@@ -80,6 +80,12 @@ class LookContext:
         """JSON of your own that lasts until the run ends."""
         return self._memory.user
 
+    @memory.setter
+    def memory(self, value: dict[str, Any]) -> None:
+        if not isinstance(value, dict):
+            raise BadInput(f"w.memory = {shown(value)}: write a dict")
+        self._memory.user = value
+
     @property
     def is_canceling(self) -> bool:
         """Somebody canceled the run, the remote was told, and now it is waited for."""

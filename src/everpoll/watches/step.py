@@ -14,6 +14,7 @@ failure of that look, start, cancel or cleanup, and never as the end of a run th
 
 import asyncio
 import copy
+import inspect
 import logging
 import math
 from collections.abc import Coroutine
@@ -247,6 +248,9 @@ class Step(Settling):
         if verdict is None:
             memory.count(SILENT)
             verdict = Wait()
+        if inspect.iscoroutine(verdict):
+            verdict.close()
+            raise BadInput("the look returned a coroutine: write await in front of the call")
         if not isinstance(verdict, Wait):
             raise BadInput(f"the look returned {shown(verdict)}; it returns Done(…), Fail(…), Wait(…) or w.verify(…)")
         memory.phase = "looking"

@@ -98,6 +98,9 @@ class Watch(Generic[Op]):
         self.durations_s: tuple[float, ...] = ()
         self._learned_at: float | None = None
 
+    def __repr__(self) -> str:
+        return f"<Watch {self.name}>"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the look here and now."""
         return self._function(*args, **kwargs)
