@@ -9,10 +9,10 @@ import typer
 from msgspec import Struct
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from everpoll.cli.session import AsJson, Url, ago, console, print_json, with_store
+from everpoll.cli.secrets import without_secrets
+from everpoll.cli.session import AsJson, Url, ago, console, escaped, plain, print_json, with_store
 from everpoll.cli.why import found_task
 from everpoll.engine.why import recorded
 from everpoll.engine.work import Works
@@ -29,6 +29,9 @@ PHASE_STYLE = {"needs_code": "bold red", "canceling": "yellow", "cleaning": "dim
 SHOWN = ("watch", "id", "task_id", "phase", "outcome", "reason", "status", "progress", "looks", "errors")
 
 runs = typer.Typer(name="runs", help="List, show, cancel and follow the runs of watches.", no_args_is_help=True)
+
+# Databases count tasks and events up to here.
+LAST_NUMBER = 2**63 - 1
 
 RunName = Annotated[str, typer.Argument(help="WATCH:RUN, or the run's task id.", metavar="ID")]
 
@@ -52,11 +55,12 @@ def list_runs(
     """List runs, newest first."""
     if state is not None and state not in STATES:
         raise BadInput(f"--state {state!r}: write one of {', '.join(STATES)}")
+    after = None if after is None else _numbered(after, "the last line of a page says which")
     wanted = msgspec.convert({"state": state, "name": watch, "kind": "watch"}, TaskFilter)
     page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
     found = RunPage(tuple(run_info(task) for task in page.tasks), page.after)
     if as_json:
-        print_json(found)
+        print_json(_printable(found))
         return
     out = console()
     out.print(_table(found.runs) if found.runs else "No runs.")
@@ -77,9 +81,9 @@ def _table(found: Sequence[RunInfo]) -> Table:
     for one in found:
         table.add_row(
             str(one.task_id),
-            escape(f"{one.watch}:{one.id}"),
+            plain(f"{one.watch}:{one.id}"),
             _styled(one.phase, PHASE_STYLE),
-            escape(one.status or ""),
+            plain(one.status or ""),
             str(one.looks),
             "" if one.next_look_at is None else ago(one.next_look_at),
             "" if one.outcome is None else _styled(one.outcome, OUTCOME_STYLE),
@@ -93,7 +97,7 @@ def show(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
     task = with_store(url, lambda store: _found(store, run))
     info = run_info(task)
     if as_json:
-        print_json(msgspec.structs.asdict(info) | {"trail": task.trail})
+        print_json(_printable(msgspec.structs.asdict(info) | {"trail": task.trail}))
         return
     out = console()
     out.print(_card(task, info))
@@ -103,7 +107,7 @@ def show(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
     if task.trail:
         out.print("\n[bold]what happened to its task[/]")
     for entry in task.trail:
-        out.print(escape(recorded(entry)), soft_wrap=True)
+        out.print(plain(recorded(entry)), soft_wrap=True)
 
 
 def _card(task: TaskInfo, info: RunInfo) -> Table:
@@ -125,11 +129,12 @@ def _card(task: TaskInfo, info: RunInfo) -> Table:
     for name in ("handle", "op", "value", "evidence", "memory"):
         value = getattr(info, name)
         if value is not None and value != {}:
-            card.add_row(name, escape(value if isinstance(value, str) else encode(value)))
+            safe = without_secrets(value)
+            card.add_row(name, plain(safe if isinstance(safe, str) else encode(safe)))
     if info.cleaned is not None:
         card.add_row("cleaned", "yes" if info.cleaned else "[bold red]no: given up, tried again within the hour[/]")
     if task.cancel_requested:
-        card.add_row("cancel", escape(task.cancel_reason))
+        card.add_row("cancel", plain(task.cancel_reason))
     return card
 
 
@@ -141,7 +146,7 @@ def _print_named(out: Console, title: str, values: dict[str, Any]) -> None:
     table.add_column(style="dim")
     table.add_column(overflow="fold")
     for name, value in values.items():
-        table.add_row(escape(name), escape(str(value)))
+        table.add_row(plain(name), plain(str(value)))
     out.print(table)
 
 
@@ -155,7 +160,7 @@ def _print_timeline(out: Console, info: RunInfo) -> None:
     table.add_column("why", overflow="fold")
     table.add_column("next", justify="right", no_wrap=True)
     for decision in info.log:
-        table.add_row(_at(decision), escape(decision.rule), escape(_why(decision)), _next(decision))
+        table.add_row(_at(decision), plain(decision.rule), plain(_why(decision)), _next(decision))
     out.print(table)
 
 
@@ -201,7 +206,7 @@ def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
 
     info = with_store(url, use)
     if as_json:
-        print_json(info)
+        print_json(_printable(info))
         return
     typer.echo(f"{_name(info)} is asked to end: its worker tells the remote, and waits for it")
 
@@ -210,17 +215,21 @@ def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
 def events(
     run: RunName,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
-    after: Annotated[int, typer.Option(help="Only what came behind this number.", min=0)] = 0,
+    after: Annotated[int, typer.Option(help="Only what came behind this number.")] = 0,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
     """Print what changed, a line for each change; --json prints one object a line."""
+    number = _numbered(after, "the number of the last change that you have seen")
 
     async def use(store: Store) -> None:
         task = await _found(store, run)
         if not follow:
-            for one in await store.task_events(task.id, after):
-                _print_event({"seq": one.seq, "kind": "change", "at": one.at, **one.body}, as_json=as_json)
+            seen = number
+            while page := await store.task_events(task.id, seen):
+                for one in page:
+                    _print_event({"seq": one.seq, "kind": "change", "at": one.at, **one.body}, as_json=as_json)
+                seen = page[-1].seq
             return
 
         async def the_store() -> Store:
@@ -228,7 +237,7 @@ def events(
 
         watches = Watches(Works(), the_store)
         try:
-            async for event in WatchRun(watches, task.name, run_info(task).id, task.id).events(after):
+            async for event in WatchRun(watches, task.name, run_info(task).id, task.id).events(number):
                 _print_event(msgspec.structs.asdict(event), as_json=as_json)
         finally:
             await watches.close()
@@ -239,14 +248,25 @@ def events(
 def _print_event(fields: dict[str, Any], *, as_json: bool) -> None:
     event = msgspec.convert(fields, RunEvent)
     if as_json:
-        typer.echo(msgspec.json.encode(event).decode())
+        typer.echo(escaped(msgspec.json.encode(_printable(event)).decode()))
         return
     words = [f"{event.seq:>4}", f"{event.at.astimezone():%H:%M:%S}", f"{event.phase:<10}"]
     words += [word for word in (event.outcome, event.status, event.progress) if word]
     looks = f"({event.looks} {'look' if event.looks == 1 else 'looks'})" if event.looks else ""
     reason = f": {event.reason}" if event.reason else ""
     mark = " (now)" if event.kind == "snapshot" else ""
-    console().print(escape(f"{' '.join([*words, looks]).rstrip()}{reason}{mark}"), soft_wrap=True)
+    console().print(plain(f"{' '.join([*words, looks]).rstrip()}{reason}{mark}"), soft_wrap=True)
+
+
+def _numbered(after: int, accepted: str) -> int:
+    if not 0 <= after <= LAST_NUMBER:
+        raise BadInput(f"--after {after}: write a number that there can be; {accepted}")
+    return after
+
+
+def _printable(answer: Any) -> Any:
+    """An answer for scripts, without secrets: scripts write logs."""
+    return without_secrets(msgspec.to_builtins(answer))
 
 
 async def _found(store: Store, name: str) -> TaskInfo:
@@ -262,4 +282,4 @@ def _name(info: RunInfo) -> str:
 
 def _styled(text: str, styles: dict[str, str]) -> str:
     style = styles.get(text)
-    return escape(text) if style is None else f"[{style}]{escape(text)}[/]"
+    return plain(text) if style is None else f"[{style}]{plain(text)}[/]"

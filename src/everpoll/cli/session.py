@@ -1,7 +1,12 @@
-"""What the commands share: where the tasks live, how an app is found, and how answers are printed."""
+"""What the commands share: where the tasks live, how an app is found, and how answers are printed.
+
+What others wrote (a status, a reason, the text of an error) is printed as text: neither as markup, nor as control
+characters, with which it would talk to the terminal.
+"""
 
 import asyncio
 import importlib
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -11,6 +16,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from everpoll.app import Everpoll
 from everpoll.drivers.addresses import masked
@@ -26,6 +32,9 @@ Url = Annotated[
     typer.Option("--url", help="Where tasks live; default: $EVERPOLL_URL, then ./everpoll.db.", show_default=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
+
+# C0 but for tab and line feed, DEL, C1, and what turns the direction of a line around.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def with_store(url: str | None, use: Callable[[Store], Awaitable[T]]) -> T:
@@ -75,12 +84,31 @@ def found_app(path: str) -> Everpoll:
 def duration_s(option: str, text: str) -> float:
     """A duration from the shell: "10s", "5m", or a plain number of seconds."""
     number = text.strip().removesuffix(".0")
-    return seconds(int(number) if number.isascii() and number.isdigit() else text, name=option, positive=True)
+    try:
+        return seconds(int(number) if number.isascii() and number.isdigit() else text, name=option, positive=True)
+    except BadInput as error:
+        # Which a shell has none of.
+        raise BadInput(str(error).replace(", a number of seconds or a timedelta", " or a number of seconds")) from None
 
 
 def print_json(value: Any) -> None:
     """Any answer as JSON."""
-    typer.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    typer.echo(escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
+
+
+def escaped(json: str) -> str:
+    """The same JSON, with control characters in its texts as JSON escapes them; of the ASCII ones it does so itself."""
+    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json)
+
+
+def visible(text: str) -> str:
+    """Text of others for a terminal: a control character is shown, not obeyed."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def plain(text: str) -> str:
+    """Text of others for a console of ours: without control characters, and no markup either."""
+    return escape(visible(text))
 
 
 def console() -> Console:

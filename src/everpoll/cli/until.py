@@ -12,7 +12,7 @@ import re
 import signal
 import sys
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,15 +21,15 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from everpoll.app import Everpoll
-from everpoll.cli.secrets import Secrets
-from everpoll.cli.session import AsJson, duration_s, print_json
+from everpoll.cli.session import AsJson, duration_s, print_json, visible
 from everpoll.cli.until_display import Progress, show_live
 from everpoll.cli.until_operation import ADAPTERS, METHODS, Operation, Telling, Wanted, data_from, operation_for
 from everpoll.errors import BadInput, EverpollError
 from everpoll.policy import Backoff, Budget, human
-from everpoll.watches import Cadence, LookContext, RunInfo, Verdict, Watch, WatchRun
+from everpoll.watches import Cadence, Done, LookContext, RunInfo, Started, Verdict, Watch, WatchRun
 from everpoll.watches.adapters import Refused
 from everpoll.watches.adapters.addresses import shown
+from everpoll.watches.adapters.secrets import Secrets
 from everpoll.watches.cadence import Growing
 
 GROWING = Backoff("2s", factor=1.5, cap="30s", jitter=0.1)
@@ -105,7 +105,7 @@ def until(  # noqa: PLR0913 - options of a command
         secrets = Secrets(headers, url, operation.secrets)
         terms = _terms(operation, timeout, every)
     except EverpollError as error:
-        typer.echo(f"everpoll: {secrets.masked(str(error))}", err=True)
+        typer.echo(f"everpoll: {visible(secrets.masked(str(error)))}", err=True)
         raise typer.Exit(1) from None
     title = secrets.masked(f"{wanted.method} {shown(url) if '://' in url else url}")
     sys.exit(Until(operation, terms, secrets, title).wait(as_json=as_json, quiet=quiet))
@@ -155,8 +155,9 @@ class Until:
         self._secrets = secrets
         self._signal: int | None = None
         self._elapsed_s = 0.0
+        self._value: Any = None
         self._progress = Progress(
-            title, terms.budget.time_s, secrets.masked, now=lambda: asyncio.get_running_loop().time()
+            visible(title), terms.budget.time_s, self._printable, now=lambda: asyncio.get_running_loop().time()
         )
 
     def wait(self, *, as_json: bool, quiet: bool) -> int:
@@ -173,6 +174,9 @@ class Until:
         else:
             self._tell(info, console, quiet=quiet)
         return SIGNALS[signal.Signals(self._signal)] if self._signal is not None else CODES[info.outcome or "failed"]
+
+    def _printable(self, text: str) -> str:
+        return visible(self._secrets.masked(text))
 
     async def _run(self, live: Console | None) -> RunInfo:
         app = Everpoll("memory://", lease=LEASE)
@@ -228,7 +232,7 @@ class Until:
                 progress.broke(_words(error), w.looks)
                 raise
             progress.saw(w.looks, verdict)
-            return verdict
+            return self._beside(verdict)
 
         watch = app.watch(
             every=self._terms.cadence,
@@ -254,7 +258,14 @@ class Until:
             self._progress.broke(_words(error))
             raise
         self._progress.error = None
-        return begun
+        return Started(begun.handle, self._beside(begun.verdict)) if isinstance(begun, Started) else begun
+
+    def _beside(self, verdict: Verdict) -> Verdict:
+        """The verdict without its value, which is kept here: a run holds a row's worth, and this is printed whole."""
+        if not isinstance(verdict, Done):
+            return verdict
+        self._value = verdict.value
+        return replace(verdict, value=None)
 
     # ── what is told at the end ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -272,7 +283,7 @@ class Until:
             when = f" {took}" if progress.looks else ""
             line = f"{(info.outcome or 'failed').replace('_', ' ')}{when}: {self._reason(info)}"
         # A remote's words may have line breaks; an error is one line.
-        typer.echo(f"everpoll: {' '.join(self._secrets.masked(line).split())}", err=True)
+        typer.echo(f"everpoll: {' '.join(self._printable(line).split())}", err=True)
 
     def _reason(self, info: RunInfo) -> str:
         progress = self._progress
@@ -299,7 +310,7 @@ class Until:
             "adapter": self._operation.adapter,
             "status": info.status,
             "progress": info.progress,
-            "value": info.value,
+            "value": self._value,
             "evidence": evidence,
             "looks": info.looks,
             "errors": info.errors,

@@ -10,6 +10,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -95,7 +96,9 @@ def _named(wanted: Wanted) -> str:
         for prefix, name in (("msgbatch_", "anthropic"), ("batch_", "openai")):
             if wanted.url.startswith(prefix):
                 return name
-        raise BadInput(f"{wanted.url.partition('?')[0]!r} is no URL: write https://{wanted.url.partition('?')[0]}")
+        # Without what may be secret: a user and password, a query, a fragment.
+        bare = re.split(r"[?#]", wanted.url, maxsplit=1)[0].rpartition("@")[2]
+        raise BadInput(f"{bare!r} is no URL: write https://{bare}")
     host = _host(wanted.url)
     known = {"management.azure.com": "azure", "api.openai.com": "openai", "api.anthropic.com": "anthropic"}
     return "google" if host.endswith(".googleapis.com") else known.get(host, "auto")
@@ -110,11 +113,12 @@ def _auto(wanted: Wanted, fetch: Fetch) -> Operation:
 
 def _http202(wanted: Wanted, fetch: Fetch) -> Operation:
     cancel_method = "DELETE" if wanted.may_cancel else None
-    return _over_http(wanted, "http202", Http202(headers=wanted.headers, fetch=fetch, cancel_method=cancel_method))
+    adapter = Http202(headers=wanted.headers, fetch=fetch, cancel_method=cancel_method, value_limit=None)
+    return _over_http(wanted, "http202", adapter)
 
 
 def _azure(wanted: Wanted, fetch: Fetch) -> Operation:
-    return _over_http(wanted, "azure", AzureOperation(headers=wanted.headers, fetch=fetch))
+    return _over_http(wanted, "azure", AzureOperation(headers=wanted.headers, fetch=fetch, value_limit=None))
 
 
 def _over_http(wanted: Wanted, name: str, adapter: Http202 | AzureOperation) -> Operation:
@@ -130,7 +134,7 @@ def _over_http(wanted: Wanted, name: str, adapter: Http202 | AzureOperation) -> 
 
 def _google(wanted: Wanted, fetch: Fetch) -> Operation:
     base, version, name = google_address(wanted.url)
-    adapter = GoogleOperation(base, version=version, headers=wanted.headers, fetch=fetch)
+    adapter = GoogleOperation(base, version=version, headers=wanted.headers, fetch=fetch, value_limit=None)
     request = Request(wanted.url, wanted.method, wanted.data)
     if not wanted.begins and urlsplit(wanted.url).query:
         raise BadInput("an operation of Google's has no query: send a key with --header 'X-Goog-Api-Key: …'")
@@ -228,10 +232,10 @@ class AnyOperation(Http202):
     """HTTP 202, with an eye on what is none: bodies of others are judged by the rules of their own protocols."""
 
     def __init__(self, headers: Mapping[str, str], fetch: Fetch, cancel_method: str | None) -> None:
-        super().__init__(headers=headers, fetch=fetch, cancel_method=cancel_method)
-        self._azure = AzureOperation(headers=headers, fetch=fetch)
+        super().__init__(headers=headers, fetch=fetch, cancel_method=cancel_method, value_limit=None)
+        self._azure = AzureOperation(headers=headers, fetch=fetch, value_limit=None)
         # Only their judgement is used, which asks nobody.
-        self._google = GoogleOperation("https://localhost")
+        self._google = GoogleOperation("https://localhost", value_limit=None)
         self._openai, self._anthropic = OpenAIBatch("unused"), AnthropicBatch("unused")
 
     async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
@@ -311,17 +315,26 @@ def _error_code(response: Response) -> str:
 class Telling:
     """A client that says in words why nobody was found."""
 
-    def __init__(self, fetch: Fetch | None = None) -> None:
+    def __init__(self, fetch: ThreadFetch | None = None) -> None:
         self._fetch = fetch or ThreadFetch()
         self._has_answered = False
+
+    def led_by(self, home: str) -> Fetch:
+        """The same, for a URL to which `home` led."""
+        return partial(self._ask, self._fetch.led_by(home))
 
     async def __call__(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
     ) -> Response:
         """The answer; `Refused` for what waiting will not mend."""
+        return await self._ask(self._fetch, method, url, headers=headers, body=body)
+
+    async def _ask(
+        self, fetch: Fetch, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
+    ) -> Response:
         host = _host(url)
         try:
-            response = await self._fetch(method, url, headers=headers, body=body)
+            response = await fetch(method, url, headers=headers, body=body)
         except socket.gaierror as error:
             # Who has answered before has a name: then it is the resolver that is in trouble.
             if not self._has_answered and error.errno != socket.EAI_AGAIN:

@@ -4,9 +4,8 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
-from everpoll.cli.session import AsJson, Url, console, print_json, with_store
+from everpoll.cli.session import AsJson, Url, console, plain, print_json, with_store
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
 from everpoll.errors import BadInput, TaskNotFound
@@ -31,11 +30,11 @@ def explain(task: TaskOrRun, url: Url = None, as_json: AsJson = False) -> None:
         print_json(answer)
         return
     out = console()
-    out.print(f"[bold]{escape(answer.verdict)}[/]")
+    out.print(f"[bold]{plain(answer.verdict)}[/]")
     for line in answer.evidence:
-        out.print(f"  {escape(line)}", soft_wrap=True)
+        out.print(f"  {plain(line)}", soft_wrap=True)
     if answer.advice:
-        out.print(f"[green]→[/] {escape(answer.advice)}")
+        out.print(f"[green]→[/] {plain(answer.advice)}")
 
 
 async def found_task(store: Store, name: str) -> TaskInfo:
