@@ -233,6 +233,14 @@ async def test_what_is_kept_is_what_the_service_said_and_not_the_request() -> No
     assert verdict.evidence == {"Status": "BROKEN", "Why": "disk full"}
 
 
+@pytest.mark.parametrize("big", ["x" * 2_000_000, object()])
+async def test_an_answer_that_no_row_can_hold_is_a_success_all_the_same(big: object) -> None:
+    table = WaiterOperation(model(acceptor("error", False)), lambda: {"Rows": big})
+    verdict = await table.look({})
+    assert isinstance(verdict, Done)
+    assert verdict.value["note"].endswith("the call answers it again")
+
+
 async def test_delays_that_grow_are_left_to_the_cadence() -> None:
     never = smithy(output=output("s", "stringEquals", "ok"))
     assert await WaiterOperation(never, dict).look({}) == Wait(note="no acceptor matches")

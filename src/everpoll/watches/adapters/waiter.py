@@ -25,6 +25,7 @@ from everpoll.errors import BadInput
 from everpoll.policy import Budget
 from everpoll.watches.adapters.client import Memory
 from everpoll.watches.adapters.threads import in_thread
+from everpoll.watches.limits import encoded
 from everpoll.watches.verdicts import Done, Fail, Verdict, Wait
 
 State = Literal["success", "failure", "retry"]
@@ -111,9 +112,9 @@ class WaiterOperation:
         status = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
         state, rule = self.waiter.explain(body=body, status=status, error=error, input=handle)
         if state == "success":
-            return Done(_told(body))
+            return Done(_kept(_told(body)))
         if state == "failure":
-            return Fail(f"the waiter failed: {rule}", evidence=_told(body))
+            return Fail(f"the waiter failed: {rule}", evidence=_kept(_told(body)))
         # AWS waiters ask at their own pace. Smithy's grow, which is the watch's cadence.
         is_steady = self.waiter.longest_delay_s == self.waiter.delay_s > 0
         return Wait(self.waiter.delay_s if is_steady else None, note=rule)
@@ -285,6 +286,15 @@ def _code_in(response: Any) -> str | None:
 def _told(body: Any) -> Any:
     """What the service said, without what is about the request."""
     return {name: one for name, one in body.items() if name != "ResponseMetadata"} if isinstance(body, dict) else body
+
+
+def _kept(said: Any) -> Any:
+    """What a row can hold of it: whoever found it ready can ask for it again."""
+    try:
+        encoded(said, "the answer")
+    except BadInput as error:
+        return {"note": f"{error}; the call answers it again"}
+    return said
 
 
 def _number(model: Mapping[str, Any], name: str, default: float) -> float:
