@@ -33,7 +33,7 @@ class Starter(Adapter, Protocol):
     """An adapter whose protocol knows how to begin an operation."""
 
     async def start(self, op: Any, key: str) -> Any:
-        """Begin it, with a key that stays the same over crashes; answers the handle."""
+        """Begin it, with a key that stays the same over crashes; answers the handle, or `Started` with more."""
         ...
 
 

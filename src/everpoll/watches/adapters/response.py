@@ -16,7 +16,7 @@ _BOM = b"\xef\xbb\xbf"
 _UNREAD: Any = object()
 _UNREADABLE: Any = object()
 # Under these, what begins as JSON does is JSON that went wrong; text/csv and the like say what they are.
-_MAY_BE_JSON = frozenset({"", "text/plain", "application/octet-stream", "application/x-www-form-urlencoded"})
+_MAY_BE_JSON = frozenset({"", "text/plain", "application/octet-stream"})
 
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
