@@ -86,6 +86,12 @@ async def test_letters_beyond_ascii_are_sent_as_the_rules_say() -> None:
     assert fake.asked[0].path == "/gr%C3%B6%C3%9Fe/a%20b?q=%C3%BC&x=1"
 
 
+async def test_what_cannot_be_unpacked_is_not_asked_for_whatever_the_headers_say() -> None:
+    with serving(lambda asked: Answer(200)) as fake:
+        await ThreadFetch()("GET", fake.url, headers={"accept-Encoding": "gzip", "Connection": "keep-alive"})
+    assert (fake.asked[0].headers["accept-encoding"], fake.asked[0].headers["connection"]) == ("identity", "close")
+
+
 async def test_redirects_are_answers() -> None:
     with serving(lambda asked: Answer(302, None, {"Location": "/elsewhere"})) as fake:
         response = await ThreadFetch()("GET", fake.url, headers={})
@@ -170,6 +176,25 @@ async def test_a_host_of_many_silent_addresses_costs_one_timeout(monkeypatch: py
         assert (await fetch("GET", fake.url, headers={})).status == 200
 
 
+async def test_an_address_that_is_silent_leaves_time_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float | None] = []
+    real_connect = socket.socket.connect
+
+    def connect(sock: socket.socket, place: tuple[str, int]) -> None:
+        shares.append(sock.gettimeout())
+        if place[0] != "127.0.0.1":
+            raise TimeoutError("timed out")
+        real_connect(sock, place)
+
+    with serving(lambda asked: Answer(200)) as fake:
+        port = int(fake.url.rpartition(":")[2])
+        monkeypatch.setattr(socket, "getaddrinfo", addresses("10.0.0.1", "10.0.0.2", "127.0.0.1", port=port))
+        monkeypatch.setattr(socket.socket, "connect", connect)
+        assert (await ThreadFetch(timeout="30s")("GET", f"http://x.example:{port}/", headers={})).status == 200
+    first, second, third = (round(share or 0) for share in shares)
+    assert (first, second, third) == (10, 15, 30), "a share of what is left"
+
+
 async def test_an_address_that_does_not_answer_is_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(lambda asked: Answer(200, {"host": asked.headers["host"]})) as fake:
         port = int(fake.url.rpartition(":")[2])
@@ -196,6 +221,8 @@ async def test_nothing_is_sent_after_the_caller_gave_up(monkeypatch: pytest.Monk
             has_ended.set()
 
     with serving(lambda asked: Answer(202)) as fake:
+        # Not every system remembers of a socket that was never connected that it was shut down.
+        monkeypatch.setattr(socket.socket, "shutdown", lambda sock, how: None)
         monkeypatch.setattr(socket.socket, "connect", connect)
         monkeypatch.setattr(socket.socket, "close", close)
         asking = asyncio.create_task(ThreadFetch()("POST", fake.url, headers={}, body=b"{}"))

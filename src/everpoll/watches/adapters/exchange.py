@@ -21,7 +21,8 @@ from everpoll.watches.adapters.addresses import Refused, shown
 from everpoll.watches.adapters.inner_addresses import Address, addresses_of
 from everpoll.watches.adapters.response import Response
 
-_OWN_HEADERS = {"Accept-Encoding": "identity", "Connection": "close"}
+# Not the caller's to say: nothing here unpacks an answer, or keeps a connection.
+_OWN_HEADERS = {"accept-encoding": "identity", "connection": "close"}
 
 
 @dataclass(slots=True, repr=False)
@@ -125,9 +126,10 @@ class Exchange:
         parts = urlsplit(self.url)
         target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=string.punctuation)
         connection.sock.settimeout(self._left_s())
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in _OWN_HEADERS}
         # From here on a shutdown by `abort` is what keeps it from being sent.
         self._go_on()
-        connection.request(self.method, target, self.body, {**_OWN_HEADERS, **self.headers})
+        connection.request(self.method, target, self.body, headers | _OWN_HEADERS)
         with connection.getresponse() as answer:
             # One byte more than allowed tells a body that is too long from one that just fits.
             body = answer.read(self.max_bytes + 1)
@@ -136,10 +138,10 @@ class Exchange:
             # http.client says so by itself only when it is asked for everything.
             elif answer.length:
                 raise http.client.IncompleteRead(body, answer.length)
-            headers: dict[str, str] = {}
+            said: dict[str, str] = {}
             for name, value in answer.getheaders():
-                headers.setdefault(name.lower(), value)
-            return Response(answer.status, headers, _plain(answer.status, headers, body, self.url), url=self.url)
+                said.setdefault(name.lower(), value)
+            return Response(answer.status, said, _plain(answer.status, said, body, self.url), url=self.url)
 
 
 def led_inside(home: str, url: str) -> Refused:
