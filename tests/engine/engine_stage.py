@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from everpoll.drivers.wake import OnWake
+from everpoll.drivers.wake import OnWake, Wake
 from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.work import Run, Work, Works
@@ -124,9 +124,9 @@ class SpyStore(MemoryStore):
     async def listen(self, on_wake: OnWake) -> None:
         self.trip("listen")
 
-        def ear(cancel: bool) -> None:
+        def ear(wake: Wake) -> None:
             if not self.is_mute:
-                on_wake(cancel)
+                on_wake(wake)
 
         if self.has_push:
             self._ears[on_wake] = ear
@@ -140,7 +140,7 @@ class SpyStore(MemoryStore):
     def wake(self, *, cancel: bool = False) -> None:
         """As if it had been told that something may be due."""
         for on_wake in list(self._ears):
-            on_wake(cancel)
+            on_wake(Wake(cancel))
 
     def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
         self.beats.append(self.clock.now())

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.engine_stage import done
+from everpoll.drivers.wake import OnWake
 from everpoll.engine import heartbeat
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.options import WorkerOptions
@@ -248,7 +249,7 @@ async def test_starting_that_fails_or_is_canceled_leaves_no_heart_beating() -> N
     class Deaf(MemoryStore):
         hangs = False
 
-        async def listen(self, on_wake: Callable[[bool], None]) -> None:
+        async def listen(self, on_wake: OnWake) -> None:
             del on_wake
             if self.hangs:
                 await asyncio.Event().wait()

@@ -9,7 +9,7 @@ from engine.engine_stage import EngineStage
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.work import Work, Works
 from everpoll.engine.worker import Worker
-from everpoll.stores.contract import Ended, Leased
+from everpoll.stores.contract import Ended, Leased, NewTask
 from everpoll.stores.memory import MemoryStore
 from everpoll.testing import VirtualClock
 
@@ -256,5 +256,40 @@ def test_what_a_full_queue_still_has_is_run_as_soon_as_a_slot_is_free(stage: Eng
             stage.store.wake()
             await stage.clock.advance(1)
             assert len(job.at) == 6
+
+    stage.play(scene)
+
+
+def test_a_wake_up_for_what_falls_due_after_the_next_look_is_slept_through(stage: EngineStage) -> None:
+    job = stage.handler()
+
+    async def scene() -> None:
+        await stage.put(delay_s=10)
+        async with stage.working():
+            await stage.clock.advance(1)
+            before = len(stage.store.looks)
+            await stage.store.enqueue([NewTask(name="job", delay_s=20.0)])
+            await stage.clock.advance(1)
+            assert len(stage.store.looks) == before
+            await stage.store.enqueue([NewTask(name="job", delay_s=3.0)])
+            await stage.clock.advance(30)
+        assert job.at == pytest.approx([5, 10, 21], abs=0.002)
+
+    stage.play(scene)
+
+
+def test_after_a_request_to_cancel_nothing_is_slept_through(stage: EngineStage) -> None:
+    """What a run settles may be due sooner than it says: the request came while it ran."""
+    stage.handler()
+
+    async def scene() -> None:
+        async with stage.working():
+            await stage.clock.advance(1)
+            stage.store.wake(cancel=True)
+            await stage.clock.advance(1)
+            before = len(stage.store.looks)
+            await stage.store.enqueue([NewTask(name="job", delay_s=3600.0)])
+            await stage.clock.advance(1)
+            assert len(stage.store.looks) == before + 1
 
     stage.play(scene)

@@ -3,8 +3,9 @@
 import asyncio
 import threading
 
+from everpoll.drivers.wake import Wake
 from everpoll.stores.contract import NewTask
-from stores.stage import HOUR_S, Stage, done, json
+from stores.stage import HOUR_S, Stage, again, done, json
 
 PATIENCE_S = 20.0
 """Only a test that fails waits as long."""
@@ -14,19 +15,19 @@ class Listener:
     """Remembers what it was told."""
 
     def __init__(self) -> None:
-        self.told: list[bool] = []
+        self.told: list[Wake] = []
         self.threads: set[int] = set()
         self._changed = asyncio.Event()
 
-    def __call__(self, cancel: bool) -> None:
-        self.told.append(cancel)
+    def __call__(self, wake: Wake) -> None:
+        self.told.append(wake)
         self.threads.add(threading.get_ident())
         self._changed.set()
 
     async def heard(self, *, cancel: bool = False) -> None:
         """Wait until it is told (of a cancel), and forget everything heard so far."""
         async with asyncio.timeout(PATIENCE_S):
-            while not (cancel in self.told if cancel else self.told):
+            while not (any(one.cancel for one in self.told) if cancel else self.told):
                 await self._changed.wait()
                 self._changed.clear()
         self.told.clear()
@@ -95,6 +96,29 @@ async def test_a_task_that_falls_due_sooner_wakes(stage: Stage) -> None:
     listener.told.clear()
     await other.enqueue([NewTask(name="job", delay_s=HOUR_S)])
     await listener.heard()
+
+
+async def test_a_wake_up_here_says_when_its_task_falls_due(stage: Stage) -> None:
+    """So that whoever looks before that anyhow may sleep on. Wake-ups that are merged say the earlier one."""
+    worker, listener = await stage.worker(), Listener()
+    await stage.store.listen(listener)
+
+    async def put() -> None:
+        await stage.put(delay_s=HOUR_S)
+
+    async def settle() -> None:
+        lease = await stage.running(worker)
+        await asyncio.sleep(0.01)  # what woke for that one was heard
+        listener.told.clear()
+        await stage.store.settle(worker, [again(lease, delay_s=60.0)])
+
+    async with asyncio.timeout(PATIENCE_S):
+        for happen, due_s in ((put, HOUR_S), (settle, 60.0)):
+            heard: list[Wake] = []
+            while not any(abs(one.due_s - due_s) < 0.1 for one in heard):
+                await happen()
+                await asyncio.sleep(0.02)
+                heard = list(listener.told)
 
 
 async def test_everyone_who_listens_is_woken(stage: Stage) -> None:

@@ -14,6 +14,7 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 
+from everpoll.drivers.wake import NOW, Wake
 from everpoll.engine.meter import Meter
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.pool import Pool
@@ -32,6 +33,8 @@ GATHER_S = 0.002
 DUE_SLACK_S = 0.001
 # Due, and yet not to be had: somebody else holds the row for the moment.
 HELD_REST_S = 0.05
+CANCEL_HEEDED_S = 600.0
+"""Longer than a handler goes on that was told to end."""
 
 
 class Poller:
@@ -55,13 +58,24 @@ class Poller:
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
         self._empty = 0
         self.waiting_s: float | None = None
+        self._rest_until: float | None = None
+        self._heeds_all_until = 0.0
         self.on_lost: Callable[[], Awaitable[None]] | None = None
         self.incarnation = 0
         pool.on_freed = self._slot_freed
 
-    def wake(self) -> None:
-        """Look now: something may have become due."""
-        self._woken.set()
+    def wake(self, wake: Wake = NOW) -> None:
+        """Look now: something may have become due; or it will be, and then only if the next look comes too late for it.
+
+        A request to cancel that came during a run makes its task due at once, whatever the run settles: while one may
+        be under way, nothing is slept through.
+        """
+        now, until = asyncio.get_running_loop().time(), self._rest_until
+        if wake.cancel:
+            self._heeds_all_until = now + CANCEL_HEEDED_S
+        may_sleep = self._store.has_push and now >= self._heeds_all_until
+        if wake.due_s <= 0 or not may_sleep or until is None or now + wake.due_s < until:
+            self._woken.set()
 
     def backlog_shorter(self) -> None:
         """Settlements were written: there may be room for more."""
@@ -188,6 +202,7 @@ class Poller:
 
     async def _wait(self, rest_s: float) -> None:
         self.waiting_s = rest_s
+        self._rest_until = asyncio.get_running_loop().time() + rest_s
         try:
             async with asyncio.timeout(rest_s):
                 await self._woken.wait()
@@ -195,7 +210,7 @@ class Poller:
         except TimeoutError:
             pass
         finally:
-            self.waiting_s = None
+            self.waiting_s = self._rest_until = None
 
 
 def _counted(count: int) -> str:

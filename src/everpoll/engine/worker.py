@@ -18,6 +18,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable
 
+from everpoll.drivers.wake import Wake
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.meter import UNHEALTHY_ERRORS, Meter, PollerHealth
@@ -241,10 +242,10 @@ class Worker:
             logger.warning("rescued %d tasks from lost workers or past deadlines", beat.rescued)
             self._poller.wake()
 
-    def _woken(self, cancel: bool) -> None:
-        if cancel and len(self._pool) and self._heartbeat is not None:
+    def _woken(self, wake: Wake) -> None:
+        if wake.cancel and len(self._pool) and self._heartbeat is not None:
             self._heartbeat.hurry()
-        self._poller.wake()
+        self._poller.wake(wake)
 
     def _fence(self, silence_s: float) -> None:
         self._poller.pause()

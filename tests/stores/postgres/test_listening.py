@@ -7,6 +7,7 @@ import asyncpg
 import pytest
 
 from everpoll.drivers.postgres import listener
+from everpoll.drivers.wake import NOW
 from everpoll.stores.contract import NewTask
 from everpoll.stores.postgres import PostgresStore, notify
 from everpoll.stores.postgres.notify import Notifier
@@ -107,11 +108,11 @@ async def test_who_listens_here_is_woken_without_the_wire(stage: Stage, store: P
     await store.listen(ear)
     await stage.put()
     await asyncio.sleep(0)
-    assert ear.heard == ["False"]
+    assert ear.heard == [str(NOW)]
     other = await stage.another_store()
     await other.enqueue([NewTask(name="job")])
     await ear.hears(2)
-    assert ear.heard == ["False"] * 2
+    assert ear.heard == [str(NOW)] * 2
 
 
 async def test_a_cancel_is_told_as_one(stage: Stage, store: PostgresStore, url: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import own_threads
+from everpoll.drivers.wake import Wake
 from everpoll.errors import EverpollError, NotRunning, StoreUnavailable
 from everpoll.stores.contract import Ended, Enqueued, Lease, NewTask, WorkerCard
 from everpoll.stores.sqlite import SqliteStore
@@ -71,7 +72,7 @@ async def test_a_lock_does_not_hold_up_the_closing(path: Path, url: str) -> None
 def test_a_store_outlives_its_event_loop(url: str) -> None:
     """Each call is answered in the loop that it came from; one that is gone holds up nobody."""
     store = SqliteStore(url)
-    woken: list[bool] = []
+    woken: list[Wake] = []
 
     async def listen_and_leave() -> None:
         await store.open()

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 
+from everpoll.drivers.wake import NOW, Wake
 from everpoll.stores.contract import NewTask, TaskFilter, WorkerCard
 from everpoll.stores.sqlite import SqliteStore
 from stores.sqlite.processes import finish, start
@@ -61,12 +62,12 @@ async def test_kill_loses_nothing_that_was_acknowledged(store: SqliteStore, url:
 
 
 async def test_a_commit_of_another_process_wakes(store: SqliteStore, url: str) -> None:
-    woken: asyncio.Queue[bool] = asyncio.Queue()
+    woken: asyncio.Queue[Wake] = asyncio.Queue()
     await store.listen(woken.put_nowait)
     async with asyncio.timeout(30):
         await woken.get()  # the first look of all: it cannot know what happened before
         enqueuer = start(url, 'await store.enqueue([NewTask(name="job", delay_s=9)])')
-        assert await woken.get() is False
+        assert await woken.get() == NOW
     finish(enqueuer)
     await store.unlisten(woken.put_nowait)
 
@@ -77,17 +78,17 @@ async def test_a_cancel_by_another_process_is_told_once(store: SqliteStore, url:
     await store.sign_on(card, 600)
     [task] = await store.enqueue([NewTask(name="job")])
     await store.lease(5, {"default": 1}, 1)
-    woken: asyncio.Queue[bool] = asyncio.Queue()
+    woken: asyncio.Queue[Wake] = asyncio.Queue()
     await store.listen(woken.put_nowait)
     pulse = store.pulse()
     async with asyncio.timeout(30):
         await woken.get()
         canceler = start(url, f"say(await store.cancel({task.id}, '{{}}'))")
-        while not await woken.get():
+        while not (await woken.get()).cancel:
             pass
         assert finish(canceler) == [["running"]]
         for _ in range(3):
             beat = await asyncio.to_thread(pulse.beat, 5, 600, None, [task.id])
             assert beat.canceled == (task.id,)
-            assert await woken.get() is False
+            assert await woken.get() == NOW
     pulse.close()

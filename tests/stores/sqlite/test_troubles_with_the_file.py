@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from everpoll.drivers.sqlite.lane import Op
+from everpoll.drivers.wake import Wake
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import Enqueued, NewTask, WorkerCard
 from everpoll.stores.sqlite import SqliteStore
@@ -172,7 +173,7 @@ async def _awaited(store: SqliteStore, op: Op[Any]) -> Any:
 
 
 async def test_a_listener_is_woken_when_the_file_is_back(path: Path, tmp_path: Path, store: SqliteStore) -> None:
-    woken: asyncio.Queue[bool] = asyncio.Queue()
+    woken: asyncio.Queue[Wake] = asyncio.Queue()
     away = tmp_path / "away"
     await store.listen(woken.put_nowait)
     async with asyncio.timeout(30):

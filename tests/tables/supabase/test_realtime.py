@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from everpoll.drivers.wake import NOW, Wake
 from everpoll.policy import Backoff
 from everpoll.tables import Row
 from everpoll.tables.supabase import SupabaseTable, realtime
@@ -30,8 +31,8 @@ class Ear:
         self.source = source
         self.woken = 0
 
-    def wake(self, cancel: bool) -> None:
-        assert not cancel
+    def wake(self, wake: Wake) -> None:
+        assert wake == NOW
         self.woken += 1
 
     async def until(self, holds: Callable[["Ear"], bool]) -> None:

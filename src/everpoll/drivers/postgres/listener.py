@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from everpoll.drivers.postgres import faults
 from everpoll.drivers.postgres.lane import Connection, Dial, Lane, part
-from everpoll.drivers.wake import OnWake
+from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.policy import Backoff, human
 
@@ -77,11 +77,11 @@ class Listener:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def wake(self, *, cancel: bool = False) -> None:
+    def wake(self, *, cancel: bool = False, due_s: float = 0.0) -> None:
         """Tell everybody here; from this process no notification is needed."""
         if self._event_loop is asyncio.get_running_loop():
             for on_wake in self._wanted:
-                self._event_loop.call_soon(on_wake, cancel)
+                self._event_loop.call_soon(on_wake, Wake(cancel, due_s))
 
     async def _listen(self) -> None:
         failures = deaf = 0

@@ -10,7 +10,7 @@ import threading
 from pathlib import Path
 from weakref import WeakValueDictionary
 
-from everpoll.drivers.wake import OnWake
+from everpoll.drivers.wake import OnWake, Wake
 
 
 class Listener:
@@ -23,12 +23,13 @@ class Listener:
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
         self._told = False
-        self._cancel = False
+        self._wake: Wake | None = None
 
-    def ring(self, cancel: bool) -> None:
+    def ring(self, wake: Wake) -> None:
         """Have `on_wake` called soon. Raises RuntimeError if its event loop is closed."""
         with self._lock:
-            self._cancel |= cancel
+            before = self._wake or wake
+            self._wake = Wake(before.cancel or wake.cancel, min(before.due_s, wake.due_s))
             told, self._told = self._told, True
         if told:
             return
@@ -39,9 +40,9 @@ class Listener:
 
     def _tell(self) -> None:
         with self._lock:
-            cancel, self._cancel, self._told = self._cancel, False, False
-        if not self.is_over:
-            self.on_wake(cancel)
+            wake, self._wake, self._told = self._wake, None, False
+        if not self.is_over and wake is not None:
+            self.on_wake(wake)
 
 
 class Bell:
@@ -62,11 +63,11 @@ class Bell:
         with self._lock:
             self._listeners = tuple(one for one in self._listeners if one is not listener)
 
-    def ring(self, cancel: bool) -> None:
+    def ring(self, wake: Wake) -> None:
         """Tell all of them, from any thread."""
         for listener in self._listeners:
             try:
-                listener.ring(cancel)
+                listener.ring(wake)
             except RuntimeError:
                 self.remove(listener)
 

@@ -31,7 +31,7 @@ STOP_S = 5.0
 class Op(Generic[T]):
     """One operation on its way. `run` may be called more than once: a group that fails is run again one by one."""
 
-    __slots__ = ("cancel", "error", "future", "is_last", "peek", "run", "unwanted", "value", "wakes")
+    __slots__ = ("cancel", "due_s", "error", "future", "is_last", "peek", "run", "unwanted", "value", "wakes")
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class Op(Generic[T]):
         *,
         wakes: bool = False,
         cancel: bool = False,
+        due_s: float = 0.0,
         peek: Callable[[Connection], T | None] | None = None,
         unwanted: Callable[[T], None] | None = None,
     ) -> None:
@@ -47,6 +48,8 @@ class Op(Generic[T]):
         """Ring the bell when it is committed."""
         self.cancel = cancel
         """… and say that a running task may have to be canceled."""
+        self.due_s = due_s
+        """… and when what it is about falls due."""
         self.peek = peek
         """Where nothing is to be written, the answer without a transaction; None if there may be something."""
         self.unwanted = unwanted

@@ -20,6 +20,7 @@ from everpoll.drivers.sqlite.bell import Bell
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.faults import BUSY, code_of
 from everpoll.drivers.sqlite.lane import Lane, Op
+from everpoll.drivers.wake import Wake
 from everpoll.errors import EverpollError
 
 IDLE_S, ALERT_S, ALERT_FOR_S = 0.080, 0.020, 1.0
@@ -113,7 +114,7 @@ class Writer(Lane):
     def _told(self, ops: list[Op[Any]]) -> None:
         woken = [op for op in ops if op.wakes and op.error is None]
         if woken:
-            self._bell.ring(any(op.cancel for op in woken))
+            self._bell.ring(Wake(any(op.cancel for op in woken), min(op.due_s for op in woken)))
 
     def _rest_s(self) -> float | None:
         return max(0.0, self._look_at - time.monotonic()) if self._listening else None
@@ -133,7 +134,7 @@ class Writer(Lane):
             (version,) = con.execute("pragma data_version").fetchone()
             if version != self._version:
                 cancels = self._cancels_in(con)
-                self._bell.ring(bool(cancels - self._cancels))
+                self._bell.ring(Wake(cancel=bool(cancels - self._cancels)))
                 if self._version is not None:
                     self._alert_until = time.monotonic() + ALERT_FOR_S
                     rest_s = ALERT_S

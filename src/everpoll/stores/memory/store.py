@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from everpoll.drivers.wake import OnWake
+from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import LeaseLost
 from everpoll.policy import Clock
 from everpoll.stores.contract import (
@@ -100,7 +100,7 @@ class MemoryStore:
         delays_s = [max(0.0, task.delay_s) for task in tasks]  # what is no delay fails before anything is stored
         with self._lock:
             answers = [self._enqueue(task, delay_s) for task, delay_s in zip(tasks, delays_s, strict=True)]
-        self._wake()
+        self._wake(due_s=min(delays_s, default=0.0))
         return answers
 
     def _enqueue(self, task: NewTask, delay_s: float) -> Enqueued:
@@ -172,8 +172,9 @@ class MemoryStore:
         """See the contract."""
         with self._lock:
             lost = {one.id for one in settlements if not self._settle(incarnation, one)}
-        if any(isinstance(one, Again) for one in settlements):
-            self._wake()
+        delays_s = [one.delay_s or 0.0 for one in settlements if isinstance(one, Again)]
+        if delays_s:
+            self._wake(due_s=min(delays_s))
         return lost
 
     def _settle(self, incarnation: int, settlement: Settlement) -> bool:
@@ -412,10 +413,10 @@ class MemoryStore:
     def _now(self) -> float:
         return self._epoch + self._clock.now()
 
-    def _wake(self, *, cancel: bool = False) -> None:
+    def _wake(self, *, cancel: bool = False, due_s: float = 0.0) -> None:
         for event_loop, on_wake in self._listeners:
             if not event_loop.is_closed():
-                event_loop.call_soon_threadsafe(on_wake, cancel)
+                event_loop.call_soon_threadsafe(on_wake, Wake(cancel, due_s))
 
 
 class MemoryPulse:

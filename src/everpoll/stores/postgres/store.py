@@ -117,7 +117,7 @@ class PostgresStore:
         except BaseException:
             self._notifier.failed()
             raise
-        self._listener.wake()
+        self._listener.wake(due_s=max(0.0, min(task.delay_s for task in tasks)))
         return answers
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
@@ -165,7 +165,7 @@ class PostgresStore:
             self._marks.forget()
         if any(not one.delay_s or one.delay_s <= 0 for one in again):
             self._notifier.soon()
-        self._listener.wake()
+        self._listener.wake(due_s=min(one.delay_s or 0.0 for one in again))
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""

@@ -131,7 +131,10 @@ class SqliteStore:
         if not rows:
             return []
         specials = enqueueing.specials_of(tasks)
-        return await self._write(Op(lambda con: enqueueing.enqueue(con, self._now(), rows, specials), wakes=True))
+        due_s = min(row.delay_us for row in rows) / 1e6
+        return await self._write(
+            Op(lambda con: enqueueing.enqueue(con, self._now(), rows, specials), wakes=True, due_s=due_s)
+        )
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""
@@ -169,7 +172,8 @@ class SqliteStore:
 
     def _settlement(self, incarnation: int, settlements: Sequence[Settlement]) -> Op[set[int]]:
         batch = settling.Batch(incarnation, settlements)
-        return Op(lambda con: settling.settle(con, self._now(), batch), wakes=bool(batch.again))
+        due_s = min((one.delay_s or 0.0 for one in batch.again), default=0.0)
+        return Op(lambda con: settling.settle(con, self._now(), batch), wakes=bool(batch.again), due_s=due_s)
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.drivers.postgres.listener import Listener
-from everpoll.drivers.wake import OnWake
+from everpoll.drivers.wake import NOW, OnWake, Wake
 from everpoll.errors import EverpollError
 from everpoll.tables.postgres import ddl
 from everpoll.tables.postgres.catalog import Relation
@@ -76,10 +76,10 @@ class Push:
             await asyncio.gather(task, return_exceptions=True)
         await self._hear(None)
 
-    def wake(self, cancel: bool = False) -> None:
+    def wake(self, wake: Wake = NOW) -> None:
         """Tell everybody here."""
         for on_wake in self._wanted:
-            asyncio.get_running_loop().call_soon(on_wake, cancel)
+            asyncio.get_running_loop().call_soon(on_wake, wake)
 
     async def _watch(self) -> None:
         while True:

@@ -22,7 +22,7 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from everpoll.drivers.wake import OnWake
+from everpoll.drivers.wake import NOW, OnWake
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.policy import Backoff, human
 from everpoll.tables.contract import Finding
@@ -135,7 +135,7 @@ class Realtime:
 
     def _wake(self) -> None:
         for on_wake in self._wanted:
-            on_wake(False)
+            on_wake(NOW)
 
     def _words(self, error: Exception) -> str:
         said = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
