@@ -237,6 +237,35 @@ async def test_nothing_is_sent_after_the_caller_gave_up(monkeypatch: pytest.Monk
         assert fake.paths() == ["GET /later"]
 
 
+async def test_whoever_gave_up_is_noticed_between_two_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_connecting, goes_on = threading.Event(), threading.Event()
+    tried: list[object] = []
+    real_connect = socket.socket.connect
+
+    def connect(sock: socket.socket, place: tuple[str, int]) -> None:
+        if place[0] == "127.0.0.1":
+            real_connect(sock, place)
+            return
+        tried.append(place)
+        is_connecting.set()
+        goes_on.wait(LIMIT_S)
+        raise ConnectionRefusedError
+
+    with serving(lambda asked: Answer(200)) as fake:
+        fetch = ThreadFetch(threads=1)
+        monkeypatch.setattr(socket.socket, "connect", connect)
+        with monkeypatch.context() as names:
+            names.setattr(socket, "getaddrinfo", addresses("10.0.0.1", "10.0.0.2", "10.0.0.3", port=80))
+            asking = asyncio.create_task(fetch("GET", "http://silent.example/", headers={}))
+            assert await asyncio.to_thread(is_connecting.wait, LIMIT_S)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        goes_on.set()
+        assert (await fetch("GET", fake.url, headers={})).status == 200, "its one thread is free"
+    assert tried == [("10.0.0.1", 80)]
+
+
 async def test_waiting_for_a_thread_is_not_the_other_sides_time() -> None:
     """With one thread, whoever comes second waits for the first, and has its own time then."""
     first_is_there, first_goes_on = threading.Event(), threading.Event()

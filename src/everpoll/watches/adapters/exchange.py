@@ -44,7 +44,6 @@ class Exchange:
         """The answer. The time counts from here: waiting for a thread is not the other side's doing."""
         self._deadline = time.monotonic() + timeout_s
         try:
-            self._go_on()
             began()
             return self._answer(self._connected(tls))
         except http.client.HTTPException as error:
@@ -116,7 +115,6 @@ class Exchange:
                 sock.connect(address.place)
             except OSError as error:
                 sock.close()
-                self._go_on()
                 failure = error
             else:
                 return sock
