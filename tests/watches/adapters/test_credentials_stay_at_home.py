@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from everpoll.watches.adapters import HttpError, Refused, Request, Response
 from everpoll.watches.adapters.addresses import checked, joined, may_carry_credentials, resolved, shown
 from everpoll.watches.adapters.client import Client
+from everpoll.watches.faults import fault_of
 
 SECRET = "Bearer sk-very-secret-1234"  # noqa: S105 - that of a test
 HOME = "https://api.example.com/start"
@@ -73,6 +74,10 @@ async def test_redirects_that_lead_astray_are_refused(target: str) -> None:
     with pytest.raises(Refused) as refusal:
         await send({HOME: moved(target)})
     assert "hunter2" not in str(refusal.value)
+
+
+def test_what_was_refused_is_not_tried_again() -> None:
+    assert fault_of(Refused("it leads in a circle")) == "fatal"
 
 
 async def test_https_is_not_left_in_two_steps_either() -> None:

@@ -66,6 +66,13 @@ async def test_a_text_that_only_holds_json_is_masked_as_well() -> None:
     assert "1234" not in json.dumps(verdict.evidence)
 
 
+async def test_of_a_long_error_the_beginning_is_kept_and_masked() -> None:
+    body = TOKEN.encode() + b"\\" * 8_000_000
+    response = await Client(answering(400, body), {"X-Api-Key": TOKEN}).send(Request(HOME))
+    assert response.body.startswith(b"***\\")
+    assert len(response.body) < 300_000
+
+
 async def test_words_and_notes_of_what_goes_on_are_masked_as_well() -> None:
     said = json.dumps({"status": f"waiting for {TOKEN}", "progress": f"with {TOKEN}"}).encode()
     verdict = await Http202(headers={"Authorization": f"Bearer {TOKEN}"}, fetch=answering(202, said)).look(HOME)

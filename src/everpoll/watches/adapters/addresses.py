@@ -6,13 +6,13 @@ somebody else.
 
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
-from everpoll.errors import EverpollError
+from everpoll.errors import Hopeless
 
 _PORTS = {"http": 80, "https": 443}
 _LONGEST_CHARS = 8_192
 
 
-class Refused(EverpollError):
+class Refused(Hopeless):
     """The remote led to something that is not done: plain HTTP after HTTPS, another scheme, a circle, a huge body."""
 
 

@@ -40,6 +40,8 @@ FOLLOWED = frozenset({301, 302, 303, 307, 308})
 READS = frozenset({"GET", "HEAD"})
 # What was sent is masked in later answers, too; tokens that expire come anew, and are not collected for ever.
 _REMEMBERED = 32
+# Of what is no success: words, and looking for secrets in 8 MiB of them takes the event loop a second.
+_ERROR_BYTES = 256 * 1024
 _PLAIN_IN_KEYS = string.punctuation.replace("%", "")
 
 
@@ -159,7 +161,7 @@ class Client:
         response = await fetch(request.method, url, headers=sendable(headers), body=body)
         body = cut(response.status, response.body, self._max_bytes, url)
         if not 200 <= response.status < 300:
-            body = self._masked_body(body)
+            body = self._masked_body(body[:_ERROR_BYTES])
         return Response(response.status, response.headers, body, url=url, received_at=response.received_at)
 
     def _fetch_for(self, url: str, home: str) -> Fetch:
