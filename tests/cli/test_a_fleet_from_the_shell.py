@@ -186,6 +186,7 @@ def test_what_waits_is_explained_without_a_worker(shop: Shop) -> None:
         (["run", "shop.py"], "'shop.py' is a file, and a module is meant: write shop:app"),
         (["run", "./src/shop.py:till"], "write src.shop:till"),
         (["jobs", "show", "99"], "no task 99"),
+        (["jobs", "list", "--after", "9" * 20], "write a number that there can be"),
         (["jobs", "list", "--url", "memory://"], "memory:// lives in the process of its app alone"),
         (["jobs", "list", "--state", "lost"], "write one of queued, running"),
         (["migrate", "--url", "mysql://root:secret@localhost/x"], "no address of a store"),

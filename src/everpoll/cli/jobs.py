@@ -6,11 +6,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 from rich import box
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from everpoll.cli.session import AsJson, Url, ago, console, print_json, with_store
+from everpoll.cli.session import AsJson, Url, ago, console, numbered, plain, print_json, with_store
 from everpoll.engine.why import recorded
 from everpoll.errors import BadInput, TaskNotFound
 from everpoll.jobs.task import refuse_to_retry_a_run
@@ -50,6 +49,7 @@ def list_jobs(
     if state is not None and state not in STATES:
         raise BadInput(f"--state {state!r}: write one of {', '.join(STATES)}")
     wanted = msgspec.convert({"state": state, "queue": queue, "name": name, "kind": "job"}, TaskFilter)
+    after = None if after is None else numbered(after, "the last line of a page says which")
     page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
     if as_json:
         print_json(page)
@@ -91,13 +91,13 @@ def _row(task: TaskInfo) -> list[str]:
     when = task.ended_at or (task.started_at if task.state == "running" else task.due_at)
     return [
         str(task.id),
-        escape(task.name),
-        escape(task.queue),
+        plain(task.name),
+        plain(task.queue),
         f"[{STATE_STYLE[task.state]}]{task.state}[/]",
         str(task.attempt),
         str(task.priority),
         ago(when),
-        escape(text),
+        plain(text),
     ]
 
 
@@ -116,15 +116,15 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
         if field == "trail" or value is None:
             continue
         shown = _shown(field, value)
-        table.add_row(field, f"[{STATE_STYLE[task.state]}]{shown}[/]" if field == "state" else escape(shown))
+        table.add_row(field, f"[{STATE_STYLE[task.state]}]{shown}[/]" if field == "state" else plain(shown))
     out = console()
     out.print(table)
     if task.trail:
         out.print("\n[bold]what happened[/]")
     for entry in task.trail:
-        out.print(escape(recorded(entry)), style="red" if "error" in entry else "", soft_wrap=True)
+        out.print(plain(recorded(entry)), style="red" if "error" in entry else "", soft_wrap=True)
         if entry.get("traceback"):
-            out.print(escape(str(entry["traceback"]).rstrip()), style="dim", soft_wrap=True)
+            out.print(plain(str(entry["traceback"]).rstrip()), style="dim", soft_wrap=True)
 
 
 def _shown(field: str, value: Any) -> str:
@@ -184,11 +184,11 @@ def workers(url: Url = None, as_json: AsJson = False) -> None:
             "[green]alive[/]" if worker.is_alive else "[dim]ended[/]" if worker.stopped_at else "[bold red]silent[/]"
         )
         table.add_row(
-            escape(worker.label),
+            plain(worker.label),
             state,
-            escape(worker.host),
+            plain(worker.host),
             str(worker.pid),
-            escape(", ".join(worker.queues)),
+            plain(", ".join(worker.queues)),
             f"{worker.running} of {worker.slots}",
             ago(worker.beat_at),
             ago(worker.started_at),

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from everpoll.cli.secrets import without_secrets
-from everpoll.cli.session import AsJson, Url, ago, console, escaped, plain, print_json, with_store
+from everpoll.cli.session import AsJson, Url, ago, console, escaped, numbered, plain, print_json, with_store
 from everpoll.cli.why import found_task
 from everpoll.engine.why import recorded
 from everpoll.engine.work import Works
@@ -29,9 +29,6 @@ PHASE_STYLE = {"needs_code": "bold red", "canceling": "yellow", "cleaning": "dim
 SHOWN = ("watch", "id", "task_id", "phase", "outcome", "reason", "status", "progress", "looks", "errors")
 
 runs = typer.Typer(name="runs", help="List, show, cancel and follow the runs of watches.", no_args_is_help=True)
-
-# Databases count tasks and events up to here.
-LAST_NUMBER = 2**63 - 1
 
 RunName = Annotated[str, typer.Argument(help="WATCH:RUN, or the run's task id.", metavar="ID")]
 
@@ -55,7 +52,7 @@ def list_runs(
     """List runs, newest first."""
     if state is not None and state not in STATES:
         raise BadInput(f"--state {state!r}: write one of {', '.join(STATES)}")
-    after = None if after is None else _numbered(after, "the last line of a page says which")
+    after = None if after is None else numbered(after, "the last line of a page says which")
     wanted = msgspec.convert({"state": state, "name": watch, "kind": "watch"}, TaskFilter)
     page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
     found = RunPage(tuple(run_info(task) for task in page.tasks), page.after)
@@ -220,7 +217,7 @@ def events(
     as_json: AsJson = False,
 ) -> None:
     """Print what changed, a line for each change; --json prints one object a line."""
-    number = _numbered(after, "the number of the last change that you have seen")
+    number = numbered(after, "the number of the last change that you have seen")
 
     async def use(store: Store) -> None:
         task = await _found(store, run)
@@ -256,12 +253,6 @@ def _print_event(fields: dict[str, Any], *, as_json: bool) -> None:
     reason = f": {event.reason}" if event.reason else ""
     mark = " (now)" if event.kind == "snapshot" else ""
     console().print(plain(f"{' '.join([*words, looks]).rstrip()}{reason}{mark}"), soft_wrap=True)
-
-
-def _numbered(after: int, accepted: str) -> int:
-    if not 0 <= after <= LAST_NUMBER:
-        raise BadInput(f"--after {after}: write a number that there can be; {accepted}")
-    return after
 
 
 def _printable(answer: Any) -> Any:

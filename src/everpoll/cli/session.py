@@ -34,6 +34,7 @@ Url = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 # C0 but for tab and line feed, DEL, C1, and what turns the direction of a line around.
+LAST_NUMBER = 2**63 - 1  # up to which databases count tasks and events
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -109,6 +110,13 @@ def visible(text: str) -> str:
 def plain(text: str) -> str:
     """Text of others for a console of ours: without control characters, and no markup either."""
     return escape(visible(text))
+
+
+def numbered(after: int, accepted: str) -> int:
+    """What `--after` was given, if there can be such a number."""
+    if not 0 <= after <= LAST_NUMBER:
+        raise BadInput(f"--after {after}: write a number that there can be; {accepted}")
+    return after
 
 
 def console() -> Console:
