@@ -38,7 +38,9 @@ INTERNAL_OF_LOOP = {"become", "due", "end", "entry", "forget_run", "resume_at", 
 INTERNAL_OF_LOOPS = {"event_loop_for", "in_thread", "now", "set_deadline", "spawn", "start"}
 
 # What the engine calls, and not the user.
-INTERNAL_OF_WATCH = {"ask", "enqueuer", "new_task", "run", "tally", "joins_a_call", "looks_at_many", "threads", "why_canceled"}
+INTERNAL_OF_WATCH = {
+    *("ask", "enqueuer", "joins_a_call", "looks_at_many", "new_task", "run", "tally", "threads", "why_canceled")
+}
 INTERNAL_OF_LOOK = {"call", "check_memory", "is_told", "let_go"}
 
 
