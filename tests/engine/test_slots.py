@@ -330,3 +330,17 @@ def test_a_carrier_whose_time_is_up_lets_the_rest_of_the_event_loop_have_its_tur
         assert order == ["run", "run", "other", "run", "other", "other"]
 
     stage.play(scene)
+
+
+def test_a_store_with_a_thread_of_its_own_has_its_turn_in_the_middle_of_many_runs(stage: EngineStage) -> None:
+    job = stage.handler()
+    turns: list[int] = []
+    stage.store.hand_over = lambda: turns.append(len(job.at))  # type: ignore[attr-defined]  # few stores have one
+
+    async def scene() -> None:
+        await stage.put(200)
+        async with stage.working(slots=500):
+            await stage.clock.advance(1)
+        assert turns == [50, 100, 150, 200]
+
+    stage.play(scene)

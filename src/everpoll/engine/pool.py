@@ -26,6 +26,8 @@ logger = logging.getLogger("everpoll.engine")
 
 # How long one carrier keeps the event loop to itself before others have their turn.
 CARRY_S = 0.001
+# Runs that end without a pause, after which a store that works in a thread of its own has its turn.
+TURN_RUNS = 50
 # A handler that cancels its own task would otherwise be handed back to itself some thousand times a second.
 CANCELED_REST_S = 1.0
 GIVE_BACK = {
@@ -50,6 +52,9 @@ class Pool:
         self._context = contextvars.copy_context()
         self._all_ended = asyncio.Event()
         self.on_freed: Callable[[str], None] = lambda _queue: None
+        self.on_turn: Callable[[], None] | None = None
+        """Called in the middle of many runs that follow one another, none of which waits for anything."""
+        self._carried = 0
         self._event_loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
@@ -148,6 +153,9 @@ class Pool:
                 self._have_spare()
                 self._carriers[run] = carrier
                 await self._run(run)
+                self._carried += 1
+                if self._carried % TURN_RUNS == 0 and self.on_turn is not None:
+                    self.on_turn()
                 if self._carrier is not carrier or self._event_loop.time() > until or self._is_worn(carrier):
                     break
         finally:

@@ -58,6 +58,7 @@ class Worker:
         self.meter = Meter()
         self._settler = Settler(store, self.meter, self._lost)
         self._pool = Pool(works, options.slots, self._settler.add)
+        self._pool.on_turn = getattr(store, "hand_over", None)
         self._settler.on_settled = on_settled
         self._settler.is_busy = lambda: len(self._pool) > 0
         self._poller = Poller(store, works, self._pool, options, self.meter, lambda: self._settler.backlog)

@@ -309,7 +309,8 @@ class Pulse(Protocol):
 class Source(Protocol):
     """Where the engine gets its tasks: a store, or somebody's own table.
 
-    All raise `StoreUnavailable` when the database cannot be reached.
+    All raise `StoreUnavailable` when the database cannot be reached. One that works in a thread of its own may have a
+    `hand_over()`: called in the middle of many short runs, it lets that thread have the interpreter for a moment.
     """
 
     has_push: bool

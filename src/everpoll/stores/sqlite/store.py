@@ -290,6 +290,11 @@ class SqliteStore:
         """See the contract."""
         return SqlitePulse(self._address, self._patience_s, self._instants, self._silence)
 
+    def hand_over(self) -> None:
+        """See the contract."""
+        if self._writer is not None:
+            self._writer.hand_over()
+
     def _write(self, op: Op[T]) -> "asyncio.Future[T]":
         if self._writer is None or self._pid != os.getpid():
             raise NotRunning(f"the store {self._address.path} is closed: call open() first")

@@ -255,6 +255,11 @@ class SqliteTable:
             raise NotRunning(f"table {self.table.name!r} is closed: call open() first")
         return self._statements
 
+    def hand_over(self) -> None:
+        """See the contract."""
+        if self._writer is not None:
+            self._writer.hand_over()
+
     def _write(self, op: Op[T]) -> "asyncio.Future[T]":
         if self._writer is None:
             raise NotRunning(f"table {self.table.name!r} is closed: call open() first")
