@@ -42,6 +42,21 @@ def test_starts_keep_to_the_rate(stage: WatchStage) -> None:
     stage.play(scene)
 
 
+def test_starts_and_looks_together_keep_to_the_rate(stage: WatchStage) -> None:
+    """The turn that a start had waited for is used up by it."""
+    remote = stage.script()
+    watch = stage.whole(every="2s", rate=Rate(1, per="1s"), budget=Budget("1h"))
+
+    async def scene() -> None:
+        for number in range(20):
+            await watch.begin({}, id=str(number))
+        await asyncio.sleep(60)
+        assert len(remote.calls) <= 62
+        assert remote.count("start") == 20
+
+    stage.play(scene)
+
+
 def test_while_the_breaker_is_open_nothing_is_started_and_no_time_is_burnt(stage: WatchStage) -> None:
     is_down = True
 
