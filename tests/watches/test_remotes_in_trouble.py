@@ -96,6 +96,37 @@ def test_cancel_and_cleanup_leave_a_remote_alone_that_is_known_to_be_away(stage:
     stage.play(scene)
 
 
+def test_a_cancel_that_tells_nobody_waits_for_no_breaker_and_closes_none(stage: WatchStage) -> None:
+    remote = stage.script(status=[ConnectionError("down")])
+    watch = stage.watch(breaker=Breaker(1, "5m"), budget=Budget("1h"))
+
+    async def scene() -> None:
+        first, second = [await watch.begin({}, id=name, handle="id-7") for name in ("first", "second")]
+        await asyncio.sleep(10)
+        looked = remote.count("status")
+        await first.cancel()
+        await asyncio.sleep(1)
+        assert await stage.outcome(first) == "canceled"
+        await watch.begin({}, id="third", handle="id-7")
+        await asyncio.sleep(60)
+        assert remote.count("status") == looked, "the breaker is open as before"
+        assert await stage.outcome(second) is None
+
+    stage.play(scene)
+
+
+def test_a_rule_of_the_user_is_asked_once_for_each_error(stage: WatchStage) -> None:
+    asked: list[BaseException] = []
+    stage.script(status=[ConnectionError("down"), "complete"])
+    watch = stage.watch(classify=asked.append, breaker=Breaker(5, "5m"))
+
+    async def scene() -> None:
+        await (await watch.begin({}, id="r", handle="id-7")).result()
+        assert len(asked) == 1
+
+    stage.play(scene)
+
+
 def test_a_call_for_many_that_fails_has_failed_once(stage: WatchStage) -> None:
     answers: list[Any] = [ConnectionError("once")]
     watch = stage.watch(lambda _op: None, every="2s", breaker=Breaker(10, "5m"), budget=Budget("1h"))

@@ -109,9 +109,17 @@ class Planning(Settling):
             logger.warning("%s: cannot tell its remote: %s", self._key, told_error(failure(self._run, error)))
             return self._watch.name
 
-    def _failed_at(self, remote: str, error: BaseException, call: int | None = None) -> Postponed | None:
+    def _weighed(self, raised: BaseException, remote: str | None) -> tuple[BaseException, Fault]:
+        """What a cancel or a cleanup has raised, and what that means; its remote's breaker is told."""
+        error = failure(self._run, raised) if remote is None else self._failure(raised, remote)
+        fault = self._fault(error)
+        if remote is not None:
+            self._failed_at(remote, fault)
+        return error, fault
+
+    def _failed_at(self, remote: str, fault: Fault, call: int | None = None) -> Postponed | None:
         """Tell the breaker; how long the remote rests now, if it does."""
-        if self._fault(error) == "transient":
+        if fault == "transient":
             return self._watch.remotes.failed(remote, self._now, call)
         self._watch.remotes.answered(remote)
         return None
@@ -132,7 +140,7 @@ class Planning(Settling):
         memory.errors_in_a_row += 1
         memory.count(f"{what} failed")
         logger.warning("%s: %s failed (%s): %s", self._key, what, fault, told_error(error))
-        resting = None if remote is None else self._failed_at(remote, error, call)
+        resting = None if remote is None else self._failed_at(remote, fault, call)
         if fault == "fatal":
             return self._conclude("failed", f"{what} failed: {told_error(error)}", evidence=described(error))
         if fault == "odd" and memory.errors_in_a_row >= self._policy.odd_errors:

@@ -26,6 +26,7 @@ from everpoll.errors import BadInput, Hopeless
 from everpoll.policy import human, shown
 from everpoll.stores.contract import Settlement
 from everpoll.watches.context import LookContext, Verify, is_id
+from everpoll.watches.faults import Fault
 from everpoll.watches.limits import as_json, told, told_error
 from everpoll.watches.memory import Decision, Outcome, RunMemory, decode
 from everpoll.watches.options import DEFAULT_START
@@ -276,19 +277,23 @@ class Step(Planning):
             return self._conclude("canceled", f"{canceled}; it was not started yet")
         if memory.phase != "canceling":
             memory.phase, memory.canceling_at, memory.errors_in_a_row = "canceling", self._now, 0
+        return await self._tell_and_look(canceled)
+
+    async def _tell_and_look(self, canceled: str) -> Settlement:
+        memory = self._memory
         left_s = self._policy.cancel_s - (self._now - (memory.canceling_at or self._now))
         is_over = left_s <= 0
-        remote = self._remote()
-        if not is_over and (resting := self._watch.remotes.ask(remote, self._now, has_token=True)):
+        remote = self._remote() if self._asks_when_canceled else None
+        if remote and not is_over and (resting := self._watch.remotes.ask(remote, self._now, has_token=True)):
             return self._again(NextLook(min(resting.wait_s, left_s), resting.rule, resting.why))
         try:
             verdict = await self._told()
             value = as_json(verdict.value, "what Done carries") if isinstance(verdict, Done) else None
-            self._watch.remotes.answered(remote)
+            if remote:
+                self._watch.remotes.answered(remote)
         except BaseException as raised:  # noqa: BLE001 - the user's own
-            error = self._failure(raised, remote)
-            self._failed_at(remote, error)
-            if is_over or self._fault(error) == "fatal":
+            error, fault = self._weighed(raised, remote)
+            if is_over or fault == "fatal":
                 what = "asked" if memory.cancel_sent else "told"
                 return self._conclude("canceled", f"{canceled}; the remote could not be {what}: {told_error(error)}")
             return self._try_again("cancel", error, left_s)
@@ -306,6 +311,14 @@ class Step(Planning):
         memory.cancel_looks += 1
         delay_s = DEFAULT_START.delay(memory.cancel_looks, self._watch.rng, at_most_s=left_s)
         return self._again(NextLook(delay_s, "cancel", "the remote was told to cancel and has not ended yet"))
+
+    @property
+    def _asks_when_canceled(self) -> bool:
+        """Whether a cancel speaks to the remote at all: what does not waits for no breaker, and proves nothing."""
+        memory, watch = self._memory, self._watch
+        if memory.handle is None and watch.starts is not None:
+            return watch.adopts is not None
+        return watch.cancels is not None
 
     async def _told(self) -> Any:
         """Tell the remote, once, and look; or the reason why that is not possible."""
@@ -351,20 +364,19 @@ class Step(Planning):
             await watch.cleans(self._op, key=self._key, handle=memory.handle, outcome=memory.outcome, w=None)
             watch.remotes.answered(remote)
         except BaseException as raised:  # noqa: BLE001 - it never changes the outcome
-            error = self._failure(raised, remote)
-            self._failed_at(remote, error)
-            return self._not_cleaned(error, memory.cleanup_at)
+            error, fault = self._weighed(raised, remote)
+            return self._not_cleaned(error, memory.cleanup_at, fault)
         memory.cleaned = True
         self._note(Decision(self._now, "cleanup", f"cleaned up, at try {memory.cleanup_tries}"))
         return self._end()
 
-    def _not_cleaned(self, error: BaseException, since: float) -> Settlement:
+    def _not_cleaned(self, error: BaseException, since: float, fault: Fault) -> Settlement:
         memory, budget = self._memory, self._policy.cleanup
         memory.errors += 1
         spent_s = self._now - since
         why = f"cleanup failed (try {memory.cleanup_tries}): {told_error(error)}"
         logger.warning("%s: %s", self._key, why)
-        if self._fault(error) == "fatal" or budget.spent(spent_s, 0) is not None:
+        if fault == "fatal" or budget.spent(spent_s, 0) is not None:
             memory.cleaned = False
             self._note(Decision(self._now, "cleanup", f"{why}; given up, the sweeper tries again"))
             return self._end()
@@ -381,7 +393,7 @@ class Step(Planning):
         if memory.outcome is not None:
             memory.cleanup_tries += 1
             memory.cleanup_at = now if memory.cleanup_at is None else memory.cleanup_at
-            return self._not_cleaned(error, memory.cleanup_at)
+            return self._not_cleaned(error, memory.cleanup_at, self._fault(error))
         memory.begun_at = now if memory.begun_at is None else memory.begun_at
         memory.errors += 1
         memory.errors_in_a_row += 1
