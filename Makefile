@@ -7,7 +7,7 @@ FOR    ?= 15s
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example-test-runner example-website-audit example-shell-query test check bench docs lock clean
+.PHONY: help demo example-test-runner example-website-audit example-shell-query test prove check bench docs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ example-shell-query: $(READY) ## Watch twenty queries in a simulated cloud until
 test: $(READY) ## Run every test, then every check (ARGS="-k name" picks tests)
 	$(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
 	@$(MAKE) --no-print-directory check docs
+
+prove: $(READY) ## Run the long proofs that `make test` leaves out (ARGS="-k name" picks some)
+	$(BIN)/python -m pytest -m prove -n 2 --dist loadscope $(ARGS)
 
 check: $(READY) ## Lint, formatting, types and imports between rooms
 	$(BIN)/ruff check .
