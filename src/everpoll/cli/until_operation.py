@@ -319,9 +319,9 @@ class Telling:
         self._fetch = fetch or ThreadFetch()
         self._has_answered = False
 
-    def led_by(self, home: str) -> Fetch:
+    def led_by(self, home: str, peer: str = "") -> Fetch:
         """The same, for a URL to which `home` led."""
-        return partial(self._ask, self._fetch.led_by(home))
+        return partial(self._ask, self._fetch.led_by(home, peer))
 
     async def __call__(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None

@@ -22,6 +22,7 @@ from everpoll.errors import BadInput
 from everpoll.watches.adapters.addresses import Refused, checked, resolved, shown
 from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_request, refusal
 from everpoll.watches.adapters.fetch import Fetch
+from everpoll.watches.adapters.inner_addresses import Leader
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import (
     NOT_FOUND_TOLERATED,
@@ -138,15 +139,16 @@ class AzureOperation(OverHttp):
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
         place = _place(handle)
         url, home, via = memory.get("remote_url") or place["url"], place["home"], place["via"]
-        response = await self._read(url, home=home)
+        response = await self._read(url, home=home, leader=self._remembered_leader(memory))
         verdict = self.judge(response, via, misses=self._misses(response, memory))
         if isinstance(verdict, Wait) and via == "location" and response.headers.get("location"):
-            memory["remote_url"] = checked(resolved(response.url, response.headers["location"]), home=home)
+            self._move(memory, checked(resolved(response.url, response.headers["location"]), home=home), response, home)
         final = self.final_url(place, response) if isinstance(verdict, Done) else None
-        return verdict if final is None else await self._result(final, home, memory)
+        leader = Leader(response.url, response.peer)
+        return verdict if final is None else await self._result(final, home, leader, memory)
 
-    async def _result(self, url: str, home: str, memory: Memory) -> Verdict:
-        response = await self._read(url, home=home)
+    async def _result(self, url: str, home: str, leader: Leader, memory: Memory) -> Verdict:
+        response = await self._read(url, home=home, leader=leader)
         # Counted apart: the operation itself is found each time, which would begin the count anew.
         misses = self._misses(response, memory, "remote_result_misses")
         verdict = trouble(response, misses=misses, tolerated=self._not_found)

@@ -1,7 +1,7 @@
 """What the adapters over HTTP share: credentials that stay at home, redirects within limits, errors without secrets.
 
 Promises: the user's headers and bodies go to the host that the user named, to hosts listed as `trusted`, and nowhere
-else, and so does every request that is no read; a host of the outside leads to no address inside; HTTPS is never left;
+else, and so does every request that is no read; an answer from outside leads to no address inside; HTTPS is never left;
 a chain of redirects is bounded and never a circle; a secret that a remote repeats is masked in errors, reasons, notes
 and evidence, and left alone in a result, which is the user's. Never retries: what found nobody is done again by the
 watch.
@@ -19,9 +19,9 @@ import msgspec
 from everpoll.errors import BadInput, EverpollError
 from everpoll.policy import whole_number
 from everpoll.watches.adapters.addresses import Refused, checked, may_carry_credentials, resolved, shown
-from everpoll.watches.adapters.exchange import cut, led_inside
+from everpoll.watches.adapters.exchange import cut, led_inside, led_to_metadata
 from everpoll.watches.adapters.fetch import MAX_BYTES, Fetch, Guarded, default_fetch, sendable
-from everpoll.watches.adapters.inner_addresses import names_the_inside
+from everpoll.watches.adapters.inner_addresses import Leader, names_metadata, names_the_inside
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.secrets import Secrets, sensitive
 from everpoll.watches.adapters.statuses import NOT_FOUND_TOLERATED, floor_s, is_transient, message, titled
@@ -104,13 +104,27 @@ class Client:
         self._max_bytes = max_bytes
         self._sent: dict[frozenset[tuple[str, str]], Secrets] = {}
 
-    async def send(self, request: Request, *, home: str | None = None, follow: frozenset[int] = FOLLOWED) -> Response:
-        """The answer, after redirects of a GET; `home` is the URL that the user named, this one by default."""
+    async def send(
+        self,
+        request: Request,
+        *,
+        home: str | None = None,
+        follow: frozenset[int] = FOLLOWED,
+        leader: Leader | None = None,
+    ) -> Response:
+        """The answer, after redirects of a GET; `home` is the URL that the user named, this one by default.
+
+        `leader` is what led to this URL, home by default. After a redirect it is the address that sent it.
+        """
         home, url = home or request.url, checked(request.url, home=home or request.url)
         mine = await self._mine()
-        seen = {url}
+        seen, leader, at_home = {url}, leader or Leader(home), None
         while True:
-            response = await self._exchange(request, url, home, mine)
+            is_ours = self._is_ours(request, url, home)
+            fetch = self._fetch_for(url, home, leader, at_home)
+            response = await self._exchange(request, url, mine if is_ours else None, fetch)
+            leader = Leader(url, response.peer)
+            at_home = leader if leader.host == urlsplit(home).hostname else at_home
             location = response.headers.get("location")
             if request.method != "GET" or response.status not in follow or not location:
                 return response
@@ -143,36 +157,46 @@ class Client:
             value = secrets.masked(value)
         return value
 
-    async def _exchange(self, request: Request, url: str, home: str, mine: Mapping[str, str]) -> Response:
+    def _is_ours(self, request: Request, url: str, home: str) -> bool:
+        """Whether this URL gets the user's headers and body; what is no read goes nowhere else."""
         is_ours = may_carry_credentials(url, home=home, trusted=self._trusted)
         if not is_ours and request.method not in READS:
             raise Refused(
-                f"{request.method} is not sent to {shown(url)}: {shown(home)} led there, and it is somebody else; "
-                "list its host in trusted= if it may be"
+                f"{request.method} is not sent to {shown(url)}: {shown(home)} led there, and it is another host; "
+                "list it in trusted= if it may be"
             )
+        return is_ours
+
+    async def _exchange(self, request: Request, url: str, mine: Mapping[str, str] | None, fetch: Fetch) -> Response:
+        """Ask once; without `mine`, nothing of the user's is sent."""
         headers, body = {"Accept": "application/json, */*;q=0.5"}, None
-        if is_ours:
+        if mine is not None:
             headers |= {**mine, **request.headers}
             self._remember(headers)
-        if is_ours and request.json is not None:
+        if mine is not None and request.json is not None:
             body = msgspec.json.encode(request.json)
             headers["Content-Type"] = "application/json"
-        fetch = self._fetch_for(url, home)
         response = await fetch(request.method, url, headers=sendable(headers), body=body)
         body = cut(response.status, response.body, self._max_bytes, url)
         if not 200 <= response.status < 300:
             body = self._masked_body(body[:_ERROR_BYTES])
-        return Response(response.status, response.headers, body, url=url, received_at=response.received_at)
+        at, peer = response.received_at, response.peer
+        return Response(response.status, response.headers, body, url=url, received_at=at, peer=peer)
 
-    def _fetch_for(self, url: str, home: str) -> Fetch:
-        fetch = self._fetch or default_fetch()
-        if self.is_known(url, home=home):
+    def _fetch_for(self, url: str, home: str, leader: Leader, at_home: Leader | None) -> Fetch:
+        """The client for this URL, kept away from the inside unless the user, or an answer from inside, leads there."""
+        fetch, host = self._fetch or default_fetch(), urlsplit(url).hostname
+        is_home = host == urlsplit(home).hostname
+        if host in self._trusted or (is_home and at_home is None):
             return fetch
         if isinstance(fetch, Guarded):
-            return fetch.led_by(home)
+            # Home may have addresses of both kinds: the one that answered in this chain decides for all of them.
+            return fetch.led_by(*(at_home if is_home and at_home is not None else leader))
         # Others look names up by themselves: of those, what can be read in the URL is all that can be told.
-        if names_the_inside(url) and not names_the_inside(home):
-            raise led_inside(home, url)
+        if not is_home and names_the_inside(url) and not names_the_inside(leader.url):
+            raise led_inside(leader.url, url)
+        if not is_home and names_metadata(url):
+            raise led_to_metadata(url)
         return fetch
 
     def _remember(self, headers: Mapping[str, str]) -> None:
@@ -226,9 +250,16 @@ class OverHttp:
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
         raise NotImplementedError
 
-    async def _read(self, url: str, *, home: str | None = None, follow: frozenset[int] = FOLLOWED) -> Response:
+    async def _read(
+        self,
+        url: str,
+        *,
+        home: str | None = None,
+        follow: frozenset[int] = FOLLOWED,
+        leader: Leader | None = None,
+    ) -> Response:
         """What the remote says now. One that is busy is raised, for a watch to count and its breaker to see."""
-        response = await self._client.send(Request(url, "GET"), home=home, follow=follow)
+        response = await self._client.send(Request(url, "GET"), home=home, follow=follow, leader=leader)
         if is_transient(response.status):
             raise RemoteBusy(response)
         # What is done elsewhere is a file or JSON. A page is most likely one to log in, after a session has ended.
@@ -246,6 +277,19 @@ class OverHttp:
             reason, evidence = masked(verdict.reason), masked(verdict.evidence)
             return replace(verdict, reason=reason, evidence=evidence, status=masked(verdict.status))
         return Wait(verdict.after_s, note=masked(verdict.note), status=masked(verdict.status))
+
+    def _remembered_leader(self, memory: Memory) -> Leader | None:
+        """What led to the URL that the memory has; None: home did."""
+        found = memory.get("remote_leader")
+        return Leader(*found) if isinstance(found, list) and len(found) == 2 else None
+
+    def _move(self, memory: Memory, url: str, response: Response, home: str) -> None:
+        """Look at `url` from now on, as this answer says; where another host than home says so, that is kept, too."""
+        memory["remote_url"] = url
+        if self._client.is_known(response.url, home=home):
+            memory.pop("remote_leader", None)
+        else:
+            memory["remote_leader"] = [shown(response.url), response.peer]
 
     def _begun(self, started: Started) -> Started:
         return Started(started.handle, self._told(started.verdict))

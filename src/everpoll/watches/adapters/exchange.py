@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
 from everpoll.watches.adapters.addresses import Refused, shown
-from everpoll.watches.adapters.inner_addresses import Address, addresses_of
+from everpoll.watches.adapters.inner_addresses import Address, Leader, addresses_of, is_inner, names_address
 from everpoll.watches.adapters.response import Response
 
 # Not the caller's to say: nothing here unpacks an answer, or keeps a connection.
@@ -34,10 +34,11 @@ class Exchange:
     headers: Mapping[str, str]
     body: bytes | None
     max_bytes: int
-    home: str | None = None
-    """Whoever led to the URL, where that is somebody else: of the outside, it leads to nothing inside."""
+    leader: Leader | None = None
+    """What led to the URL; None where the user named it. A leader outside leads to nothing inside."""
     is_aborted: bool = False
     sock: socket.socket | None = field(default=None)
+    peer: str = ""
     _deadline: float = 0.0
 
     def run(self, timeout_s: float, tls: Callable[[], ssl.SSLContext], began: Callable[[], None]) -> Response:
@@ -99,9 +100,19 @@ class Exchange:
 
     def _addresses(self) -> list[Address]:
         found = addresses_of(self.url)
-        if self.home is not None and any(one.is_inner for one in found) and not _is_inside(self.home):
-            raise led_inside(self.home, self.url)
+        if self.leader is not None and not _is_inside(self.leader):
+            found = self._outside(found, self.leader)
+        if any(one.is_metadata for one in found) and (self.leader is not None or not names_address(self.url)):
+            raise led_to_metadata(self.url)
         return found
+
+    def _outside(self, found: list[Address], leader: Leader) -> list[Address]:
+        outside = [one for one in found if not one.is_inner]
+        # A host may have addresses of both kinds: one that answered from outside leads to those of itself outside.
+        is_itself = leader.host == urlsplit(self.url).hostname
+        if len(outside) < len(found) and not (outside and is_itself):
+            raise led_inside(leader.url, self.url)
+        return outside
 
     def _first_of(self, addresses: list[Address]) -> socket.socket:
         """Connected to the first that takes it; each has its share of the time that is left."""
@@ -117,6 +128,7 @@ class Exchange:
                 sock.close()
                 failure = error
             else:
+                self.peer = str(address.place[0])
                 return sock
         raise failure
 
@@ -139,13 +151,20 @@ class Exchange:
             said: dict[str, str] = {}
             for name, value in answer.getheaders():
                 said.setdefault(name.lower(), value)
-            return Response(answer.status, said, _plain(answer.status, said, body, self.url), url=self.url)
+            plain = _plain(answer.status, said, body, self.url)
+            return Response(answer.status, said, plain, url=self.url, peer=self.peer)
 
 
 def led_inside(home: str, url: str) -> Refused:
     """What is said of a remote that leads to an address inside."""
     what = f"{shown(home)} leads to {shown(url)}, a private address, which is not asked on behalf of the outside"
     return Refused(f"{what}; list its host in trusted= if it may be")
+
+
+def led_to_metadata(url: str) -> Refused:
+    """The error for a URL that leads to the metadata of a cloud, or to a link-local address."""
+    what = f"{shown(url)} leads to a link-local address or to the metadata of a cloud, which hands out credentials"
+    return Refused(f"{what}: write the address itself as the URL, or in trusted=, if it is meant")
 
 
 def cut(status: int, body: bytes, max_bytes: int, url: str) -> bytes:
@@ -166,9 +185,12 @@ def _plain(status: int, headers: Mapping[str, str], body: bytes, url: str) -> by
     return b""
 
 
-def _is_inside(url: str) -> bool:
-    """Whether it lives inside itself, as people's own services do."""
+def _is_inside(leader: Leader) -> bool:
+    """Whether the address that answered is inside; where it is not known, whether all addresses of its host are."""
+    if leader.peer:
+        return is_inner(leader.peer)
     try:
-        return any(one.is_inner for one in addresses_of(url))
+        found = addresses_of(leader.url)
     except OSError:
         return False
+    return bool(found) and all(one.is_inner for one in found)

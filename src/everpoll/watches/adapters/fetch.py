@@ -25,6 +25,7 @@ from everpoll.policy import Duration, human, seconds
 from everpoll.version import __version__
 from everpoll.watches.adapters.addresses import shown
 from everpoll.watches.adapters.exchange import Exchange
+from everpoll.watches.adapters.inner_addresses import Leader
 from everpoll.watches.adapters.response import Response
 
 MAX_BYTES = 8 * 1024 * 1024
@@ -46,8 +47,11 @@ class Fetch(Protocol):
 class Guarded(Protocol):
     """A client that sees the addresses behind names, and can keep away from those of the inside."""
 
-    def led_by(self, home: str) -> Fetch:
-        """The same client, for a URL to which somebody else led: not inside, unless `home` is inside itself."""
+    def led_by(self, home: str, peer: str = "") -> Fetch:
+        """The same client, for a URL to which `home` led: not inside, unless `home` is inside itself.
+
+        `peer` is the address that answered for `home`, and decides where it is known; metadata is never asked.
+        """
         ...
 
 
@@ -73,15 +77,15 @@ class ThreadFetch:
         """The answer, whatever its status."""
         return await self._ask(None, method, url, headers=headers, body=body)
 
-    def led_by(self, home: str) -> Fetch:
+    def led_by(self, home: str, peer: str = "") -> Fetch:
         """The same client, for a URL to which `home` led: it connects to nothing inside, unless `home` is there."""
-        return partial(self._ask, home)
+        return partial(self._ask, Leader(home, peer))
 
     async def _ask(
-        self, home: str | None, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
+        self, leader: Leader | None, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
     ) -> Response:
         own = {"User-Agent": f"everpoll/{__version__}", **sendable(headers)}
-        exchange = Exchange(method, url, own, body, self._max_bytes, home)
+        exchange = Exchange(method, url, own, body, self._max_bytes, leader)
         loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
 
         def count() -> None:

@@ -36,6 +36,7 @@ from everpoll.watches.adapters.client import (
     refusal,
 )
 from everpoll.watches.adapters.fetch import Fetch
+from everpoll.watches.adapters.inner_addresses import Leader
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import (
     NOT_FOUND_TOLERATED,
@@ -210,9 +211,11 @@ class Http202(OverHttp):
         place = _place(handle)
         url, seen = memory.get("remote_url") or place["url"], set[str]()
         is_result = memory.get("remote_is_result") is True
+        leader = self._remembered_leader(memory)
         while True:
             seen.add(url)
-            response = await self._read(url, home=place["home"], follow=FOLLOWED - {303})
+            response = await self._read(url, home=place["home"], follow=FOLLOWED - {303}, leader=leader)
+            leader = Leader(response.url, response.peer)
             if response.status != 303 or not response.headers.get("location"):
                 break
             url, is_result = resolved(response.url, response.headers["location"]), True
@@ -220,7 +223,7 @@ class Http202(OverHttp):
                 raise Refused(f"{shown(place['url'])} leads in a circle, over {shown(url)}")
         verdict = self.judge(response, misses=self._misses(response, memory), is_result=is_result)
         if isinstance(verdict, Wait) and 200 <= response.status < 300:
-            memory["remote_url"] = checked(self.next_url(response), home=place["home"])
+            self._move(memory, checked(self.next_url(response), home=place["home"]), response, place["home"])
             if is_result:
                 # A result that is not there yet is looked at as what it is: its words are nobody's status.
                 memory["remote_is_result"] = True

@@ -30,6 +30,8 @@ class Response:
     """What was asked, after redirects: relative locations start from here."""
     received_at: float
     """Epoch seconds, for dates in headers: judging reads no clock."""
+    peer: str = field(compare=False)
+    """The address that answered; empty where the client does not say. Redirects are judged by it."""
     _json: Any = field(compare=False)
 
     def __init__(
@@ -40,6 +42,7 @@ class Response:
         *,
         url: str = "",
         received_at: float | None = None,
+        peer: str = "",
     ) -> None:
         lowered = {name.lower(): value for name, value in (headers or {}).items()}
         object.__setattr__(self, "status", status)
@@ -47,6 +50,7 @@ class Response:
         object.__setattr__(self, "body", body)
         object.__setattr__(self, "url", url)
         object.__setattr__(self, "received_at", time.time() if received_at is None else received_at)
+        object.__setattr__(self, "peer", peer)
         object.__setattr__(self, "_json", _UNREAD)
 
     def __repr__(self) -> str:
