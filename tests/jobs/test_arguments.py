@@ -123,7 +123,7 @@ def refusals() -> dict[str, tuple[tuple[Any, ...], dict[str, Any], str]]:
         "object": ((object(),), {}, "its arguments must be JSON: .*; pass an id and look the rest up in the job"),
         "itself": ((deep,), {}, "its arguments must be JSON"),
         "half a character": (("\udce9",), {}, "its arguments must be JSON"),
-        "too large": (({"url": "x" * (ARGS_LIMIT + 1)},), {}, "characters, more than 1,000,000; store them elsewhere"),
+        "too large": (({"url": "x" * (ARGS_LIMIT + 1)},), {}, "bytes, more than 1,000,000; store them elsewhere"),
         "wrong type": (("no page",), {}, "its arguments do not fit f.*Expected `object`, got `str`"),
         "missing field": (({"depth": 1},), {}, "its arguments do not fit f.*missing required field `url`"),
     }
@@ -196,7 +196,7 @@ def test_numbers_that_json_does_not_know_are_refused_and_not_turned_into_null(va
     job = Everpoll("memory://").job(f)
     for args, kwargs in (((value,), {}), ((), {"value": value})):
         with pytest.raises(
-            BadInput, match=r"job 'f': -?(nan|inf) in its arguments is no JSON and would arrive as null"
+            BadInput, match=r"job 'f': -?(nan|inf) in its arguments is not valid JSON and would arrive as null"
         ):
             job.new_task(args, kwargs)
     job.new_task(([None, 1.5, {"nan": "null"}],), {})

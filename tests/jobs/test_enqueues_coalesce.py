@@ -9,6 +9,7 @@ from engine.engine_stage import SpyStore
 from everpoll import Everpoll, StoreUnavailable
 from everpoll.engine.enqueuer import BATCH, Enqueuer
 from everpoll.stores.contract import Enqueued, NewTask, TaskFilter
+from everpoll.stores.limits import STATEMENT_BYTES
 from everpoll.stores.memory import MemoryStore
 from everpoll.testing import VirtualClock
 from jobs.jobs_stage import counted
@@ -28,6 +29,16 @@ class SlowStore(SpyStore):
 
     async def names(self) -> list[str]:
         return sorted(task.name for task in (await self.tasks(TaskFilter(), limit=10_000)).tasks)
+
+
+class PickyStore(SlowStore):
+    """Refuses every statement with a culprit in it."""
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        if any(task.name == "culprit" for task in tasks):
+            self.batches.append(len(tasks))
+            raise ValueError("a trigger of the user's")
+        return await super().enqueue(tasks)
 
 
 def new(name: str = "f", **fields: str) -> NewTask:
@@ -108,6 +119,61 @@ def test_an_error_reaches_every_caller_of_its_statement_and_no_other() -> None:
         assert [type(result) for result in results[1:4]] == [StoreUnavailable] * 3
         assert isinstance(results[4], Enqueued)
         assert await store.names() == ["f", "late"]
+
+    clock.run(scene())
+
+
+def test_a_statement_that_is_refused_is_split_until_only_the_culprits_fail() -> None:
+    clock = VirtualClock()
+    store = PickyStore(clock)
+    culprits = {17, 40}
+
+    async def scene() -> None:
+        enqueuer = Enqueuer(store)
+        tasks = [new("culprit" if number in culprits else "f") for number in range(65)]
+        results = await asyncio.gather(*(enqueuer.one(task) for task in tasks), return_exceptions=True)
+        failed = {number: str(result) for number, result in enumerate(results) if isinstance(result, Exception)}
+        assert failed == dict.fromkeys(culprits, "a trigger of the user's")
+        assert len({result.id for result in results if isinstance(result, Enqueued)}) == 63
+        assert len(store.batches) <= 1 + 2 * 2 * 7, "halves, not one by one"
+        assert (await enqueuer.one(new())).is_new
+
+    clock.run(scene())
+
+
+def test_a_caller_that_gives_up_while_its_statement_is_split_is_left_out() -> None:
+    clock = VirtualClock()
+    store = PickyStore(clock)
+
+    async def scene() -> None:
+        enqueuer = Enqueuer(store)
+        names = ["first", "culprit", "a", "b", "late"]
+        callers = [asyncio.ensure_future(enqueuer.one(new(name))) for name in names]
+        await clock.advance(1.5)  # the first is through, the others are being split
+        callers[4].cancel()
+        results = await asyncio.gather(*callers, return_exceptions=True)
+        assert [type(result) for result in results] == [
+            Enqueued,
+            ValueError,
+            Enqueued,
+            Enqueued,
+            asyncio.CancelledError,
+        ]
+        assert await store.names() == ["a", "b", "first"]
+
+    clock.run(scene())
+
+
+def test_a_batch_is_bounded_in_bytes() -> None:
+    clock = VirtualClock()
+    store = SlowStore(clock)
+    quarter = "é" * (STATEMENT_BYTES // 8)
+
+    async def scene() -> None:
+        enqueuer = Enqueuer(store)
+        sizes = [0, 1, 1, 1, 1, 4, 0, 0]
+        await asyncio.gather(*(enqueuer.one(new(args=quarter * size)) for size in sizes))
+        assert store.batches == [1, 3, 1, 1, 2]
 
     clock.run(scene())
 

@@ -290,7 +290,7 @@ def test_a_start_whose_words_make_no_sense_is_told_so() -> None:
     [
         (None, "start returned None, which is no handle"),
         (Started(None), "start returned None, which is no handle"),
-        ("x" * 1_000_001, "it was started, and its answer cannot be stored: .* characters, more than 1,000,000"),
+        ("x" * 1_000_001, "it was started, and its answer cannot be stored: .* bytes, more than 1,000,000"),
         (Started("id-1", Done(float("nan"))), "it was started, and its answer cannot be stored: .* does not know nan"),
     ],
 )

@@ -137,13 +137,13 @@ def test_what_cannot_be_stored_fails_clearly_and_is_cleaned_up(stage: WatchStage
         if where == "value after cancel":
             await asyncio.sleep(1)
             await run.cancel()
-            with pytest.raises(RunCanceled, match=r"must be JSON|characters, more than 1,000,000"):
+            with pytest.raises(RunCanceled, match=r"must be JSON|bytes, more than 1,000,000"):
                 await run.result()
         else:
             # What was started is not started again for want of a place to keep its answer.
             is_start = where in ("handle", "adopted")
             how = "it was started, and its answer cannot be stored" if is_start else "5 times in a row"
-            with pytest.raises(RunFailed, match=rf"{how}.*(must be JSON|characters, more than 1)"):
+            with pytest.raises(RunFailed, match=rf"{how}.*(must be JSON|bytes, more than 1)"):
                 await run.result()
         await stage.ended(run)
         assert stage.remote.count("clean") == 1

@@ -20,6 +20,7 @@ from everpoll.engine.work import Run
 from everpoll.errors import JobTimeout
 
 HOME = str(Path(__file__).parents[1]) + os.sep
+# Bytes.
 ERROR_LIMIT = 2_000
 TRACEBACK_LIMIT = 8_000
 
@@ -109,7 +110,7 @@ def described(error: BaseException) -> dict[str, str]:
     return {
         "type": type(error).__name__,
         "error": _text(error),
-        "traceback": storable("".join(lines))[-TRACEBACK_LIMIT:],
+        "traceback": storable("".join(lines), TRACEBACK_LIMIT, keep_end=True),
     }
 
 
@@ -121,9 +122,15 @@ def _own_frames(error: BaseException) -> TracebackType | None:
     return frames or error.__traceback__
 
 
-def storable(text: str) -> str:
-    """Errors quote what they met: half characters, which UTF-8 cannot hold, and NUL, which no database holds."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+def storable(text: str, limit: int | None = None, *, keep_end: bool = False) -> str:
+    """The text as every database can keep it, cut to so many bytes.
+
+    Errors quote what they met: half characters, which UTF-8 cannot represent, and NUL, which databases cannot keep.
+    """
+    encoded = text.encode("utf-8", "backslashreplace").replace(b"\x00", b"\\x00")
+    if limit is not None and len(encoded) > limit:
+        encoded = encoded[-limit:] if keep_end else encoded[:limit]
+    return encoded.decode("utf-8", "ignore")  # a character that was cut in two goes
 
 
 def _text(error: BaseException) -> str:
@@ -131,7 +138,7 @@ def _text(error: BaseException) -> str:
         text = str(error)
     except Exception:  # noqa: BLE001 - an error that cannot be printed is an error all the same
         text = "(its text cannot be read)"
-    return storable(text)[:ERROR_LIMIT]
+    return storable(text, ERROR_LIMIT)
 
 
 def _is_canceled() -> bool:

@@ -1,15 +1,20 @@
 """Enqueueing from one process: callers at the same time share one statement.
 
-Promises: the first caller goes at once; whoever comes while a statement is under way shares the next one. A call
-returns when its task is committed. Never: makes a lone caller wait for others.
+Promises: the first caller goes at once; callers that come while a statement is under way share the next one. A call
+returns when its task is committed. A statement that the store refuses is split until only the task that caused it
+fails. Never: makes a lone caller wait for others.
 """
 
 import asyncio
 from collections.abc import Sequence
+from typing import TypeAlias
 
+from everpoll.engine.refusals import may_be_of_one
 from everpoll.stores.contract import Enqueued, NewTask, Store
+from everpoll.stores.limits import STATEMENT_BYTES, task_bytes
 
 BATCH = 1_000
+Waiting: TypeAlias = tuple[NewTask, "asyncio.Future[Enqueued]"]
 
 
 class Enqueuer:
@@ -17,7 +22,7 @@ class Enqueuer:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: list[tuple[NewTask, asyncio.Future[Enqueued]]] = []
+        self._waiting: list[Waiting] = []
         self._busy = False
         self._flusher: asyncio.Task[None] | None = None
 
@@ -44,21 +49,46 @@ class Enqueuer:
             self._busy = False
 
     async def _flush(self) -> None:
-        # Whoever gave up waiting before its task was on its way does not want it any more.
-        wanted = [(task, answer) for task, answer in self._waiting if not answer.done()]
-        batch, self._waiting = wanted[:BATCH], wanted[BATCH:]
+        batch = self._portion()
         try:
-            answers = await self.many([task for task, _ in batch])
-        except Exception as error:  # noqa: BLE001 - every caller hears of it
-            for _, answer in batch:
-                if not answer.done():
-                    answer.set_exception(error)
-        else:
-            for (_, answer), enqueued in zip(batch, answers, strict=True):
-                if not answer.done():
-                    answer.set_result(enqueued)
+            await self._enqueue(batch)
         finally:
             for _, answer in batch:
                 if not answer.done():
                     answer.cancel()
             self._next()
+
+    def _portion(self) -> list[Waiting]:
+        """Take what one statement carries; a single task goes whatever its size."""
+        wanted = _wanted(self._waiting)
+        size = count = 0
+        for task, _ in wanted[:BATCH]:
+            size += task_bytes(task)
+            if count and size > STATEMENT_BYTES:
+                break
+            count += 1
+        self._waiting = wanted[count:]
+        return wanted[:count]
+
+    async def _enqueue(self, batch: list[Waiting]) -> None:
+        if not batch:
+            return
+        try:
+            answers = await self._store.enqueue([task for task, _ in batch])
+        except Exception as error:  # noqa: BLE001 - the callers get it
+            if len(batch) > 1 and may_be_of_one(error):
+                middle = len(batch) // 2
+                await self._enqueue(_wanted(batch[:middle]))
+                await self._enqueue(_wanted(batch[middle:]))
+                return
+            for _, answer in _wanted(batch):
+                answer.set_exception(error)
+        else:
+            for (_, answer), enqueued in zip(batch, answers, strict=True):
+                if not answer.done():
+                    answer.set_result(enqueued)
+
+
+def _wanted(waiting: list[Waiting]) -> list[Waiting]:
+    """A caller that gave up before its task was on its way does not want it any more."""
+    return [(task, answer) for task, answer in waiting if not answer.done()]

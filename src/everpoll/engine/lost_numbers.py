@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 
-def lost_number(value: Any, text: str) -> float | None:
-    """One of those in the value that was encoded as this text, however deep; None: there is none."""
-    return next(_lost(msgspec.to_builtins(value)), None) if "null" in text else None
+def lost_number(value: Any, encoded: bytes) -> float | None:
+    """One of those in the value that was encoded as this JSON, however deep; None: there is none."""
+    return next(_lost(msgspec.to_builtins(value)), None) if b"null" in encoded else None
 
 
 def _lost(value: Any) -> Iterator[float]:

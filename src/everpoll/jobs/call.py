@@ -17,6 +17,7 @@ from everpoll.engine.lost_numbers import lost_number
 from everpoll.errors import BadInput
 
 ARGS_LIMIT = 1_000_000
+"""Bytes of JSON."""
 SHAPES_LIMIT = 100
 PLAIN = {str, int, float, bool, dict, list, object, type(None), inspect.Parameter.empty, Any}
 
@@ -60,21 +61,22 @@ class CallShape:
                 self._accepted.add(shape)
         call = Call(list(args), kwargs)
         try:
-            text = _encoder.encode(call).decode()
+            encoded = _encoder.encode(call)
         except (TypeError, ValueError, RecursionError) as error:
             raise BadInput(
                 f"job {self._name!r}: its arguments must be JSON: {error}; pass an id and look the rest up in the job"
             ) from None
-        if (number := lost_number(call, text)) is not None:
+        if len(encoded) > ARGS_LIMIT:
             raise BadInput(
-                f"job {self._name!r}: {number} in its arguments is no JSON and would arrive as null; pass None, or a "
-                'text such as "nan"'
+                f"job {self._name!r}: its arguments take {len(encoded):,} bytes, more than {ARGS_LIMIT:,}; store them "
+                "elsewhere and pass where they are"
             )
-        if len(text) > ARGS_LIMIT:
+        if (number := lost_number(call, encoded)) is not None:
             raise BadInput(
-                f"job {self._name!r}: its arguments take {len(text):,} characters, more than {ARGS_LIMIT:,}; store "
-                "them elsewhere and pass where they are"
+                f"job {self._name!r}: {number} in its arguments is not valid JSON and would arrive as null; pass None, "
+                'or a text such as "nan"'
             )
+        text = encoded.decode()
         if self._converted:
             try:
                 self.decode(text, None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, U
 
 import msgspec
 
-from everpoll.engine.calls import Callee, failure
+from everpoll.engine.calls import Callee, failure, storable
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput
 from everpoll.jobs.call import CallShape
@@ -166,7 +166,7 @@ def _check_parameters(where: str, function: Callable[..., Any]) -> None:
 
 
 def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value or len(value) > NAME_LIMIT or "\x00" in value:
+    if not isinstance(value, str) or not value or len(value) > NAME_LIMIT or storable(value) != value:
         raise BadInput(f"{name}={str(value)[:80]!r}: write a text of 1 to {NAME_LIMIT} characters")
     return value
 

@@ -16,7 +16,7 @@ from everpoll.policy import Backoff, Cancel, Rng, Snooze, human, whole_number
 from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
 
 RESULT_LIMIT = 1_000_000
-"""Characters of JSON, as many as arguments may have. Every look at a task carries its result."""
+"""Bytes of JSON, as many as arguments may have. Every look at a task carries its result."""
 DEFAULT_BACKOFF = Backoff("1s", factor=2, cap="5m", jitter=0.1)
 
 _strict = msgspec.json.Encoder(decimal_format="string")
@@ -44,23 +44,24 @@ def returned(lease: Lease, value: Any) -> Settlement:
         note = encode({"what": "snooze", "why": f"the job asked to be run again in {human(value.delay_s)}"})
         return Again(lease.id, lease.sequence, value.delay_s, refund=True, note=note)
     if isinstance(value, Cancel):
-        note = encode({"what": "canceled", "why": storable(str(value.reason))[:ERROR_LIMIT]})
+        note = encode({"what": "canceled", "why": storable(str(value.reason), ERROR_LIMIT)})
         return Ended(lease.id, lease.sequence, "canceled", None, note)
     # The work is done: failing it now would do it twice. What is missing is said in the trail.
     try:
-        result = _strict.encode(value).decode()
+        encoded = _strict.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
         return _done(lease, None, f"its result is not JSON and was not kept: {error}")
-    if len(result) > RESULT_LIMIT:
-        why = f"its result takes {len(result):,} characters, more than {RESULT_LIMIT:,}, and was not kept"
+    if len(encoded) > RESULT_LIMIT:
+        why = f"its result takes {len(encoded):,} bytes, more than {RESULT_LIMIT:,}, and was not kept"
         return _done(lease, None, f"{why}: store it elsewhere and return where it is")
-    if (number := lost_number(value, result)) is not None:
-        return _done(lease, result, f"{number} in its result is no JSON and became null")
+    result = encoded.decode()
+    if (number := lost_number(value, encoded)) is not None:
+        return _done(lease, result, f"{number} in its result is not valid JSON and became null")
     return Ended(lease.id, lease.sequence, "done", result)
 
 
 def _done(lease: Lease, result: str | None, why: str) -> Settlement:
-    return Ended(lease.id, lease.sequence, "done", result, encode({"what": "done", "why": storable(why)[:ERROR_LIMIT]}))
+    return Ended(lease.id, lease.sequence, "done", result, encode({"what": "done", "why": storable(why, ERROR_LIMIT)}))
 
 
 def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng) -> Settlement:
@@ -80,6 +81,6 @@ def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng) -> Settle
 
 def refused(lease: Lease, problem: str) -> Settlement:
     """The task cannot be run at all, now or later."""
-    error = storable(problem)[:ERROR_LIMIT]
+    error = storable(problem, ERROR_LIMIT)
     note = encode({"what": "failed", "why": "it cannot be run", "attempt": lease.attempt, "error": error})
     return Ended(lease.id, lease.sequence, "failed", None, note)

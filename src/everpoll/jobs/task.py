@@ -3,16 +3,19 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput, JobCanceled, JobFailed, LeaseLost, NotRunning, TaskNotFound
 from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskInfo, encode
+from everpoll.stores.limits import size_of
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
 
 
 PROGRESS_LIMIT = 100_000
+"""Bytes of JSON."""
 
 
 class Task:
@@ -66,7 +69,7 @@ class Task:
         """End it if it waits, ask its worker to if it runs; False: it had ended already."""
         store = await self._jobs.store()
         before = await self.info()
-        state = await store.cancel(self.id, encode({"what": "cancel", "why": reason}))
+        state = await store.cancel(self.id, encode({"what": "cancel", "why": storable(reason, ERROR_LIMIT)}))
         return before.ended_at is None and state in {"running", "canceled"}
 
     async def retry(self) -> bool:
@@ -95,10 +98,10 @@ class Task:
         """Inside the job: store how far it is, for `info()` to show. Raises `LeaseLost` if others own it by now."""
         run = self._running("progress()")
         text = encode(value)
-        if len(text) > PROGRESS_LIMIT:
+        if (size := size_of(text)) > PROGRESS_LIMIT:
             raise BadInput(
-                f"task {self.id}: its progress takes {len(text):,} characters, more than {PROGRESS_LIMIT:,}; a figure "
-                "or a line of text is meant"
+                f"task {self.id}: its progress takes {size:,} bytes, more than {PROGRESS_LIMIT:,}; pass a figure or a "
+                "line of text"
             )
         store = await self._jobs.store()
         if not await store.progress(run.incarnation, run.lease, text):

@@ -46,7 +46,7 @@ def returned(table: Table, lease: Lease, value: Any) -> Settlement:
         note = encode({"what": "snooze", "why": f"the handler asked to be run again in {human(value.delay_s)}"})
         return Again(lease.id, lease.sequence, value.delay_s, refund=True, note=note)
     if isinstance(value, Cancel):
-        note = encode({"what": "canceled", "error": storable(str(value.reason))[:ERROR_LIMIT]})
+        note = encode({"what": "canceled", "error": storable(str(value.reason), ERROR_LIMIT)})
         return Ended(lease.id, lease.sequence, "canceled", None, note)
     if not isinstance(value, dict) or not set(value) <= set(table.results):
         wanted = f"a dict with some of {', '.join(table.results)}" if table.results else "None: name results=(…) first"
@@ -99,5 +99,5 @@ def _error(note: dict[str, Any]) -> str | None:
 
 
 def _refused(table: Table, lease: Lease, problem: str) -> Settlement:
-    error = storable(f"table {table.name}: {problem}")[:ERROR_LIMIT]
+    error = storable(f"table {table.name}: {problem}", ERROR_LIMIT)
     return Ended(lease.id, lease.sequence, "failed", None, encode({"what": "failed", "error": error}))

@@ -14,9 +14,9 @@ from everpoll.engine.lost_numbers import lost_number
 from everpoll.errors import BadInput, Hopeless
 
 PAYLOAD_LIMIT = 1_000_000
-"""Characters of JSON: an operation, a handle, what Done carries, the evidence of a failure."""
+"""Bytes of JSON: an operation, a handle, what Done carries, the evidence of a failure."""
 MEMORY_LIMIT = 100_000
-"""Characters of JSON: `w.memory`, which is written with every look."""
+"""Bytes of JSON: `w.memory`, which is written with every look."""
 NAMES_LIMIT = 100
 """Facts of one kind (`confirm`, `due`), and counters, that a run may have; the counters beyond share one."""
 NAME_LIMIT = 100
@@ -34,17 +34,17 @@ _encoder = msgspec.json.Encoder(decimal_format="string")
 
 
 def encoded(value: Any, what: str, limit: int = PAYLOAD_LIMIT) -> bytes:
-    """The value as JSON, nothing lost; `BadInput` if that cannot be, or takes more characters than that."""
+    """The value as JSON, nothing lost; `BadInput` if that cannot be, or takes more bytes than that."""
     try:
         text = _encoder.encode(value)
-        lost = lost_number(value, text.decode())
+        lost = lost_number(value, text)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadInput(f"{what} must be JSON: {error}") from None
     if lost is not None:
         raise BadInput(f"{what} must be JSON, which does not know {lost}: write None, or a text")
     if len(text) > limit:
         raise BadInput(
-            f"{what} takes {len(text):,} characters, more than {limit:,}: store it elsewhere and keep where it is"
+            f"{what} takes {len(text):,} bytes, more than {limit:,}: store it elsewhere and keep where it is"
         )
     return text
 

@@ -42,9 +42,9 @@ from everpoll.stores.contract import (
     TaskState,
     WorkerCard,
     WorkerInfo,
-    refuse_misused_once,
     was_settled,
 )
+from everpoll.stores.limits import checked_bytes
 from everpoll.stores.memory.feed import Feed
 from everpoll.stores.memory.lines import Lines
 from everpoll.stores.memory.rows import TaskRow, WorkerRow
@@ -95,9 +95,8 @@ class MemoryStore:
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """See the contract."""
-        for task in tasks:
-            refuse_misused_once(task)
-        delays_s = [max(0.0, task.delay_s) for task in tasks]  # what is no delay fails before anything is stored
+        checked_bytes(tasks)
+        delays_s = [max(0.0, task.delay_s) for task in tasks]
         with self._lock:
             answers = [self._enqueue(task, delay_s) for task, delay_s in zip(tasks, delays_s, strict=True)]
         self._wake(due_s=min(delays_s, default=0.0))

@@ -1,7 +1,8 @@
 """Enqueueing: one row by one INSERT, many without keys by one statement of arrays, keys by a function.
 
-Promises: all or none, ids in the order of the call. A lone plain task costs what a bare INSERT costs; arrays are as
-fast as COPY (measured: 3.3 and 3.2 times a peer's bulk insert) and give the ids back.
+Promises: all or none, ids in the order of the call. One statement carries at most CHUNK rows and STATEMENT_BYTES of
+payloads; a call that needs several has them in one transaction. A lone plain task costs what a bare INSERT costs;
+arrays are as fast as COPY (measured: 3.3 and 3.2 times a peer's bulk insert) and give the ids back.
 """
 
 from collections.abc import Sequence
@@ -9,10 +10,11 @@ from operator import attrgetter
 from typing import Any
 
 from everpoll.drivers.postgres.lane import Connection, Lane
-from everpoll.stores.contract import Enqueued, NewTask, refuse_misused_once
+from everpoll.stores.contract import Enqueued, NewTask
+from everpoll.stores.limits import STATEMENT_BYTES, checked_bytes, in_portions, task_bytes
 
 CHUNK = 5_000
-"""Rows per statement; larger calls take several, in one transaction."""
+"""Rows per statement."""
 
 # The notification rides on the row: a SELECT in a CTE that nobody reads would never run.
 _ONE = """insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind) values ($1, $2, $3, $4, $5, $6)
@@ -48,17 +50,18 @@ PLAIN = (None, None, False, ())
 
 async def enqueue(lane: Lane, tasks: Sequence[NewTask], notify: bool) -> list[Enqueued]:
     """Put them in; the last statement carries the notification."""
+    size = checked_bytes(tasks)
     if len(tasks) == 1 and _shape(tasks[0])[-3:] == PLAIN[-3:]:
         return [Enqueued((await _one(lane, tasks[0], notify))[0])]
-    if len(tasks) <= CHUNK:
+    if len(tasks) <= CHUNK and size <= STATEMENT_BYTES:
         return await lane.call(lambda connection: _many(connection, tasks, notify))
+    chunks = list(in_portions(tasks, [task_bytes(task) for task in tasks], CHUNK))
 
     async def in_chunks(connection: Connection) -> list[Enqueued]:
         answers: list[Enqueued] = []
         async with connection.transaction():
-            for start in range(0, len(tasks), CHUNK):
-                is_last = start + CHUNK >= len(tasks)
-                answers += await _many(connection, tasks[start : start + CHUNK], notify and is_last)
+            for chunk in chunks:
+                answers += await _many(connection, chunk, notify and chunk is chunks[-1])
         return answers
 
     return await lane.call(in_chunks)
@@ -125,8 +128,6 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
 
 def _specials(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
     """Which are to be begun once; and the events, by the place of their task."""
-    for task in tasks:
-        refuse_misused_once(task)
     events = [(place, event.seq, event.body) for place, task in enumerate(tasks, 1) for event in task.events]
     onces = [task.once for task in tasks]
     return [onces, *(list(column) for column in zip(*events, strict=True))] if events else [onces, None, None, None]

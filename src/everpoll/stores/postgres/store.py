@@ -42,6 +42,7 @@ from everpoll.stores.postgres.leasing import Leasing
 from everpoll.stores.postgres.marks import Marks
 from everpoll.stores.postgres.notify import CHANNEL, Notifier
 from everpoll.stores.postgres.pulse import PostgresPulse
+from everpoll.stores.postgres.repeats import repeated
 from everpoll.stores.silence import Silence
 
 # Repeatable, as everything: a sign-on whose answer got lost is made again under the same incarnation.
@@ -113,7 +114,7 @@ class PostgresStore:
             return []
         notify = self._notifier.rides()
         try:
-            answers = await enqueueing.enqueue(self._entrance, tasks, notify)
+            answers = await repeated(lambda: enqueueing.enqueue(self._entrance, tasks, notify))
         except BaseException:
             self._notifier.failed()
             raise
@@ -153,7 +154,7 @@ class PostgresStore:
         """See the contract."""
         if not settlements:
             return set()
-        lost = await settling.settle(self._settlements, incarnation, settlements)
+        lost = await repeated(lambda: settling.settle(self._settlements, incarnation, settlements))
         self._hands.let_go(incarnation, settlements, lost)
         if Again in set(map(type, settlements)):
             self._due_again([one for one in settlements if isinstance(one, Again)])
@@ -178,7 +179,7 @@ class PostgresStore:
 
     async def cancel(self, task_id: int, note: str) -> TaskState | None:
         """See the contract."""
-        row = await self._desk.row(CANCEL, task_id, note)
+        row = await repeated(lambda: self._desk.row(CANCEL, task_id, note))
         if row["is_changed"]:
             self._marks.forget()  # a watch is due now
             self._listener.wake(cancel=True)
@@ -187,7 +188,7 @@ class PostgresStore:
 
     async def retry(self, task_id: int, note: str) -> bool:
         """See the contract."""
-        is_back = bool(await self._desk.value(RETRY, task_id, note))
+        is_back = bool(await repeated(lambda: self._desk.value(RETRY, task_id, note)))
         if is_back:
             self._notifier.soon()
             self._listener.wake()

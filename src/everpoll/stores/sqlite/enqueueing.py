@@ -1,14 +1,16 @@
-"""Enqueueing: one row by itself, or any number in one statement: 2 us a row where they are alike, 5 where not.
+"""Enqueueing: one row by itself, or many in one statement: 2 us a row where they are alike, 5 where not.
 
-Promises: all or none, ids in the order of the call. Runs inside the writer's transaction, so that nobody else can
-take a key between the look for it and the insert, and the ids of one statement are consecutive.
+Promises: all or none, ids in the order of the call. Runs inside the writer's transaction, so that no other connection
+can take a key between the look for it and the insert, and the ids are consecutive. A call with more payload than
+STATEMENT_BYTES takes several statements.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.stores.contract import Enqueued, NewEvent, NewTask, encode, refuse_misused_once
+from everpoll.stores.contract import Enqueued, NewEvent, NewTask, encode
+from everpoll.stores.limits import ROW_BYTES, STATEMENT_BYTES, checked_bytes, in_portions, size_of
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.clock import microseconds
 
@@ -35,6 +37,16 @@ class Special(NamedTuple):
     events: tuple[NewEvent, ...]
 
 
+class Call(NamedTuple):
+    """The tasks of one call, ready for the writer."""
+
+    rows: list[Row]
+    specials: dict[int, Special]
+    """By place in the call; those of jobs are none."""
+    size: int
+    """Bytes of payload."""
+
+
 ONE = """insert into everpoll_tasks
     (name, args, kind, queue, key, rank, timeout_us, memory, version, due_at, is_due, created_at)
     values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -50,15 +62,18 @@ MANY = """insert into everpoll_tasks
            j.value ->> 7, j.value ->> 8, j.value ->> 9, :now + (j.value ->> 6), j.value ->> 6 = 0, :now
     from json_each(:rows) j"""
 LIVE = "select key, id from everpoll_tasks where key in (select value from json_each(?))"
-ONE_LIVE = "select id from everpoll_tasks where key = ?"
 ONE_ENDED = """select id from everpoll_history indexed by everpoll_history_watch_keys
     where kind = 'watch' and key = ? order by ended_at desc, id desc limit 1"""
 
 
-def row_of(task: NewTask) -> Row:
+def call_of(tasks: Sequence[NewTask]) -> Call:
     """Made in the caller's thread, where what cannot be stored is refused."""
-    if task.once:
-        refuse_misused_once(task)
+    size = checked_bytes(tasks)
+    specials = {place: Special(task.once, task.events) for place, task in enumerate(tasks) if task.once or task.events}
+    return Call([_row_of(task) for task in tasks], specials, size)
+
+
+def _row_of(task: NewTask) -> Row:
     return Row(
         task.name,
         task.args,
@@ -66,32 +81,28 @@ def row_of(task: NewTask) -> Row:
         task.queue,
         task.key,
         -task.priority,
-        microseconds(max(0.0, task.delay_s)),
+        microseconds(task.delay_s) if task.delay_s > 0 else 0,
         None if task.timeout_s is None else microseconds(task.timeout_s),
         task.memory,
         task.version,
     )
 
 
-def specials_of(tasks: Sequence[NewTask]) -> dict[int, Special]:
-    """By place in the call; those of jobs are none."""
-    return {place: Special(task.once, task.events) for place, task in enumerate(tasks) if task.once or task.events}
-
-
-def enqueue(con: Connection, now: int, rows: Sequence[Row], specials: dict[int, Special]) -> list[Enqueued]:
+def enqueue(con: Connection, now: int, call: Call) -> list[Enqueued]:
     """Insert what is not there yet."""
+    rows, specials, size = call
     if not specials:
-        return _enqueue(con, now, rows, {})
+        return _enqueue(con, now, rows, {}, size)
     ended = {}
     for place, special in specials.items():
         if special.once and (found := con.execute(ONE_ENDED, (rows[place].key,)).fetchone()):
             ended[place] = found[0]
-    answers = _enqueue(con, now, rows, ended)
+    answers = _enqueue(con, now, rows, ended, size)
     feed.add(con, now, [(answers[place].id, one.events) for place, one in specials.items() if answers[place].is_new])
     return answers
 
 
-def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, int]) -> list[Enqueued]:
+def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, int], size: int) -> list[Enqueued]:
     """`ended`: which task, that has ended, answers in which place, unless a live one does."""
     if len(rows) == 1 and rows[0].key is None:
         return [Enqueued(_insert_one(con, now, rows[0]))]
@@ -110,30 +121,33 @@ def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, in
         answers.append((-len(fresh), True))
         if row.key is not None:
             known[row.key] = -len(fresh)
-    before = _insert(con, now, fresh) - len(fresh)
+    before = _insert_all(con, now, fresh, size) - len(fresh)
     return [Enqueued(before - found if found < 0 else found, is_new) for found, is_new in answers]
 
 
 def _live(con: Connection, rows: Sequence[Row]) -> dict[str, int]:
     keys = [row.key for row in rows if row.key is not None]
-    if any("\0" in key for key in keys):
-        return {key: found[0] for key in keys if (found := con.execute(ONE_LIVE, (key,)).fetchone())}
     return dict(con.execute(LIVE, (encode(keys),))) if keys else {}
 
 
-def _insert(con: Connection, now: int, rows: list[Row]) -> int:
+def _insert_all(con: Connection, now: int, rows: list[Row], size: int) -> int:
     """The id of the last one; the others have those before it."""
     if not rows:
         return 0
+    if size <= STATEMENT_BYTES:
+        return _insert(con, now, rows)
+    sizes = [ROW_BYTES + size_of(row.args) + size_of(row.memory) for row in rows]
+    return [_insert(con, now, portion) for portion in in_portions(rows, sizes, len(rows))][-1]
+
+
+def _insert(con: Connection, now: int, rows: Sequence[Row]) -> int:
     first = rows[0]
     alike = all(row[2:4] == first[2:4] and row[5:] == first[5:] and row.name == first.name for row in rows)
-    text = encode([(row.args, row.key) for row in rows] if alike else rows)
-    if "\\u0000" in text:  # SQLite's JSON ends a text at a NUL, a bound value does not
-        return [_insert_one(con, now, row) for row in rows][-1]
     if alike:
+        text = encode([(row.args, row.key) for row in rows])
         con.execute(ALIKE, {**first._asdict(), "now": now, "rows": text})
     else:
-        con.execute(MANY, {"now": now, "rows": text})
+        con.execute(MANY, {"now": now, "rows": encode(rows)})
     (last,) = con.execute("select last_insert_rowid()").fetchone()
     return int(last)
 

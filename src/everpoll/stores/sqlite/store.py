@@ -127,14 +127,11 @@ class SqliteStore:
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """See the contract."""
-        rows = [enqueueing.row_of(task) for task in tasks]
-        if not rows:
+        if not tasks:
             return []
-        specials = enqueueing.specials_of(tasks)
-        due_s = min(row.delay_us for row in rows) / 1e6
-        return await self._write(
-            Op(lambda con: enqueueing.enqueue(con, self._now(), rows, specials), wakes=True, due_s=due_s)
-        )
+        call = enqueueing.call_of(tasks)
+        due_s = min(row.delay_us for row in call.rows) / 1e6
+        return await self._write(Op(lambda con: enqueueing.enqueue(con, self._now(), call), wakes=True, due_s=due_s))
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""

@@ -85,7 +85,7 @@ def content(response: Response, limit: int | None = PAYLOAD_LIMIT) -> Any:
 
 
 def fitting(value: Any, response: Response, limit: int | None = PAYLOAD_LIMIT) -> Any:
-    """The value, or where it is and how big, if it takes more than `limit` characters of JSON; None is no limit.
+    """The value, or where it is and how big, if it takes more than `limit` bytes of JSON; None is no limit.
 
     What was found and does not fit a row is found all the same: an operation that went well has not failed.
     """
@@ -94,7 +94,7 @@ def fitting(value: Any, response: Response, limit: int | None = PAYLOAD_LIMIT) -
     try:
         encoded(value, "the value", limit)
     except BadInput:
-        note = f"more than a row holds ({limit:,} characters), or nested too deep: fetch it from there"
+        note = f"more than a row holds ({limit:,} bytes), or nested too deep: fetch it from there"
         return {"url": shown(response.url), "bytes": len(response.body), "note": note}
     return value
 

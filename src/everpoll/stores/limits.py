@@ -1,0 +1,143 @@
+"""What a task may carry, counted in bytes of UTF-8, and how much one statement carries: the same on every store.
+
+Promises: a task that one store refuses is refused by all of them, with the same `BadInput`, before anything is sent.
+An ASCII text costs no copy: its length is its size.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NoReturn, TypeVar
+
+from everpoll.errors import BadInput
+from everpoll.stores.contract import Again, NewTask, Settlement, refuse_misused_once
+
+T = TypeVar("T")
+
+# An entry of a Postgres index holds 2,704 bytes; a kind and a key share one.
+NAME_BYTES = 1_000
+KIND_BYTES = 500
+KEY_BYTES = 2_000
+PAYLOAD_BYTES = 16 * 2**20
+"""Of arguments, of a memory, of one event. Jobs and watches have lower limits of their own."""
+STATEMENT_BYTES = 16 * 2**20
+"""Payloads of one statement, on the way in and on the way back; a larger one has a statement of its own."""
+LEASE_BYTES = 64 * 2**20
+"""Payloads that one lease hands out: the first task, whatever its size, and those behind it that fit."""
+ROW_BYTES = 200
+"""What a row takes beside its payloads, roughly."""
+PRIORITY_LIMIT = 2**31 - 1
+VERSION_LIMIT = 2**15 - 1
+NUMBER_LIMIT = 2**63 - 1
+LONGEST_S = 31_536_000_000.0
+"""A thousand years. A due time is stored as a date, and must not leave the calendar."""
+
+
+def size_of(text: str | None) -> int:
+    """Bytes of UTF-8; of a text that UTF-8 cannot represent, too."""
+    if text is None:
+        return 0
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def task_bytes(task: NewTask) -> int:
+    """What a new task takes in a statement."""
+    events = sum(size_of(event.body) for event in task.events) if task.events else 0
+    return ROW_BYTES + size_of(task.args) + size_of(task.memory) + events
+
+
+def settlement_bytes(settlement: Settlement) -> int:
+    """What a settlement takes in a statement."""
+    payload = settlement.memory if isinstance(settlement, Again) else settlement.result
+    if payload is None and settlement.note is None and not settlement.events:
+        return ROW_BYTES
+    events = sum(size_of(event.body) for event in settlement.events)
+    return ROW_BYTES + size_of(payload) + size_of(settlement.note) + events
+
+
+def in_portions(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[Sequence[T]]:
+    """Cut into runs of at most `most` items and STATEMENT_BYTES; a larger item is a run of its own."""
+    start = taken = 0
+    for place, size in enumerate(sizes):
+        if place > start and (place - start == most or taken + size > STATEMENT_BYTES):
+            yield items[start:place]
+            start, taken = place, 0
+        taken += size
+    if start < len(items):
+        yield items[start:]
+
+
+def checked_bytes(tasks: Sequence[NewTask]) -> int:
+    """What these tasks take in a statement. Raises `BadInput` for the first one that some database could not keep."""
+    size = ROW_BYTES * len(tasks)
+    like: NewTask | None = None
+    for task in tasks:
+        # Most tasks of a call share the texts of their job: 0.2 us a task, against 0.4 where each is looked at.
+        if like is None or not (task.name is like.name and task.queue is like.queue and task.kind is like.kind):
+            _check_names(task)
+            like = task
+        args = task.args
+        is_simple = args.isascii() and len(args) <= PAYLOAD_BYTES and "\0" not in args
+        size += len(args) if is_simple else _checked(task, "args", args, PAYLOAD_BYTES)
+        if task.key is not None:
+            _checked(task, "key", task.key, KEY_BYTES)
+        if task.memory is not None:
+            size += _checked(task, "memory", task.memory, PAYLOAD_BYTES)
+        if task.priority != 0 or task.delay_s != 0.0 or task.version != 1 or task.timeout_s is not None:
+            _check_numbers(task)
+        if task.events or task.once:
+            refuse_misused_once(task)
+            size += _checked_events(task)
+    return size
+
+
+def _check_names(task: NewTask) -> None:
+    _checked(task, "name", task.name, NAME_BYTES)
+    _checked(task, "queue", task.queue, NAME_BYTES)
+    _checked(task, "kind", task.kind, KIND_BYTES)
+
+
+def _checked(task: NewTask, what: str, text: str, limit: int) -> int:
+    """The size of a text in bytes."""
+    try:
+        size = len(text) if text.isascii() else len(text.encode())
+    except UnicodeEncodeError as error:
+        half = ascii(text[error.start])
+        _refuse(task, f"{what} has half a character, {half}, which UTF-8 cannot represent: remove it")
+    if "\0" in text:
+        _refuse(task, f"{what} has a NUL character, which databases cannot keep: remove it")
+    if size > limit:
+        _refuse(task, f"{what} takes {size:,} bytes, more than {limit:,}")
+    return size
+
+
+def _check_numbers(task: NewTask) -> None:
+    if not _is_whole(task.priority, -PRIORITY_LIMIT, PRIORITY_LIMIT):
+        bounds = f"{-PRIORITY_LIMIT:,} to {PRIORITY_LIMIT:,}"
+        _refuse(task, f"priority must be a whole number from {bounds}, not {task.priority!r}")
+    if not _is_whole(task.version, 0, VERSION_LIMIT):
+        _refuse(task, f"version must be a whole number from 0 to {VERSION_LIMIT:,}, not {task.version!r}")
+    if not _is_number(task.delay_s) or not task.delay_s <= LONGEST_S:
+        _refuse(task, f"delay_s must be a number of seconds, at most 1,000 years, not {task.delay_s!r}")
+    if task.timeout_s is not None and not (_is_number(task.timeout_s) and 0.0 < task.timeout_s <= LONGEST_S):
+        _refuse(task, f"timeout_s must be a number of seconds above 0, at most 1,000 years, not {task.timeout_s!r}")
+
+
+def _checked_events(task: NewTask) -> int:
+    size = 0
+    for event in task.events:
+        if not _is_whole(event.seq, 0, NUMBER_LIMIT):
+            _refuse(task, f"event {event.seq!r} must have a number from 0 to {NUMBER_LIMIT:,}")
+        size += _checked(task, f"event {event.seq}", event.body, PAYLOAD_BYTES)
+    return size
+
+
+def _is_whole(value: object, lowest: int, highest: int) -> bool:
+    return isinstance(value, int) and lowest <= value <= highest
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _refuse(task: NewTask, why: str) -> NoReturn:
+    name = task.name.encode("utf-8", "backslashreplace").decode()
+    raise BadInput(f"task {name[:80]!r}: its {why}")
