@@ -17,7 +17,7 @@ from everpoll.engine.options import WorkerOptions
 from everpoll.engine.settler import OUTAGE
 from everpoll.engine.work import Works
 from everpoll.engine.worker import Worker
-from everpoll.errors import AlreadyRunning, BadInput, NotRunning, StoreUnavailable
+from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, NotRunning, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
 from everpoll.loops import LoopOptions, Loops
 from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds
@@ -282,11 +282,13 @@ class Everpoll:
         self.watches.settled(task_ids)
 
     async def _start_when_possible(self) -> None:
-        """A worker that boots before its database waits for it."""
+        """A worker that boots before its database waits for it; an address that leads nowhere is an error at once."""
         failures = 0
         while True:
             try:
                 return await self._start()
+            except CannotConnect:
+                raise
             except StoreUnavailable as error:
                 failures += 1
                 delay_s = OUTAGE.delay(failures)

@@ -7,6 +7,7 @@ EverpollError
 ├── NotRunning                  the call needs a started app
 ├── AlreadyRunning              the app was entered a second time
 ├── StoreUnavailable            the database cannot be reached, or broke off; it may work again later
+│   └── CannotConnect           … with this address: wrong password, no such database, unknown host
 ├── SchemaOutdated              the database's schema is older than this release, and migrating is turned off
 ├── TableUnfit                  a table of the user's own lacks columns that its mapping names; carries the DDL
 ├── LeaseLost                   this worker was given up for dead; what it held belongs to others
@@ -50,6 +51,10 @@ class AlreadyRunning(EverpollError):
 
 class StoreUnavailable(EverpollError):
     """The database cannot be reached, or broke off in the middle; it may work again later."""
+
+
+class CannotConnect(StoreUnavailable):
+    """The database cannot be reached with this address: wrong password, no such database, unknown host."""
 
 
 class SchemaOutdated(EverpollError):

@@ -4,8 +4,11 @@
 
 Own options: `statement_cache` (0: no prepared statements, for a transaction pooler that cannot carry them),
 `command_timeout` and `connect_timeout` in seconds. All others go to the driver. Never: a password in a message.
+`application_name` is the caller's (in the address, in its `options`, in `$PGAPPNAME`), else `everpoll`.
 """
 
+import os
+import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -16,6 +19,9 @@ COMMAND_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 SCHEMES = ("postgresql", "postgres")
 OWN = ("statement_cache", "command_timeout", "connect_timeout")
+APPLICATION_NAME = "everpoll"
+# As `options` may set it: `-c application_name=…` or `--application-name=…`.
+_SETS_APPLICATION_NAME = re.compile(r"(?:-c\s*|--)application[_-]name\s*=", re.IGNORECASE)
 LIKE = "postgresql://user:password@host:5432/database"
 
 
@@ -28,6 +34,10 @@ class Address:
     command_timeout_s: float
     connect_timeout_s: float
     secrets: tuple[str, ...] = field(repr=False)
+    settings: tuple[tuple[str, str], ...] = ()
+    """What a connection sets at its start, beside what the address itself says."""
+    place: str = "localhost"
+    """Host and port, for people: several hosts as they are written, a folder where it is a socket."""
 
     def masked(self, text: str) -> str:
         """The text without any password that may have got into it."""
@@ -60,7 +70,25 @@ def read_address(url: str) -> Address:
         connect_timeout_s=_number(own, "connect_timeout", CONNECT_TIMEOUT_S),
         # The longest first: one may be a part of the other.
         secrets=tuple(sorted(secrets, key=len, reverse=True)),
+        settings=_settings(dict(parse_qsl(parts.query))),
+        place=_place(parts.netloc, dict(parse_qsl(parts.query))),
     )
+
+
+def _place(netloc: str, given: dict[str, str]) -> str:
+    hosts = netloc.rpartition("@")[2]
+    if hosts:
+        return hosts
+    host = given.get("host") or os.environ.get("PGHOST") or "localhost"
+    port = given.get("port") or os.environ.get("PGPORT")
+    return f"{host}:{port}" if port else host
+
+
+def _settings(given: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    """The driver lets what is passed to it win over the address, and does not read $PGAPPNAME."""
+    if "application_name" in given or _SETS_APPLICATION_NAME.search(given.get("options", "")):
+        return ()
+    return (("application_name", os.environ.get("PGAPPNAME") or APPLICATION_NAME),)
 
 
 def _name(piece: str) -> str:

@@ -1,6 +1,7 @@
 """What an error of the driver means to a caller of the store.
 
     the connection, the server or its locks      StoreUnavailable: it may work again later
+    a password, database or host that is wrong   CannotConnect: somebody must change the address or the server first
     a right that the role does not have          StoreUnavailable: somebody may grant it, and nothing is lost until then
     a table or function that is not there        SchemaOutdated: `everpoll migrate`
     a value that Postgres cannot keep            BadInput
@@ -9,10 +10,12 @@
 The server's own words are kept, a password never.
 """
 
+import socket
+
 import asyncpg
 
 from everpoll.drivers.postgres.address import Address
-from everpoll.errors import BadInput, EverpollError, SchemaOutdated, StoreUnavailable
+from everpoll.errors import BadInput, CannotConnect, EverpollError, SchemaOutdated, StoreUnavailable
 
 # By SQLSTATE, or its first two characters: connection, transaction rollback, resources, operator intervention, system.
 AWAY_CLASSES = ("08", "40", "53", "57", "58")
@@ -24,6 +27,9 @@ DENIED = "42501"
 MISSING_STATES = ("3F000", "42P01", "42703", "42883")
 # A prepared statement that is not where it was made: somebody shares server connections between clients.
 SHARED_STATES = ("26000", "42P05")
+
+# While connecting: the server is there, and does not let this role in, or has no such database.
+REFUSED_STATES = ("28000", "28P01", "3D000")
 
 POOLER = "; a transaction pooler that cannot carry prepared statements? Add ?statement_cache=0 to the address"
 
@@ -39,11 +45,21 @@ def ends_connection(error: asyncpg.PostgresError) -> bool:
 
 
 def while_connecting(error: Exception, address: Address) -> EverpollError:
-    """Whatever keeps us from connecting may pass: the server starts, its name resolves, a role is made."""
+    """The error to raise in its place: an outage that may pass, or an address that leads nowhere.
+
+    A running worker waits out both: a password may be changed back. At its start it waits only for the first.
+    """
     said = "no answer" if isinstance(error, TimeoutError) else _text(error)
     if isinstance(error, asyncpg.ClientConfigurationError):
         return BadInput(address.masked(f"the address of the database cannot be used: {said}"))
-    return StoreUnavailable(address.masked(f"cannot connect to Postgres: {said}"))
+    what = f"cannot connect to Postgres at {address.place}: {said}"
+    if isinstance(error, asyncpg.PostgresError) and error.sqlstate in REFUSED_STATES:
+        return CannotConnect(address.masked(f"{what}; check user, password and database in the address"))
+    # A resolver that is away says something else; and of several hosts the others may be there.
+    is_unknown = isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
+    if is_unknown and "," not in address.place:
+        return CannotConnect(address.masked(f"{what}; check the host in the address"))
+    return StoreUnavailable(address.masked(what))
 
 
 def while_asking(error: Exception, address: Address) -> EverpollError | None:

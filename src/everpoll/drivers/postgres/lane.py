@@ -44,7 +44,7 @@ class Dial:
         self.address = address
         self._statement_cache = address.statement_cache
         self._shared_statements = 0
-        self._settings = {"application_name": "everpoll"}
+        self._settings = dict(address.settings)
 
     async def connect(self) -> Connection:
         """A new connection."""
