@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from everpoll import Backoff, BadInput, Everpoll, Retry
+from everpoll.engine.pool import OVERDUE_S
 from everpoll.testing import VirtualClock
 from jobs.jobs_stage import LIMIT_S, ended
 
@@ -106,6 +107,49 @@ def test_a_job_that_cancels_its_own_task_is_not_run_again_at_once() -> None:
         assert len(runs) == 5
         assert (info.state, info.attempt) == ("queued", 0)
         assert info.trail[0]["why"] == "its handler was canceled from outside"
+
+    clock.run(scene())
+
+
+def test_a_job_that_swallows_its_cancellation_has_failed_and_its_slot_is_free() -> None:
+    """After its timeout and a grace another job runs in its place, and what it returns in the end is ignored."""
+    clock = VirtualClock()
+    app = Everpoll("memory://", clock=clock, slots=1)
+    ends = asyncio.Event()
+    returned: list[str] = []
+
+    @app.job(timeout="10s", retry=Retry(2, Backoff("1s", jitter=0)))
+    async def stubborn() -> str:
+        while not ends.is_set():
+            try:
+                await ends.wait()
+            except asyncio.CancelledError:
+                continue
+        returned.append("late")
+        return "late"
+
+    @app.job()
+    async def other() -> str:
+        return "other"
+
+    async def scene() -> None:
+        try:
+            async with app:
+                task = await stubborn.enqueue()
+                await asyncio.sleep(1)
+                behind = await other.enqueue()
+                assert await behind.result() == "other"
+                assert clock.now() == pytest.approx(10 + OVERDUE_S, abs=0.1)
+                info = await ended(task)
+                assert (info.state, info.attempt, info.rescues) == ("failed", 2, 0)
+                assert {one["type"] for one in info.errors} == {"JobTimeout"}
+                assert "goes on although it was canceled" in info.errors[0]["error"]
+                ends.set()
+                await clock.settle()
+                assert returned == ["late", "late"]
+                assert (await task.info()).state == "failed"
+        finally:
+            ends.set()
 
     clock.run(scene())
 

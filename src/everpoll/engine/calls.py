@@ -40,28 +40,32 @@ class Callee:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         """What it returns."""
-        if not self._in_loop:
-            return self._in_thread(args, kwargs)
-        called: Awaitable[Any] = self._function(*args, **kwargs)
-        return called if self.timeout_s is None else self._within(self.timeout_s, called)
+        return self.within(self.timeout_s, *args, **kwargs)
 
-    async def _in_thread(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def within(self, timeout_s: float | None, /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
+        """What it returns, within this time instead of its own timeout."""
+        if not self._in_loop:
+            return self._in_thread(timeout_s, args, kwargs)
+        called: Awaitable[Any] = self._function(*args, **kwargs)
+        return called if timeout_s is None else self._within(timeout_s, called)
+
+    async def _in_thread(self, timeout_s: float | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         context = contextvars.copy_context()
         call = functools.partial(context.run, self._function, *args, **kwargs)
         running = asyncio.get_running_loop().run_in_executor(self._threads(), call)
         try:
-            await asyncio.wait({running}, timeout=self.timeout_s)
+            await asyncio.wait({running}, timeout=timeout_s)
         except asyncio.CancelledError:
             # `is_stopping` tells the function. Handed back while it still runs, the task would run twice at once.
             try:
-                await asyncio.wait({running}, timeout=self.timeout_s)
+                await asyncio.wait({running}, timeout=timeout_s)
             finally:
                 if not running.cancel() and not running.cancelled():
                     running.exception()  # looked at, or asyncio would call it forgotten
             raise
         if not running.done():
             running.cancel()
-            raise JobTimeout(f"took longer than its timeout of {self.timeout_s:g} s; its thread is left behind")
+            raise JobTimeout(f"{_too_long(timeout_s)}; its thread is left behind")
         try:
             value = running.result()
         except KeyboardInterrupt as error:
@@ -69,7 +73,7 @@ class Callee:
             raise RuntimeError("the function raised KeyboardInterrupt") from error
         if not inspect.isawaitable(value):
             return value
-        return await value if self.timeout_s is None else await self._within(self.timeout_s, value)
+        return await value if timeout_s is None else await self._within(timeout_s, value)
 
     async def _within(self, timeout_s: float, awaitable: Awaitable[Any]) -> Any:
         limit = asyncio.timeout(timeout_s)
@@ -78,11 +82,20 @@ class Callee:
                 value = await awaitable
         except TimeoutError as error:
             if limit.expired():
-                raise JobTimeout(f"took longer than its timeout of {timeout_s:g} s") from error
+                raise JobTimeout(_too_long(timeout_s)) from error
             raise
         if limit.expired():
-            raise JobTimeout(f"took longer than its timeout of {timeout_s:g} s")
+            raise JobTimeout(_too_long(timeout_s))
         return value
+
+
+def not_ended(timeout_s: float | None) -> JobTimeout:
+    """The error of a function that goes on although it was canceled at its timeout."""
+    return JobTimeout(f"{_too_long(timeout_s)}, and goes on although it was canceled; it is left behind")
+
+
+def _too_long(timeout_s: float | None) -> str:
+    return f"took longer than its timeout of {round(timeout_s or 0.0, 3):g} s"
 
 
 def failure(run: Run, error: BaseException) -> BaseException:

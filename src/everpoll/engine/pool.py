@@ -6,7 +6,9 @@ A carrier is an asyncio task that takes runs one after another for as long as no
 costs more than all the rest of the engine. The first run that does suspend keeps its carrier to itself, to its end; a
 spare, scheduled before, takes over what waits.
 
-Promises: never more handlers than slots (A15); each run yields exactly one settlement, whatever its handler does.
+Promises: never more handlers than slots; each run yields exactly one settlement, whatever its handler does. A handler
+that goes on behind its deadline although it was canceled holds no slot: the pool settles its task, runs others in its
+place, and ignores its late end.
 A handler is canceled for a reason, and the reason decides: canceled ends the task, the others hand it back. A run that
 is stopped before it has begun is settled on the spot, whoever keeps the event loop busy, and never begins. No run sees
 the context variables of another, or is hit by a cancellation that was meant for another.
@@ -20,7 +22,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
 from everpoll.engine.work import Run, StopReason, Works
-from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
+from everpoll.policy import human
+from everpoll.stores.contract import DEADLINE_GRACE_S, Again, Ended, Lease, Settlement, encode
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -30,10 +33,14 @@ CARRY_S = 0.001
 TURN_RUNS = 50
 # A handler that cancels its own task would otherwise be handed back to itself some thousand times a second.
 CANCELED_REST_S = 1.0
+# How long a handler that was canceled at its deadline may take to end: a second less than the rescue waits, so that
+# this worker settles what it still can settle.
+OVERDUE_S = DEADLINE_GRACE_S - 1.0
 GIVE_BACK = {
     StopReason.SHUTDOWN: "its worker shuts down",
     StopReason.FENCED: "its worker could not reach the database",
     StopReason.LOST: "its worker was given up for dead",
+    StopReason.OVERDUE: "its handler did not end at its deadline",
 }
 
 
@@ -55,6 +62,7 @@ class Pool:
         self.on_turn: Callable[[], None] | None = None
         """Called in the middle of many runs that follow one another, none of which waits for anything."""
         self._carried = 0
+        self._deadlines: asyncio.TimerHandle | None = None
         self._event_loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
@@ -72,7 +80,10 @@ class Pool:
     def start(self, leases: Sequence[Lease], incarnation: int, at: float = 0.0) -> None:
         """Run them; `at`: the store's clock when they were leased."""
         now = self._event_loop.time()
-        runs = [Run(lease, incarnation, self._works.get(lease.name), at=at, began=now) for lease in leases]
+        runs = [
+            Run(lease, incarnation, self._works.get(lease.name), at=at, began=now, on_deadline=self._heed)
+            for lease in leases
+        ]
         for run in runs:
             if run.work is not None and run.work.timeout_s is not None:
                 run.deadline = now + run.work.timeout_s
@@ -133,6 +144,54 @@ class Pool:
         self._waiting.clear()
         return [run.lease.id for run in left]
 
+    def _heed(self, deadline: float) -> None:
+        """Check the deadlines again at this time, or earlier."""
+        if self._deadlines is None or deadline < self._deadlines.when():
+            if self._deadlines is not None:
+                self._deadlines.cancel()
+            self._deadlines = self._event_loop.call_at(deadline, self._check_deadlines)
+
+    def _check_deadlines(self) -> None:
+        """Abandon the handlers that go on although their deadline has passed; plan the next check.
+
+        The grace counts from when this check sees the deadline pass, not from the deadline: if the event loop was
+        blocked meanwhile, the handler has not heard of its cancellation yet.
+        """
+        self._deadlines = None
+        now = self._event_loop.time()
+        for run, carrier in list(self._carriers.items()):
+            if run.deadline is None or carrier is None or (run.overdue is None and run.stop_reason is None):
+                continue  # it waits to begin; or only the rescue knows what becomes of it
+            if run.deadline <= now and run.overdue_at is None:
+                run.overdue_at = now
+            until = run.deadline if run.overdue_at is None else run.overdue_at + OVERDUE_S
+            if until <= now:
+                self._abandon(run, carrier)
+            else:
+                self._heed(until)
+
+    def _abandon(self, run: Run, carrier: "asyncio.Task[None]") -> None:
+        """Settle the task and free the slot, although the handler goes on."""
+        lease, deadline = run.lease, run.deadline or 0.0
+        late_s = self._event_loop.time() - deadline
+        logger.error(
+            "%s: its handler goes on %s after its deadline although it was canceled: its slot is free again, and what "
+            "it returns is ignored",
+            lease.label,
+            human(round(late_s)),
+        )
+        run.is_abandoned = True
+        settlement: Settlement | None = None
+        if run.stop_reason is None:
+            run.stop_reason = StopReason.OVERDUE
+            assert run.overdue is not None, "without it, a run is left to the rescue"
+            try:
+                settlement = run.overdue()
+            except Exception:
+                logger.exception("%s: cannot tell what its deadline means; it is handed back", lease.label)
+        self._end(run, _stopped(run) if settlement is None else settlement)
+        carrier.cancel()
+
     def _have_spare(self) -> None:
         """Somebody to take over, once whoever runs now suspends or ends."""
         if self._spare is None or self._spare.cancelling() or self._spare.done():
@@ -183,6 +242,9 @@ class Pool:
             elif run.work is None:
                 settlement = _unknown(run, self._works)
             else:
+                if run.work.timeout_s is not None:
+                    # It may have waited for the event loop: its time counts from here.
+                    run.ends_by(self._event_loop.time() + run.work.timeout_s)
                 settlement = await run.work.run(run)
         except asyncio.CancelledError:
             settlement = _stopped(run)
@@ -202,6 +264,9 @@ class Pool:
         del self._carriers[run]
         if not self._carriers:
             self._all_ended.set()
+            if self._deadlines is not None:
+                self._deadlines.cancel()
+                self._deadlines = None
         self._settle(run.incarnation, settlement)
         self.on_freed(run.lease.queue)
 

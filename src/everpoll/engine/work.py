@@ -24,6 +24,8 @@ class StopReason(StrEnum):
     """This worker could not reach the database for too long: others may own the task by now."""
     LOST = "lost"
     """This worker was given up for dead: others do own the task."""
+    OVERDUE = "overdue"
+    """Its deadline has passed, and it goes on although it was canceled."""
 
 
 class Run(Struct, eq=False):
@@ -35,11 +37,27 @@ class Run(Struct, eq=False):
     """How it is run, as it was registered when the lease came; None: nobody here knows the name."""
     stop_reason: StopReason | None = None
     deadline: float | None = None
-    """By the event loop's clock; for the heartbeat to tell the rescue."""
+    """When the call that is under way must have ended, by the event loop's clock. The pool and the heartbeat read it;
+    `ends_by` sets it."""
+    overdue_at: float | None = None
+    """When the pool saw that the deadline has passed."""
+    is_abandoned: bool = False
+    """The pool has settled the task without waiting for the handler any longer: what the handler returns is ignored."""
+    overdue: Callable[[], Settlement] | None = None
+    """What becomes of the task if its handler goes on behind its deadline; set by the front. None: the
+    rescue takes it back."""
+    on_deadline: Callable[[float], None] | None = None
+    """The pool's: told of each new deadline."""
     at: float = 0.0
     """The store's clock when it was leased …"""
     began: float = 0.0
     """… and the event loop's."""
+
+    def ends_by(self, deadline: float | None) -> None:
+        """Set the deadline of the call that begins now; None between two calls."""
+        self.deadline, self.overdue_at = deadline, None
+        if deadline is not None and self.on_deadline is not None:
+            self.on_deadline(deadline)
 
     def now(self, event_loop_time: float) -> float:
         """The store's clock, as far as it can be known here: what lasts longer than a run is measured by it."""

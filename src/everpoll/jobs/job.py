@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, U
 
 import msgspec
 
-from everpoll.engine.calls import Callee, failure, storable
+from everpoll.engine.calls import Callee, failure, not_ended, storable
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput
 from everpoll.jobs.call import CallShape
@@ -124,6 +124,8 @@ class Job(Generic[P, R]):
     async def run(self, run: Run) -> Settlement:
         """Run one task: what the engine calls."""
         lease = run.lease
+        if self.timeout_s is not None:
+            run.overdue = functools.partial(self._overdue, lease)
         try:
             args, kwargs = self._shape.decode(lease.args, self._task(run))
         except Exception as error:  # noqa: BLE001 - arguments of another version, or written by hand
@@ -134,6 +136,10 @@ class Job(Generic[P, R]):
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
             return _told(lease, raised(lease, failure(run, error), self.retry, self._rng))
         return returned(lease, value)
+
+    def _overdue(self, lease: Lease) -> Settlement:
+        """A function that swallows its cancellation has failed as one that took too long has."""
+        return _told(lease, raised(lease, not_ended(self.timeout_s), self.retry, self._rng))
 
     def _task(self, run: Run) -> Task | None:
         return None if self._shape.task_parameter is None else Task(self._jobs, run.lease.id, run=run)

@@ -7,6 +7,7 @@ async def execute(row): ...
 """
 
 import asyncio
+import functools
 import logging
 import random
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from everpoll.engine.calls import Callee, failure
+from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.meter import PollerHealth
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.threads import DaemonThreads
@@ -114,11 +115,18 @@ class AdoptedTable:
 
     async def _run(self, run: Run) -> Settlement:
         assert self._callee is not None, "a table without a handler claims nothing"
+        if self.table.timeout_s is not None:
+            run.overdue = functools.partial(self._overdue, run.lease)
         try:
             value = await self._callee(Row(run))
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the handler's own
             return _told(self.table, run.lease, raised(self.table, run.lease, failure(run, error), self._rng))
         return _told(self.table, run.lease, returned(self.table, run.lease, value))
+
+    def _overdue(self, lease: Lease) -> Settlement:
+        """A handler that swallows its cancellation has failed as one that took too long has."""
+        error = not_ended(self.table.timeout_s)
+        return _told(self.table, lease, raised(self.table, lease, error, self._rng))
 
 
 def _told(table: Table, lease: Lease, settlement: Settlement) -> Settlement:

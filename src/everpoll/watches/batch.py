@@ -24,12 +24,11 @@ Waiting = tuple[Any, LookContext, "asyncio.Future[Any]"]
 class Batch:
     """The looks of one watch that wait for each other."""
 
-    def __init__(self, where: str, function: Callable[..., Any], timeout_s: float) -> None:
+    def __init__(self, where: str, function: Callable[..., Any]) -> None:
         if not inspect.iscoroutinefunction(function):
             raise BadInput(f"{where}: look_many must be an async function")
         self._where = where
         self._function = function
-        self._timeout_s = timeout_s
         self._waiting: list[Waiting] = []
         self._sending: asyncio.TimerHandle | None = None
         self._event_loop: asyncio.AbstractEventLoop | None = None
@@ -41,8 +40,8 @@ class Batch:
         """Whether a call to this remote is being put together: whoever joins it asks nothing more."""
         return self._event_loop is asyncio.get_running_loop() and bool(self._waiting) and remote in self._asked
 
-    async def ask(self, op: Any, context: LookContext, remote: str) -> Any:
-        """The verdict on one run."""
+    async def ask(self, op: Any, context: LookContext, remote: str, limit_s: float) -> Any:
+        """The verdict on one run, within that time."""
         event_loop = asyncio.get_running_loop()
         if self._event_loop is not event_loop:
             # Whoever waited on an event loop that is gone is gone with it.
@@ -55,13 +54,13 @@ class Batch:
             self._send()
         elif self._sending is None:
             self._sending = event_loop.call_later(GATHER_S, self._send)
-        limit = asyncio.timeout(self._timeout_s)
+        limit = asyncio.timeout(limit_s)
         try:
             async with limit:
                 return await answer
         except TimeoutError as error:
             if limit.expired():
-                raise JobTimeout(f"look_many took longer than the timeout of {self._timeout_s:g} s") from error
+                raise JobTimeout(f"look_many took longer than the timeout of {round(limit_s, 3):g} s") from error
             raise
 
     def _send(self) -> None:

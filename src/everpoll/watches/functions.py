@@ -37,7 +37,6 @@ class UserFunction:
         watch: str,
         what: str,
         function: Callable[..., Any],
-        timeout_s: float,
         threads: Callable[[], DaemonThreads],
     ) -> None:
         where = f"{watch}: {what}"
@@ -56,11 +55,11 @@ class UserFunction:
             raise BadInput(f"{where}: it cannot be given {wrong[0]!r}; there are op, {', '.join(given)}")
         self.function = function
         self._names = names
-        self._callee = Callee(function, timeout_s, threads)
+        self._callee = Callee(function, None, threads)
 
-    async def __call__(self, op: Any, **given: Any) -> Any:
-        """Call it with what it asks for."""
-        return await self._callee(op, **{name: given[name.lstrip("_")] for name in self._names})
+    async def __call__(self, limit_s: float, op: Any, **given: Any) -> Any:
+        """Call it with what it asks for, within that time."""
+        return await self._callee.within(limit_s, op, **{name: given[name.lstrip("_")] for name in self._names})
 
 
 class OperationType:

@@ -12,6 +12,8 @@ from everpoll.watches.limits import told
 
 NAME_LIMIT = 100
 PRIORITY_LIMIT = 1_000_000_000
+STEP_CALLS = 3
+"""Adopt, cancel and look; or adopt, start and adopt. Most steps make one call."""
 DEFAULT_CLEANUP = Backoff("1s", factor=2, cap="1h", jitter=0.2)
 DEFAULT_START = Backoff("1s", factor=2, cap="1m", jitter=0.2)
 FALLBACK = Backoff("2s", factor=2, cap="30s", jitter=0.2)
@@ -26,7 +28,8 @@ class WatchOptions(TypedDict, total=False):
     queue: str
     priority: int
     timeout: Duration
-    """How long one look, start, cancel or cleanup may take; then it has failed in passing. Default: 1 minute."""
+    """How long one look, start, cancel or cleanup may take, and never longer than what is left of its budget; then it
+    has failed in passing. Default: 1 minute."""
     version: int
     """Raise it when rows of the version before cannot be understood; see `@….migrate`."""
     remote: str | Callable[[Any], str]
@@ -70,6 +73,11 @@ class WatchPolicy:
     cancel_s: float
     cleanup: Budget
     cleanup_every: Backoff
+
+    @property
+    def step_s(self) -> float:
+        """How long one step may take at most: it makes up to STEP_CALLS calls, each within the timeout."""
+        return self.timeout_s * STEP_CALLS
 
 
 def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchPolicy:

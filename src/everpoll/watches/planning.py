@@ -98,7 +98,8 @@ class Planning(Settling):
         try:
             return failure(self._run, error)
         except BaseException:
-            self._watch.remotes.abandoned(remote)
+            if not self._run.is_abandoned:
+                self._watch.remotes.abandoned(remote)
             raise
 
     def _remote(self) -> str:

@@ -41,7 +41,8 @@ class Watches:
         if self._works.get(watch.name) is not None:
             raise BadInput(f"{watch.name!r} is registered already; give one of the two another name=")
         self._watches[watch.name] = watch
-        self._works.add(Work(watch.name, watch.policy.queue, watch.run, handles_cancel=True))
+        work = Work(watch.name, watch.policy.queue, watch.run, watch.policy.timeout_s, handles_cancel=True)
+        self._works.add(work)
         return watch
 
     def _hand_on(self, run: Run) -> Settlement:

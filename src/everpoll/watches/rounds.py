@@ -136,7 +136,7 @@ async def sweep(watches: "Watches", name: str, limit: int = SWEEP_LIMIT) -> int:
                     note = encode({"what": "requeue", "why": "its cleanup is tried again"})
                     swept += await store.retry(task.id, note)
                 elif memory_of(task).outcome is None:
-                    [cleanup] = await store.enqueue([_cleanup_of(task)])
+                    [cleanup] = await store.enqueue([_cleanup_of(task, watches[name].policy.step_s)])
                     swept += cleanup.is_new
             seen += len(page.tasks)
             after = page.after
@@ -145,7 +145,7 @@ async def sweep(watches: "Watches", name: str, limit: int = SWEEP_LIMIT) -> int:
     return swept
 
 
-def _cleanup_of(task: TaskInfo) -> NewTask:
+def _cleanup_of(task: TaskInfo, timeout_s: float) -> NewTask:
     """A run that ended behind the back of its watch (its worker died of it, three times) is cleaned up by another one.
 
     That one has the outcome already, and only cleans up, with the key of the first. Its own key is one that no run has.
@@ -160,6 +160,7 @@ def _cleanup_of(task: TaskInfo) -> NewTask:
         kind="watch",
         queue=task.queue,
         key=f":cleanup:{task.key}",
+        timeout_s=timeout_s,
         memory=encode_memory(memory),
         once=True,
     )

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from everpoll.policy import Budget, human, spread_up
 
 JITTER_UP = 0.1
+CLOCK_SLACK_S = 0.001
+"""Two clocks are added up: a call that uses all of its budget must not end a hair before it."""
 LAST_LOOK_S = 5.0
 """A look that was meant for the deadline may come this much late and still asks. Later than that, time is over."""
 
@@ -58,6 +60,16 @@ def spent(budget: Budget, elapsed_s: float, looks: int) -> str | None:
     if budget.looks is not None and looks >= budget.looks:
         return budget.spent(min(elapsed_s, budget.time_s / 2), looks)
     return budget.spent(elapsed_s, 0) if elapsed_s >= budget.time_s + LAST_LOOK_S else None
+
+
+def call_limit_s(timeout_s: float, left_s: float, whole_s: float) -> float:
+    """How long a call may take: its timeout, but no longer than what is left of its budget.
+
+    The last look comes at the very end of a budget, and has a little time as well: a tenth of the budget, at least 1
+    and at most LAST_LOOK_S seconds.
+    """
+    last_s = min(LAST_LOOK_S, max(1.0, whole_s / 10))
+    return min(timeout_s, max(left_s + CLOCK_SLACK_S, last_s))
 
 
 def is_last(budget: Budget, elapsed_s: float) -> bool:

@@ -42,6 +42,12 @@ class Settling:
         self._counted = dict(memory.counters)
         self._changed: dict[str, Any] = {}
         self._has_called_start = False
+        self._calling = "step"
+        """Which of the user's functions is under way …"""
+        self._limit_s = 0.0
+        """… within which time …"""
+        self._asking: str | None = None
+        """… at which remote."""
         self.migrated: dict[str, Any] | None = None
         """What the user's own memory became on the way to this version: a look that fails does not undo that."""
 

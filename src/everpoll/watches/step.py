@@ -20,17 +20,18 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
-from everpoll.engine.calls import described, failure
+from everpoll.engine.calls import described, failure, not_ended
 from everpoll.engine.work import StopReason
 from everpoll.errors import BadInput, Hopeless
 from everpoll.policy import human, shown
 from everpoll.stores.contract import Settlement
+from everpoll.watches.calling import Calling
 from everpoll.watches.context import LookContext, Verify, is_id
 from everpoll.watches.faults import Fault
 from everpoll.watches.limits import as_json, told, told_error
 from everpoll.watches.memory import Decision, Outcome, RunMemory, decode
 from everpoll.watches.options import DEFAULT_START
-from everpoll.watches.planning import SILENT, Planning
+from everpoll.watches.planning import SILENT
 from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.schedule import NextLook, Wishes, next_look, spent
 from everpoll.watches.verdicts import Done, Fail, Started, Wait
@@ -38,16 +39,13 @@ from everpoll.watches.verdicts import Done, Fail, Started, Wait
 logger = logging.getLogger("everpoll.watches")
 
 
-class Step(Planning):
+class Step(Calling):
     """One lease of one run."""
 
     async def take(self) -> Settlement:
         """Do what is to be done now."""
+        self._set_clocks()
         memory = self._memory
-        if memory.begun_at is None:
-            memory.begun_at = self._now
-        if memory.phase != "intent" and memory.started_at is None:
-            memory.started_at = self._now
         if memory.outcome is not None:
             return await self._clean()
         if self._lease.cancel_requested:
@@ -57,6 +55,13 @@ class Step(Planning):
         if memory.handle is None and self._watch.starts:
             return await self._find()
         return await self._look_now()
+
+    def _set_clocks(self) -> None:
+        memory = self._memory
+        if memory.begun_at is None:
+            memory.begun_at = self._now
+        if memory.phase != "intent" and memory.started_at is None:
+            memory.started_at = self._now
 
     # ── start ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -72,6 +77,7 @@ class Step(Planning):
             return self._postpone(postponed)
         self._unpause(self._now)
         memory.has_token = False
+        self._asking = remote
         try:
             begun = await self._started()
         except BaseException as error:  # noqa: BLE001 - the user's own
@@ -89,22 +95,21 @@ class Step(Planning):
 
     async def _started(self) -> Started:
         """What was started: by an earlier try that nobody heard of, or by a new one with the same key."""
-        watch, given = self._watch, {"key": self._key, "handle": None, "outcome": None, "w": None}
-        handle = None
+        watch, handle = self._watch, None
         if watch.adopts is not None and self._may_have_started:
-            handle = await watch.adopts(self._op, **given)
+            handle = await self._call("adopt", watch.adopts)
             if is_id(handle):
                 self._memory.count("adopted")
         if not is_id(handle):
             assert watch.starts is not None, "an intent is only stored where there is something to start"
             self._has_called_start = True
-            handle = await self._unbroken(watch.starts(self._op, **given))
+            handle = await self._unbroken(self._call("start", watch.starts))
         begun = handle if isinstance(handle, Started) else Started(handle)
         if isinstance(handle, (Done, Fail)):
             begun = Started(None, handle)
         is_over = not isinstance(begun.verdict, Wait)
         if not is_id(begun.handle) and not is_over and watch.adopts is not None:
-            begun = Started(await watch.adopts(self._op, **given), begun.verdict)
+            begun = Started(await self._call("adopt", watch.adopts), begun.verdict)
         if not is_id(begun.handle) and not is_over:
             why = f"start returned {shown(begun.handle)}, which is no handle; return what the look needs to find it"
             # Something may have been started: where nobody can look for it, another start could be a second one.
@@ -139,8 +144,7 @@ class Step(Planning):
             assert self._watch.starts is not None, "only asked where there is a start"
             if self._watch.adopts is None:
                 raise BadInput("its handle is missing, and there is no @….adopt to find it by its key")
-            given = {"key": self._key, "handle": None, "outcome": None, "w": None}
-            handle = await self._watch.adopts(self._op, **given)
+            handle = await self._call("adopt", self._watch.adopts)
             if not is_id(handle):
                 raise BadInput(f"its handle is missing, and adopt({self._key!r}) found none")
             self._memory.handle = as_json(handle, f"watch {self._watch.name!r}: what adopt returns")
@@ -169,7 +173,7 @@ class Step(Planning):
         context = LookContext(memory, now, self._watch.checks, self._key)
         errors_before, memory.errors_in_a_row = memory.errors_in_a_row, 0
         try:
-            verdict = await self._watch.ask(self._op, context, remote)
+            verdict = await self._ask(context, remote)
             answer = await self._judged(verdict, context)
         except BaseException as error:  # noqa: BLE001 - the user's own
             memory.errors_in_a_row = errors_before
@@ -242,7 +246,7 @@ class Step(Planning):
         memory.count(f"verify:{name}")
         said, floor_s = "", None
         try:
-            value = await check.function(self._op, key=self._key, handle=memory.handle, outcome=None, w=context)
+            value = await self._call("verify", check.function, context)
         except BaseException as raised:  # noqa: BLE001 - a check that fails has not passed
             error = failure(self._run, raised)
             value, said = None, told(f": {told_error(error)}")
@@ -276,31 +280,30 @@ class Step(Planning):
         if memory.phase == "intent" and not self._may_have_started:
             return self._conclude("canceled", f"{canceled}; it was not started yet")
         if memory.phase != "canceling":
-            memory.phase, memory.canceling_at, memory.errors_in_a_row = "canceling", self._now, 0
+            since = self._now if memory.canceling_at is None else memory.canceling_at
+            memory.phase, memory.canceling_at, memory.errors_in_a_row = "canceling", since, 0
         return await self._tell_and_look(canceled)
 
     async def _tell_and_look(self, canceled: str) -> Settlement:
         memory = self._memory
-        left_s = self._policy.cancel_s - (self._now - (memory.canceling_at or self._now))
-        is_over = left_s <= 0
+        left_s = self._cancel_left_s
         remote = self._remote() if self._asks_when_canceled else None
-        if remote and not is_over and (resting := self._watch.remotes.ask(remote, self._now, has_token=True)):
+        self._asking = remote
+        if remote and left_s > 0 and (resting := self._watch.remotes.ask(remote, self._now, has_token=True)):
             return self._again(NextLook(min(resting.wait_s, left_s), resting.rule, resting.why))
         try:
-            verdict = await self._told()
+            verdict = await self._tell()
             value = as_json(verdict.value, "what Done carries") if isinstance(verdict, Done) else None
             if remote:
                 self._watch.remotes.answered(remote)
         except BaseException as raised:  # noqa: BLE001 - the user's own
             error, fault = self._weighed(raised, remote)
-            if is_over or fault == "fatal":
-                what = "asked" if memory.cancel_sent else "told"
-                return self._conclude("canceled", f"{canceled}; the remote could not be {what}: {told_error(error)}")
-            return self._try_again("cancel", error, left_s)
+            return self._not_told(canceled, error, fault)
+        left_s = self._cancel_left_s
         end = verdict if isinstance(verdict, str) else None
         if isinstance(verdict, (Done, Fail, Verify)):
             end = "the remote has ended"
-        elif is_over:
+        elif left_s <= 0:
             end = f"the remote did not end within {human(self._policy.cancel_s)}"
         if end is not None:
             evidence = _kept(verdict.evidence) if isinstance(verdict, Fail) else None
@@ -312,6 +315,14 @@ class Step(Planning):
         delay_s = DEFAULT_START.delay(memory.cancel_looks, self._watch.rng, at_most_s=left_s)
         return self._again(NextLook(delay_s, "cancel", "the remote was told to cancel and has not ended yet"))
 
+    def _not_told(self, canceled: str, error: BaseException, fault: Fault) -> Settlement:
+        """The cancel, or a look after it, has failed: try again while its budget lasts."""
+        left_s = self._cancel_left_s
+        if left_s <= 0 or fault == "fatal":
+            what = "asked" if self._memory.cancel_sent else "told"
+            return self._conclude("canceled", f"{canceled}; the remote could not be {what}: {told_error(error)}")
+        return self._try_again("cancel", error, left_s)
+
     @property
     def _asks_when_canceled(self) -> bool:
         """Whether a cancel speaks to the remote at all: what does not waits for no breaker, and proves nothing."""
@@ -320,11 +331,11 @@ class Step(Planning):
             return watch.adopts is not None
         return watch.cancels is not None
 
-    async def _told(self) -> Any:
+    async def _tell(self) -> Any:
         """Tell the remote, once, and look; or the reason why that is not possible."""
         memory, watch = self._memory, self._watch
         if memory.handle is None and watch.adopts is not None:
-            found = await watch.adopts(self._op, key=self._key, handle=None, outcome=None, w=None)
+            found = await self._call("adopt", watch.adopts)
             memory.handle = as_json(found, "handle") if is_id(found) else None
         if memory.handle is None and watch.starts is not None:
             if watch.adopts is None:
@@ -334,13 +345,13 @@ class Step(Planning):
             return "there is no way to tell the remote"
         if not memory.cancel_sent:
             memory.count("cancels")
-            await watch.cancels(self._op, key=self._key, handle=memory.handle, outcome=None, w=None)
+            await self._call("cancel", watch.cancels)
             memory.cancel_sent = True
         memory.looks += 1
         memory.count("looks")
         context = LookContext(memory, self._now, watch.checks, self._key)
         try:
-            verdict = await watch.ask(self._op, context, self._remote())
+            verdict = await self._ask(context, self._remote())
             context.check_memory()
         except BaseException:
             self._forget(context)
@@ -361,7 +372,8 @@ class Step(Planning):
         memory.cleanup_tries += 1
         memory.count("cleanups")
         try:
-            await watch.cleans(self._op, key=self._key, handle=memory.handle, outcome=memory.outcome, w=None)
+            self._asking = remote
+            await self._call("cleanup", watch.cleans)
             watch.remotes.answered(remote)
         except BaseException as raised:  # noqa: BLE001 - it never changes the outcome
             error, fault = self._weighed(raised, remote)
@@ -391,9 +403,7 @@ class Step(Planning):
         """The step itself could not be made. It is tried again, and gives up as a look does, or a cleanup."""
         memory, now = self._memory, self._now
         if memory.outcome is not None:
-            memory.cleanup_tries += 1
-            memory.cleanup_at = now if memory.cleanup_at is None else memory.cleanup_at
-            return self._not_cleaned(error, memory.cleanup_at, self._fault(error))
+            return self._cleanup_failed(error)
         memory.begun_at = now if memory.begun_at is None else memory.begun_at
         memory.errors += 1
         memory.errors_in_a_row += 1
@@ -402,6 +412,44 @@ class Step(Planning):
             why = f"no step could be made, {memory.errors_in_a_row} times in a row: {told_error(error)}"
             return self._conclude(outcome, why, evidence=described(error))
         return self._try_again("step", error)
+
+    def _cleanup_failed(self, error: BaseException) -> Settlement:
+        memory = self._memory
+        memory.cleanup_tries += 1
+        memory.cleanup_at = self._now if memory.cleanup_at is None else memory.cleanup_at
+        return self._not_cleaned(error, memory.cleanup_at, self._fault(error))
+
+    def overdue(self) -> Settlement:
+        """Settle the step although its function goes on behind its deadline: what it has done so far does not count."""
+        memory = decode(self._lease.memory) if self._lease.memory else RunMemory(self._memory.run_id)
+        if self.migrated is not None:
+            memory.version, memory.op = self._memory.version, self._memory.op
+            memory.user = copy.deepcopy(self.migrated)
+        memory.parked = None
+        anew = Step(self._watch, self._run, memory, self._op)
+        anew._has_called_start = self._has_called_start
+        return anew._not_ended(self._calling, not_ended(self._limit_s), self._asking)
+
+    def _not_ended(self, what: str, error: BaseException, remote: str | None) -> Settlement:
+        memory = self._memory
+        self._set_clocks()
+        self._unpause(self._now)
+        memory.has_token = False
+        if memory.outcome is not None:
+            memory.count("cleanups")
+            if remote is not None:
+                self._failed_at(remote, "transient")
+            return self._cleanup_failed(error)
+        if self._lease.cancel_requested:
+            if remote is not None:
+                self._failed_at(remote, "transient")
+            memory.canceling_at = self._run.at if memory.canceling_at is None else memory.canceling_at
+            return self._not_told("canceled", error, self._fault(error))
+        if what in {"look", "verify"}:
+            memory.looks += 1
+            memory.count("looks")
+            what = "look"
+        return self._failed_in_passing(what, error, remote)
 
 
 async def _caught(start: Coroutine[Any, Any, Any]) -> tuple[Any, BaseException | None]:

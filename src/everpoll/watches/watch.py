@@ -151,7 +151,7 @@ class Watch(Generic[Op]):
         """One call for all runs that are due together: a list of (op, w) in, a list of verdicts out, in order."""
         if self._batch is not None:
             raise BadInput(f"{self._where}: there is a look_many already")
-        self._batch = Batch(self._where, function, self.policy.timeout_s)
+        self._batch = Batch(self._where, function)
         return function
 
     def migrate(self, old: int, new: int) -> Callable[[Migration], Migration]:
@@ -187,7 +187,7 @@ class Watch(Generic[Op]):
         return self._watches.threads
 
     def _made(self, what: str, function: Callable[..., Any]) -> UserFunction:
-        return UserFunction(self._where, what, function, self.policy.timeout_s, lambda: self.threads)
+        return UserFunction(self._where, what, function, lambda: self.threads)
 
     def _once(self, what: str, known: UserFunction | None, function: Callable[..., Any]) -> UserFunction:
         if known is not None:
@@ -241,6 +241,7 @@ class Watch(Generic[Op]):
             key=self.key_of(run_id),
             priority=self.policy.priority,
             delay_s=delay_s,
+            timeout_s=self.policy.step_s,
             memory=encode(memory),
             version=self.policy.version,
             once=True,
@@ -272,15 +273,16 @@ class Watch(Generic[Op]):
         """Whether a look at this remote is part of a call that is made anyhow."""
         return self._batch is not None and self._batch.is_about_to_ask(remote)
 
-    async def ask(self, op: Any, context: LookContext, remote: str) -> Any:
-        """One look: alone, or together with others."""
+    async def ask(self, limit_s: float, op: Any, context: LookContext, remote: str) -> Any:
+        """One look, alone or together with others, within that time."""
         if self._batch is not None:
-            return await self._batch.ask(op, context, remote)
-        return await self._look(op, key=context.key, handle=context.handle, outcome=None, w=context)
+            return await self._batch.ask(op, context, remote, limit_s)
+        return await self._look(limit_s, op, key=context.key, handle=context.handle, outcome=None, w=context)
 
     async def run(self, run: Run) -> Settlement:
         """One step of one run: what the engine calls."""
         lease = run.lease
+        run.ends_by(None)  # until the first call of the step: each has its own deadline
         try:
             memory = decode(lease.memory or "{}")
         except msgspec.DecodeError as error:
@@ -323,6 +325,7 @@ class Watch(Generic[Op]):
             memory.parked = None
         step = Step(self, run, memory, typed)
         step.migrated = migrated
+        run.overdue = step.overdue
         return await step.take()
 
     def _migrated(self, version: int, op: Any, memory: RunMemory) -> Any:
