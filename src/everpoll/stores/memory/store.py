@@ -18,6 +18,7 @@ import msgspec
 from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import LeaseLost
 from everpoll.policy import Clock
+from everpoll.stores import limits
 from everpoll.stores.contract import (
     COUNT_LIMIT,
     DEADLINE_GRACE_S,
@@ -44,7 +45,7 @@ from everpoll.stores.contract import (
     WorkerInfo,
     was_settled,
 )
-from everpoll.stores.limits import checked_bytes
+from everpoll.stores.limits import checked_bytes, size_of
 from everpoll.stores.memory.feed import Feed
 from everpoll.stores.memory.lines import Lines
 from everpoll.stores.memory.rows import TaskRow, WorkerRow
@@ -139,11 +140,16 @@ class MemoryStore:
             self._lines.promote(self._now())
             most, left = min(most, LEASE_LIMIT), dict(rooms)
             leases: list[Lease] = []
+            taken, is_cut = 0, False
             while len(leases) < most and (row := self._lines.take_best(left)):
+                taken += size_of(row.new.args) + size_of(row.memory)
+                if is_cut := bool(leases) and taken > limits.LEASE_BYTES:
+                    self._lines.add(row, self._now())
+                    break
                 left[row.new.queue] -= 1
                 leases.append(self._lease(row, worker))
             now = self._now()
-            is_all = len(leases) < most
+            is_all = len(leases) < most and not is_cut
             return Leased(leases, self._lines.next_due_s(rooms, now) if is_all else None, at=now, is_all=is_all)
 
     def _lease(self, row: TaskRow, worker: WorkerRow) -> Lease:

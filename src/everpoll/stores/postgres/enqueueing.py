@@ -10,8 +10,9 @@ from operator import attrgetter
 from typing import Any
 
 from everpoll.drivers.postgres.lane import Connection, Lane
+from everpoll.stores import limits
 from everpoll.stores.contract import Enqueued, NewTask
-from everpoll.stores.limits import STATEMENT_BYTES, checked_bytes, in_portions, task_bytes
+from everpoll.stores.limits import checked_bytes, in_portions, task_bytes
 
 CHUNK = 5_000
 """Rows per statement."""
@@ -53,7 +54,7 @@ async def enqueue(lane: Lane, tasks: Sequence[NewTask], notify: bool) -> list[En
     size = checked_bytes(tasks)
     if len(tasks) == 1 and _shape(tasks[0])[-3:] == PLAIN[-3:]:
         return [Enqueued((await _one(lane, tasks[0], notify))[0])]
-    if len(tasks) <= CHUNK and size <= STATEMENT_BYTES:
+    if len(tasks) <= CHUNK and size <= limits.STATEMENT_BYTES:
         return await lane.call(lambda connection: _many(connection, tasks, notify))
     chunks = list(in_portions(tasks, [task_bytes(task) for task in tasks], CHUNK))
 

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
+from everpoll.stores import limits
 from everpoll.stores.contract import Enqueued, NewEvent, NewTask, encode
-from everpoll.stores.limits import ROW_BYTES, STATEMENT_BYTES, checked_bytes, in_portions, size_of
+from everpoll.stores.limits import ROW_BYTES, checked_bytes, in_portions, size_of
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.clock import microseconds
 
@@ -134,7 +135,7 @@ def _insert_all(con: Connection, now: int, rows: list[Row], size: int) -> int:
     """The id of the last one; the others have those before it."""
     if not rows:
         return 0
-    if size <= STATEMENT_BYTES:
+    if size <= limits.STATEMENT_BYTES:
         return _insert(con, now, rows)
     sizes = [ROW_BYTES + size_of(row.args) + size_of(row.memory) for row in rows]
     return [_insert(con, now, portion) for portion in in_portions(rows, sizes, len(rows))][-1]

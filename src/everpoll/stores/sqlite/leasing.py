@@ -2,20 +2,22 @@
 
 Promises: a row that waits for its time is not in the ready index, so a lease costs the same beside a million of them.
 A look that finds nothing writes nothing and takes no lock: other processes do not hear it, nor wait for it.
+One look hands out at most LEASE_BYTES of payloads, and at least one task: of more, it takes those that come first.
 Of more than PROMOTE_LIMIT tasks that fall due between two looks the earliest come first whatever their priority, so
 that no look holds the write lock long; the following looks promote the rest.
 """
 
-# ruff: noqa: S608 - only the statements of this file are put together
-
 import heapq
+import sqlite3
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from typing import NamedTuple
 
 import msgspec
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.errors import LeaseLost
+from everpoll.stores import limits
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased, encode
 
 PROMOTE_LIMIT = 5_000
@@ -37,7 +39,13 @@ LINE = """select rank, due_at, id from everpoll_tasks indexed by everpoll_tasks_
 # All rows as one text, decoded in one go: 0.97 us a row, against 1.03 for rows that cross over one by one.
 ROWS = """json_group_array(json_array(t.id, t.sequence + 1, t.attempt + 1, t.name, t.queue, t.args, t.memory,
     t.key, t.rescues, t.version))"""
-PICK = f"select {ROWS} from json_each(?) j cross join everpoll_tasks t where t.id = j.value"
+# The newer function reads no payload that is on pages of its own.
+_BYTES = "octet_length({})" if sqlite3.sqlite_version_info >= (3, 43) else "length(cast({} as blob))"
+SIZE = f"{_BYTES.format('t.args')} + coalesce({_BYTES.format('t.memory')}, 0)"
+THESE = "from json_each(?) j cross join everpoll_tasks t where t.id = j.value"
+TOTAL = f"select total({SIZE}) {THESE}"
+SIZES = f"select t.id, {SIZE} {THESE}"
+PICK = f"select {ROWS} {THESE}"
 HOLD = """update everpoll_tasks
     set is_leased = 1, owner = :owner, sequence = sequence + 1, attempt = attempt + 1, started_at = :now,
         deadline_ms = :steady + timeout_us / 1000
@@ -49,8 +57,10 @@ HOLD_THESE = HOLD.format(ids="select value from json_each(:ids)")
 IS_ASKED = "select exists (select 1 from everpoll_tasks indexed by everpoll_tasks_cancels where cancel_requested = 1)"
 ASKED = """select t.id from json_each(?) j cross join everpoll_tasks t
     where t.id = j.value and t.cancel_requested = 1"""
+# No rows where their payloads are too much for one look. Asking that first costs 0.2 us a row; a running sum costs 0.6.
+_BEST_ROWS = f"from ({BEST}) j cross join everpoll_tasks t where t.id = j.id"
 LOOK = f"""select exists ({IS_CURRENT.replace("?", ":owner")}), ({NEXT_DUE.replace("?", ":queue")}), ({IS_ASKED}),
-    (select {ROWS} from ({BEST}) j cross join everpoll_tasks t where t.id = j.id)"""
+    case when (select total({SIZE}) {_BEST_ROWS}) <= :bytes then (select {ROWS} {_BEST_ROWS}) end"""
 HOLD_BEST = HOLD.format(ids=BEST)
 
 
@@ -67,6 +77,8 @@ class Look(NamedTuple):
     incarnation: int
     rooms: dict[str, int]
     most: int
+    is_heavy: bool = False
+    """The look before found more payload than one look hands out: this one weighs task by task, and stops in time."""
 
     def limit(self, room: int) -> int:
         """How many one queue may give."""
@@ -88,37 +100,63 @@ def peek(con: Connection, now: int, look: Look) -> Leased | None:
 
 def lease(con: Connection, now: int, steady: int, look: Look) -> Leased:
     """Lease the best."""
-    limits = {queue: look.limit(room) for queue, room in look.rooms.items()}
-    if len(limits) == 1:
-        [(queue, limit)] = limits.items()
+    rooms = {queue: look.limit(room) for queue, room in look.rooms.items()}
+    if len(rooms) == 1 and not look.is_heavy:
+        [(queue, limit)] = rooms.items()
         return _lease_of_one(con, now, steady, look, queue, limit)
     _check_current(con, look.incarnation)
-    for queue in limits:
+    for queue in rooms:
         _promote(con, now, queue, _next_due(con, [queue]))
     next_due = _next_due(con, look.rooms)
-    lines = [con.execute(LINE, bound).fetchall() for bound in limits.items() if bound[1] > 0]
-    ids = encode([row[2] for row in list(heapq.merge(*lines))[: look.limit(LEASE_LIMIT)]])
-    leases = _decode(con.execute(PICK, (ids,)).fetchone()[0])
-    if leases:
-        con.execute(HOLD_THESE, {"owner": look.incarnation, "now": now, "steady": steady, "ids": ids})
-        if con.execute(IS_ASKED).fetchone()[0]:
-            leases = _asked(con, leases)
-    return _leased(leases, next_due, now, look)
+    lines = [con.execute(LINE, bound).fetchall() for bound in rooms.items() if bound[1] > 0]
+    best = [row[2] for row in list(heapq.merge(*lines))[: look.limit(LEASE_LIMIT)]]
+    leases = _lease_these(con, now, steady, look, best)
+    return _leased(leases, next_due, now, look, is_cut=len(leases) < len(best))
 
 
 def _lease_of_one(con: Connection, now: int, steady: int, look: Look, queue: str, limit: int) -> Leased:
-    bound = {"owner": look.incarnation, "queue": queue, "limit": max(0, limit)}
+    bound = {"owner": look.incarnation, "queue": queue, "limit": max(0, limit), "bytes": limits.LEASE_BYTES}
     is_current, next_due, is_asked, rows = con.execute(LOOK, bound).fetchone()
     if not is_current:
         raise _lost(look.incarnation)
     if _promote(con, now, queue, next_due):
         _, next_due, is_asked, rows = con.execute(LOOK, bound).fetchone()
+    if rows is None:
+        best = [task_id for (task_id,) in con.execute(BEST, bound)]
+        leases = _lease_these(con, now, steady, look, best)
+        return _leased(leases, next_due, now, look, is_cut=len(leases) < len(best))
     leases = _decode(rows)
     if leases:
         con.execute(HOLD_BEST, {**bound, "now": now, "steady": steady})
         if is_asked:
             leases = _asked(con, leases)
     return _leased(leases, next_due, now, look)
+
+
+def _lease_these(con: Connection, now: int, steady: int, look: Look, best: list[int]) -> list[Lease]:
+    """Lease as many of these as one look hands out."""
+    if not best:
+        return []
+    ids = encode(_fitting(con, best) if look.is_heavy or _is_too_much(con, best) else best)
+    leases = _decode(con.execute(PICK, (ids,)).fetchone()[0])
+    con.execute(HOLD_THESE, {"owner": look.incarnation, "now": now, "steady": steady, "ids": ids})
+    return _asked(con, leases) if con.execute(IS_ASKED).fetchone()[0] else leases
+
+
+def _is_too_much(con: Connection, ids: list[int]) -> bool:
+    return bool(con.execute(TOTAL, (encode(ids),)).fetchone()[0] > limits.LEASE_BYTES)
+
+
+def _fitting(con: Connection, ids: list[int]) -> list[int]:
+    """The first of these, and those behind it that fit; the payloads of the others are not read."""
+    taken = count = 0
+    with closing(con.execute(SIZES, (encode(ids),))) as sizes:
+        for _, size in sizes:
+            taken += size
+            if count and taken > limits.LEASE_BYTES:
+                break
+            count += 1
+    return ids[:count]
 
 
 def _asked(con: Connection, leases: list[Lease]) -> list[Lease]:
@@ -148,7 +186,7 @@ def _next_due(con: Connection, queues: Iterable[str]) -> int | None:
     return min((row[0] for row in rows if row is not None), default=None)
 
 
-def _leased(leases: list[Lease], next_due: int | None, now: int, look: Look) -> Leased:
-    is_full = len(leases) == look.limit(LEASE_LIMIT)
+def _leased(leases: list[Lease], next_due: int | None, now: int, look: Look, *, is_cut: bool = False) -> Leased:
+    is_full = is_cut or len(leases) == look.limit(LEASE_LIMIT)
     next_due_s = None if is_full or next_due is None else (next_due - now) / 1e6
     return Leased(leases, next_due_s, at=now / 1e6, is_all=not is_full)

@@ -25,6 +25,7 @@ from everpoll.drivers.wake import OnWake
 from everpoll.errors import NotRunning
 from everpoll.policy import Clock
 from everpoll.stores.contract import (
+    LEASE_LIMIT,
     Again,
     Enqueued,
     Event,
@@ -72,6 +73,7 @@ class SqliteStore:
         self._listeners: list[Listener] = []
         self._writer: Writer | None = None
         self._found = False
+        self._is_heavy = False
         self._reader: Lane | None = None
         self._silence = Silence()
         self._pid = os.getpid()
@@ -145,7 +147,7 @@ class SqliteStore:
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract. A caller that is canceled meanwhile leases nothing: what it got is handed back."""
-        look = leasing.Look(incarnation, dict(rooms), most)
+        look = leasing.Look(incarnation, dict(rooms), most, self._is_heavy)
         leased = await self._write(
             Op(
                 lambda con: leasing.lease(con, self._now(), self._steady(), look),
@@ -155,6 +157,7 @@ class SqliteStore:
             )
         )
         self._found = bool(leased.leases)
+        self._is_heavy = not leased.is_all and len(leased.leases) < look.limit(LEASE_LIMIT)
         return leased
 
     def _hand_back(self, incarnation: int, leases: Sequence[Lease]) -> None:
