@@ -10,6 +10,7 @@ from engine.engine_stage import GONE, EngineStage, SpyStore, done, whats
 from everpoll.engine.meter import Meter
 from everpoll.engine.settler import BATCH, Settler
 from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, Lease, Settlement, WorkerCard
+from everpoll.stores.limits import STATEMENT_BYTES
 from everpoll.stores.memory import MemoryStore
 
 
@@ -146,58 +147,6 @@ def test_each_incarnation_is_settled_under_its_own_name(stage: EngineStage) -> N
     stage.play(scene)
 
 
-class Picky(SpyStore):
-    """Refuses a batch with this task in it, unless its result is dropped."""
-
-    poison = 0
-
-    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
-        if any(one.id == self.poison and isinstance(one, Ended) and one.result for one in settlements):
-            raise ValueError("invalid byte sequence")
-        return await super().settle(incarnation, settlements)
-
-
-def test_a_store_that_refuses_one_settlement_does_not_stop_the_others(
-    stage: EngineStage, caplog: pytest.LogCaptureFixture
-) -> None:
-    stage.store = picky = Picky(stage.clock)
-
-    async def scene() -> None:
-        bench = Bench(stage)
-        leases = await bench.leases(5)
-        picky.poison = leases[2].id
-        bench.add(*(Ended(lease.id, lease.sequence, "done", '"x"') for lease in leases))
-        await bench.finish()
-        assert await bench.states(leases) == ["done", "done", "failed", "done", "done"]
-        info = await stage.show(picky.poison)
-        assert info.errors[0]["error"] == "its result cannot be stored: invalid byte sequence"
-        [after] = await bench.leases(1)
-        bench.add(done(after))
-        await bench.finish()
-        assert await bench.states([after]) == ["done"]
-
-    stage.play(scene)
-    assert any("refuses a batch" in one.message for one in caplog.records)
-
-
-def test_a_task_that_cannot_be_settled_at_all_is_left_to_the_rescue(
-    stage: EngineStage, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def scene() -> None:
-        bench = Bench(stage)
-        first, second = await bench.leases(2)
-        stage.store.fail("settle", 3, ValueError("never"))
-        bench.add(done(first))
-        await bench.finish()
-        bench.add(done(second))
-        stage.store.errors.clear()
-        await bench.finish()
-        assert await bench.states([first, second]) == ["running", "done"]
-
-    stage.play(scene)
-    assert any("cannot be settled at all" in one.message for one in caplog.records)
-
-
 class Forgetful(SpyStore):
     """Commits a settlement, and then the connection breaks before the answer."""
 
@@ -315,6 +264,22 @@ def test_a_loss_that_cannot_be_recorded_is_no_reason_to_fail(stage: EngineStage)
             await stage.bury(worker.incarnation)
             await stage.clock.advance(20)
             assert worker.health().healthy
+
+    stage.play(scene)
+
+
+def test_a_batch_is_bounded_in_bytes(stage: EngineStage) -> None:
+    quarter = '"' + "é" * (STATEMENT_BYTES // 8) + '"'
+
+    async def scene() -> None:
+        bench = Bench(stage)
+        leases = await bench.leases(8)
+        sizes = [1, 1, 1, 1, 4, 0, 0, 0]
+        bench.add(
+            *(Ended(one.id, one.sequence, "done", quarter * size) for one, size in zip(leases, sizes, strict=True))
+        )
+        await bench.finish()
+        assert [len(batch) for batch in stage.store.settles] == [3, 1, 1, 3]
 
     stage.play(scene)
 

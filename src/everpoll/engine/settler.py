@@ -1,8 +1,9 @@
 """Settlements on their way to the store: coalesced, fenced, never forgotten.
 
 Promises: what is added is settled or reported as lost, over any outage: while the store is away, settlements wait
-and are tried again. One statement is under way at a time; what ends meanwhile shares the next one.
-Never: settles under another incarnation than the one that leased.
+and are tried again. One statement is under way at a time; what ends meanwhile shares the next one, up to BATCH
+settlements and STATEMENT_BYTES. A statement that the store refuses is split until only the culprit is left, which
+`refused` deals with. Never: settles under another incarnation than the one that leased.
 """
 
 import asyncio
@@ -11,9 +12,11 @@ import random
 from collections.abc import Callable, Iterable
 
 from everpoll.engine.meter import Meter
-from everpoll.errors import StoreUnavailable
+from everpoll.engine.refusals import may_be_of_one
+from everpoll.engine.refused import Refused
 from everpoll.policy import Backoff
-from everpoll.stores.contract import Ended, Settlement, Source, encode
+from everpoll.stores.contract import Settlement, Source
+from everpoll.stores.limits import STATEMENT_BYTES, settlement_bytes
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -21,12 +24,28 @@ BATCH = 500
 # Measured: handlers that end together are settled together; longer adds latency and no throughput.
 COALESCE_S = 0.002
 OUTAGE = Backoff("100ms", cap="5s", jitter=0.2)
+PATIENCE_S = 30.0
+
+
+class NotSettled(Exception):
+    """The store refuses a batch. `is_repeat`: an earlier try, whose answer got lost, may have settled it."""
+
+    def __init__(self, error: Exception, is_repeat: bool) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.is_repeat = is_repeat
 
 
 class Settler:
     """The queue of settlements of one worker."""
 
-    def __init__(self, store: Source, meter: Meter, on_lost: Callable[[Iterable[int]], None]) -> None:
+    def __init__(
+        self,
+        store: Source,
+        meter: Meter,
+        on_lost: Callable[[Iterable[int]], None],
+        patience_s: float = PATIENCE_S,
+    ) -> None:
         self._store = store
         self._meter = meter
         self._on_lost = on_lost
@@ -38,6 +57,7 @@ class Settler:
         self.on_settled: Callable[[list[int]], None] | None = None
         self.on_shorter: Callable[[], None] = lambda: None
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._refused = Refused(self._settle_alone, patience_s, self._shorter)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -53,8 +73,12 @@ class Settler:
 
     @property
     def backlog(self) -> int:
-        """How many wait."""
-        return len(self._waiting)
+        """How many wait, those that the store refuses included."""
+        return len(self._waiting) + len(self._refused)
+
+    def stuck(self) -> list[tuple[int, int]]:
+        """Id and sequence of the tasks that the store lets neither end nor be handed back: for the rescue to take."""
+        return self._refused.stuck()
 
     async def drained(self, timeout_s: float) -> bool:
         """Wait until nothing waits; False if that took too long."""
@@ -70,62 +94,78 @@ class Settler:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+        await self._refused.stop()
 
     async def _work(self) -> None:
         while True:
             await self._added.wait()
             if len(self._waiting) < BATCH and self.is_busy():
                 await asyncio.sleep(COALESCE_S)
-            incarnation = self._waiting[0][0]
-            batch: list[Settlement] = []
-            for owner, settlement in self._waiting:
-                if owner != incarnation or len(batch) == BATCH:
-                    break
-                batch.append(settlement)
+            incarnation, batch = self._portion()
             await self._settle(incarnation, batch)
             del self._waiting[: len(batch)]
-            self.on_shorter()
             if not self._waiting:
                 self._added.clear()
-                self._idle.set()
+            self._shorter()
 
-    async def _settle(self, incarnation: int, batch: list[Settlement]) -> None:
+    def _portion(self) -> tuple[int, list[Settlement]]:
+        """The first that wait, of one incarnation, as many as one statement carries."""
+        incarnation = self._waiting[0][0]
+        batch: list[Settlement] = []
+        size = 0
+        for owner, settlement in self._waiting:
+            size += settlement_bytes(settlement)
+            if owner != incarnation or len(batch) == BATCH or (batch and size > STATEMENT_BYTES):
+                break
+            batch.append(settlement)
+        return incarnation, batch
+
+    def _shorter(self) -> None:
+        if not self.backlog:
+            self._idle.set()
+        self.on_shorter()
+
+    async def _settle(self, incarnation: int, batch: list[Settlement], *, is_repeat: bool = False) -> None:
         try:
-            lost = await self._settled(incarnation, batch)
-        except Exception as error:
-            # Not an outage: the store refuses something in the batch. One bad result must not stop the others.
-            logger.exception("the store refuses a batch of %d settlements", len(batch))
-            await self._settle_one_by_one(incarnation, batch, error)
-            return
+            await self._settle_all(incarnation, batch, is_repeat)
+        except NotSettled as refused:
+            if len(batch) == 1:
+                self._refused.add(incarnation, batch[0], refused.error, refused.is_repeat)
+                return
+            logger.warning("the store refuses a batch of %d settlements: %s; splitting it", len(batch), refused.error)
+            middle = len(batch) // 2
+            await self._settle(incarnation, batch[:middle], is_repeat=refused.is_repeat)
+            await self._settle(incarnation, batch[middle:], is_repeat=refused.is_repeat)
+
+    async def _settle_alone(self, incarnation: int, settlement: Settlement, is_repeat: bool) -> None:
+        await self._settle_all(incarnation, [settlement], is_repeat)
+
+    async def _settle_all(self, incarnation: int, batch: list[Settlement], is_repeat: bool) -> None:
+        """Settle the batch, however long the store is away. Raises `NotSettled` if the store refuses it."""
+        failures = 0
+        while True:
+            try:
+                lost = await self._store.settle(incarnation, batch)
+                if lost and (is_repeat or failures):
+                    lost = await self._really_lost(incarnation, batch, lost)
+            except Exception as error:
+                if may_be_of_one(error):
+                    raise NotSettled(error, is_repeat or failures > 0) from error
+                failures += 1
+                delay_s = OUTAGE.delay(failures, self._rng)
+                logger.warning("cannot settle %d tasks: %s; trying again in %.1f s", len(batch), error, delay_s)
+                await asyncio.sleep(delay_s)
+            else:
+                self._record(batch, lost)
+                return
+
+    def _record(self, batch: list[Settlement], lost: set[int]) -> None:
         self._meter.settlement(asyncio.get_running_loop().time(), len(batch), len(lost))
         if lost:
             self._on_lost(lost)
         if self.on_settled is not None:
             self.on_settled([one.id for one in batch])
 
-    async def _settled(self, incarnation: int, batch: list[Settlement]) -> set[int]:
-        failures = 0
-        while True:
-            try:
-                lost = await self._store.settle(incarnation, batch)
-                return await self._really_lost(incarnation, batch, lost) if lost and failures else lost
-            except StoreUnavailable as error:
-                failures += 1
-                delay_s = OUTAGE.delay(failures, self._rng)
-                logger.warning("cannot settle %d tasks: %s; trying again in %.1f s", len(batch), error, delay_s)
-                await asyncio.sleep(delay_s)
-
     async def _really_lost(self, incarnation: int, batch: list[Settlement], lost: set[int]) -> set[int]:
-        """The try that broke off may have been committed: what it settled is not lost."""
+        """Of those that are lost, the ones that no earlier try has settled."""
         return lost - await self._store.settled_before(incarnation, [one for one in batch if one.id in lost])
-
-    async def _settle_one_by_one(self, incarnation: int, batch: list[Settlement], error: Exception) -> None:
-        for settlement in batch:
-            if len(batch) > 1:
-                await self._settle(incarnation, [settlement])
-                continue
-            note = encode({"what": "failed", "error": f"its result cannot be stored: {error}"})
-            try:
-                await self._settled(incarnation, [Ended(settlement.id, settlement.sequence, "failed", None, note)])
-            except Exception:
-                logger.exception("task %d cannot be settled at all; the rescue will find it", settlement.id)

@@ -56,7 +56,7 @@ class Worker:
         self._works = works
         self.options = options
         self.meter = Meter()
-        self._settler = Settler(store, self.meter, self._lost)
+        self._settler = Settler(store, self.meter, self._lost, options.lease_s)
         self._pool = Pool(works, options.slots, self._settler.add)
         self._pool.on_turn = getattr(store, "hand_over", None)
         self._settler.on_settled = on_settled

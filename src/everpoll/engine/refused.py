@@ -1,0 +1,150 @@
+"""Settlements that the store refuses although it can be reached: a user's trigger, a constraint, a value too odd.
+
+    refused ──▶ tried again, with a backoff, for `patience_s` ──▶ substitutes, each plainer than the one before
+                                                                    └── all refused: stuck, and tried again for ever
+
+Promises: a task whose settlement is refused ends or is handed back within `patience_s` and a little, and its trail says
+why; if the store refuses even that, `stuck` names it, so that the rescue can take it back. A value that the store
+cannot keep (`BadInput`) stays so: its substitutes are tried at once. Others are settled meanwhile.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+
+from everpoll.engine.calls import ERROR_LIMIT, storable
+from everpoll.errors import BadInput
+from everpoll.policy import LONGEST_S, Backoff, human
+from everpoll.stores.contract import Again, Ended, EndState, Settlement, encode
+
+logger = logging.getLogger("everpoll.engine")
+
+PAUSE = Backoff("500ms", cap="5s", jitter=0.2)
+STUCK_S = 30.0
+"""Between two tries to settle a stuck task."""
+REST_S = 60.0
+"""A task that is handed back because its end was refused runs again after this, not at once."""
+
+Settle = Callable[[int, Settlement, bool], Awaitable[None]]
+"""Incarnation, settlement, and whether an earlier try, whose answer got lost, may have settled it."""
+
+
+class Refused:
+    """The refused settlements of one worker; each has a task that insists."""
+
+    def __init__(self, settle: Settle, patience_s: float, on_shorter: Callable[[], None]) -> None:
+        self._settle = settle
+        self._patience_s = patience_s
+        self._on_shorter = on_shorter
+        self._insisting: set[asyncio.Task[None]] = set()
+        self._stuck: dict[tuple[int, int], str] = {}
+        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+
+    def __len__(self) -> int:
+        return len(self._insisting)
+
+    def add(self, incarnation: int, settlement: Settlement, error: Exception, is_repeat: bool = False) -> None:
+        """Insist on this settlement, which was refused with that error."""
+        insisting = asyncio.get_running_loop().create_task(
+            self._insist(incarnation, settlement, error, is_repeat), name=f"everpoll-refused {settlement.id}"
+        )
+        self._insisting.add(insisting)
+        insisting.add_done_callback(self._ended)
+
+    def stuck(self) -> list[tuple[int, int]]:
+        """Id and sequence of the tasks that can neither end nor be handed back."""
+        return list(self._stuck)
+
+    async def stop(self) -> None:
+        """Leave them to the rescue."""
+        insisting = list(self._insisting)
+        for one in insisting:
+            one.cancel()
+        await asyncio.gather(*insisting, return_exceptions=True)
+
+    def _ended(self, insisting: "asyncio.Task[None]") -> None:
+        self._insisting.discard(insisting)
+        self._on_shorter()
+
+    async def _insist(self, incarnation: int, settlement: Settlement, error: Exception, is_repeat: bool) -> None:
+        fence = (settlement.id, settlement.sequence)
+        try:
+            if not isinstance(error, BadInput) and await self._settled_later(incarnation, settlement, error, is_repeat):
+                return
+            while not await self._substituted(incarnation, settlement, error):
+                if fence not in self._stuck:
+                    self._stuck[fence] = str(error)
+                    logger.error(
+                        "task %d can neither end nor be handed back: %s; it is left to the rescue", fence[0], error
+                    )
+                await asyncio.sleep(STUCK_S)
+                if await self._is_accepted(incarnation, settlement, is_repeat):
+                    return
+        finally:
+            self._stuck.pop(fence, None)
+
+    async def _settled_later(self, incarnation: int, settlement: Settlement, error: Exception, is_repeat: bool) -> bool:
+        """Try it again for a while; True: it was settled, or lost."""
+        logger.warning(
+            "task %d: the store refuses its settlement: %s; trying again for %s",
+            settlement.id,
+            error,
+            human(self._patience_s),
+        )
+        event_loop = asyncio.get_running_loop()
+        until, failures = event_loop.time() + self._patience_s, 0
+        while event_loop.time() < until:
+            failures += 1
+            await asyncio.sleep(PAUSE.delay(failures, self._rng))
+            if await self._is_accepted(incarnation, settlement, is_repeat):
+                return True
+        return False
+
+    async def _substituted(self, incarnation: int, settlement: Settlement, error: Exception) -> bool:
+        for substitute in substitutes(settlement, error):
+            if await self._is_accepted(incarnation, substitute):
+                what = "is handed back" if isinstance(substitute, Again) else f"ends as {substitute.state}"
+                logger.error("task %d %s: the store refuses its settlement: %s", settlement.id, what, error)
+                return True
+        return False
+
+    async def _is_accepted(self, incarnation: int, settlement: Settlement, is_repeat: bool = False) -> bool:
+        try:
+            await self._settle(incarnation, settlement, is_repeat)
+        except Exception as error:  # noqa: BLE001 - what it says is known, or is said when nothing else works
+            logger.debug("task %d: refused again: %s", settlement.id, error)
+            return False
+        return True
+
+
+def substitutes(settlement: Settlement, error: Exception) -> list[Settlement]:
+    """What to write in the place of a settlement that the store refuses, the best first.
+
+    A task that has ended does not run again if it can end in any way: running it again would do its work twice.
+    """
+    fence = (settlement.id, settlement.sequence)
+    if isinstance(settlement, Again):
+        why = storable(f"the store refuses its settlement: {error}", ERROR_LIMIT)
+        return [
+            *_handed_back(fence, _usable(settlement.delay_s), why, settlement.refund),
+            *_ended(fence, "failed", why),
+        ]
+    what = "its end" if settlement.result is None else "its result"
+    why = storable(f"{what} cannot be stored: {error}", ERROR_LIMIT)
+    state: EndState = "failed" if settlement.state == "done" else settlement.state
+    return [*_ended(fence, state, why), *_handed_back(fence, REST_S, why, refund=False)]
+
+
+def _ended(fence: tuple[int, int], state: EndState, why: str) -> list[Ended]:
+    return [Ended(*fence, state, None, encode({"what": state, "error": why})), Ended(*fence, state)]
+
+
+def _handed_back(fence: tuple[int, int], delay_s: float | None, why: str, refund: bool) -> list[Again]:
+    note = encode({"what": "give-back", "why": why})
+    return [Again(*fence, delay_s, refund, note), Again(*fence, delay_s, refund)]
+
+
+def _usable(delay_s: float | None) -> float | None:
+    """The delay, unless it may be what the store refuses."""
+    return delay_s if delay_s is None or 0.0 <= delay_s <= LONGEST_S else REST_S
