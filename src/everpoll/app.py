@@ -22,7 +22,7 @@ from everpoll.jobs import Job, JobOptions, Jobs, Task
 from everpoll.loops import LoopOptions, Loops
 from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds
 from everpoll.stores.contract import Store
-from everpoll.stores.urls import default_url, store_for
+from everpoll.stores.urls import default_url, store_for, with_connections
 from everpoll.tables import AdoptedTable, Table
 from everpoll.tables.contract import Token
 from everpoll.tables.urls import source_for
@@ -61,11 +61,13 @@ class Everpoll:
         lease: Duration = "30s",
         history: Duration | None = "30d",
         migrate: bool = True,
+        connections: int | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
         # A store of somebody's own: tests share one between several apps, as a fleet shares a database.
         self.url = url if isinstance(url, str) else default_url() if url is None else "memory://"
+        self.url = with_connections(self.url, connections)
         self._store: Store = store_for(self.url, clock) if url is None or isinstance(url, str) else url
         self._migrate = migrate
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None

@@ -8,11 +8,19 @@ from everpoll.policy import Clock
 from everpoll.stores.contract import Store
 
 DEFAULT_URL = "sqlite:///everpoll.db"
+POSTGRES = ("postgresql", "postgres")
 
 
 def default_url() -> str:
     """`$EVERPOLL_URL`, else one SQLite file in the working directory."""
     return os.environ.get("EVERPOLL_URL") or DEFAULT_URL
+
+
+def with_connections(url: str, connections: int | None) -> str:
+    """The address with that many connections in it; only Postgres counts them."""
+    if connections is None or url.split(":", 1)[0].lower() not in POSTGRES:
+        return url
+    return f"{url}{'&' if '?' in url else '?'}connections={connections}"
 
 
 def store_for(url: str, clock: Clock | None = None) -> Store:
@@ -26,7 +34,7 @@ def store_for(url: str, clock: Clock | None = None) -> Store:
         from everpoll.stores.sqlite import SqliteStore  # noqa: PLC0415 - see above
 
         return SqliteStore(url)
-    if scheme in {"postgresql", "postgres"}:
+    if scheme in POSTGRES:
         try:
             from everpoll.stores.postgres import PostgresStore  # noqa: PLC0415 - see above
         except ModuleNotFoundError as error:

@@ -1,9 +1,10 @@
 """The address of a database: what is everpoll's own in it, what the driver may see, and what nobody may.
 
-    postgresql://user:password@host:5432/database?statement_cache=0&command_timeout=10&sslmode=require
+    postgresql://user:password@host:5432/database?connections=6&statement_cache=0&command_timeout=10&sslmode=require
 
-Own options: `statement_cache` (0: no prepared statements, for a transaction pooler that cannot carry them),
-`command_timeout` and `connect_timeout` in seconds. All others go to the driver. Never: a password in a message.
+Own options: `connections` (at most so many for a worker, its heartbeat's included), `statement_cache` (0: no prepared
+statements, for a transaction pooler that cannot carry them), `command_timeout` and `connect_timeout` in seconds. All
+others go to the driver. Never: a password in a message.
 `application_name` is the caller's (in the address, in its `options`, in `$PGAPPNAME`), else `everpoll`.
 """
 
@@ -14,11 +15,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from everpoll.errors import BadInput
 
+CONNECTIONS, FEWEST_CONNECTIONS = 3, 2
 STATEMENT_CACHE = 100
 COMMAND_TIMEOUT_S = 30.0
 CONNECT_TIMEOUT_S = 10.0
 SCHEMES = ("postgresql", "postgres")
-OWN = ("statement_cache", "command_timeout", "connect_timeout")
+OWN = ("connections", "statement_cache", "command_timeout", "connect_timeout")
 APPLICATION_NAME = "everpoll"
 # As `options` may set it: `-c application_name=…` or `--application-name=…`.
 _SETS_APPLICATION_NAME = re.compile(r"(?:-c\s*|--)application[_-]name\s*=", re.IGNORECASE)
@@ -33,6 +35,7 @@ class Address:
     statement_cache: int
     command_timeout_s: float
     connect_timeout_s: float
+    connections: int
     secrets: tuple[str, ...] = field(repr=False)
     settings: tuple[tuple[str, str], ...] = ()
     """What a connection sets at its start, beside what the address itself says."""
@@ -68,6 +71,7 @@ def read_address(url: str) -> Address:
         statement_cache=int(_number(own, "statement_cache", STATEMENT_CACHE)),
         command_timeout_s=_number(own, "command_timeout", COMMAND_TIMEOUT_S),
         connect_timeout_s=_number(own, "connect_timeout", CONNECT_TIMEOUT_S),
+        connections=_connections(own),
         # The longest first: one may be a part of the other.
         secrets=tuple(sorted(secrets, key=len, reverse=True)),
         settings=_settings(dict(parse_qsl(parts.query))),
@@ -93,6 +97,16 @@ def _settings(given: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 def _name(piece: str) -> str:
     return piece.split("=", 1)[0]
+
+
+def _connections(own: dict[str, str]) -> int:
+    text = own.get("connections", str(CONNECTIONS))
+    if not (text.isascii() and text.isdigit() and int(text) >= FEWEST_CONNECTIONS):
+        raise BadInput(
+            f"connections={text!r} in the database's address: must be a whole number, {FEWEST_CONNECTIONS} or more: "
+            "one for the heartbeat, one for everything else"
+        )
+    return int(text)
 
 
 def _number(own: dict[str, str], name: str, default: float) -> float:

@@ -31,6 +31,11 @@ SHARED_STATES = ("26000", "42P05")
 # While connecting: the server is there, and does not let this role in, or has no such database.
 REFUSED_STATES = ("28000", "28P01", "3D000")
 
+
+class ConnectionsUsedUp(StoreUnavailable):
+    """The server, the database or the role has no connection left to give."""
+
+
 POOLER = "; a transaction pooler that cannot carry prepared statements? Add ?statement_cache=0 to the address"
 
 
@@ -44,6 +49,15 @@ def ends_connection(error: asyncpg.PostgresError) -> bool:
     return (error.sqlstate or "").startswith(ENDING_STATES)
 
 
+def is_outage(error: BaseException) -> bool:
+    """Whether the connection is of no use any more, by no fault of the statement."""
+    if isinstance(error, asyncpg.PostgresError):
+        return ends_connection(error)
+    if isinstance(error, asyncpg.InterfaceError):
+        return not isinstance(error, ValueError)
+    return isinstance(error, OSError)  # a timeout is one
+
+
 def while_connecting(error: Exception, address: Address) -> EverpollError:
     """The error to raise in its place: an outage that may pass, or an address that leads nowhere.
 
@@ -52,6 +66,8 @@ def while_connecting(error: Exception, address: Address) -> EverpollError:
     said = "no answer" if isinstance(error, TimeoutError) else _text(error)
     if isinstance(error, asyncpg.ClientConfigurationError):
         return BadInput(address.masked(f"the address of the database cannot be used: {said}"))
+    if isinstance(error, asyncpg.TooManyConnectionsError):
+        return ConnectionsUsedUp(address.masked(f"Postgres refuses a further connection: {said}"))
     what = f"cannot connect to Postgres at {address.place}: {said}"
     if isinstance(error, asyncpg.PostgresError) and error.sqlstate in REFUSED_STATES:
         return CannotConnect(address.masked(f"{what}; check user, password and database in the address"))

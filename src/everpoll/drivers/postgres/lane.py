@@ -1,30 +1,25 @@
-"""Connections that mend themselves: each call finds a working one, or says that the store is unavailable.
+"""Lanes: each call finds a connection that works, or says that the store is unavailable.
 
-Promises: one statement at a time per lane. A connection that broke, was cut, belongs to another event loop or to the
-parent of a fork is replaced by the next call. Nothing waits longer than the command timeout, whatever hangs.
-Never: keeps state in a session (no SET, no session locks), so that a transaction pooler may stand between.
+Promises: one statement at a time per lane, in the order of the calls. A connection that broke, was cut, belongs to
+another event loop or to the parent of a fork is replaced by the next call. Nothing waits longer than the command
+timeout, whatever hangs.
+Never: keeps state in a session (no SET, no session locks), so that a transaction pooler may stand between, and any
+lane may use any connection.
 """
 
 import asyncio
-import contextlib
-import logging
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 import asyncpg
 
-from everpoll.drivers.postgres import arrays, faults
-from everpoll.drivers.postgres.address import Address
+from everpoll.drivers.postgres import faults
+from everpoll.drivers.postgres.connections import Connections, Slot, Wish
+from everpoll.drivers.postgres.dial import SHARED_STATEMENT_TRIES, Connection, Dial
 
-logger = logging.getLogger("everpoll.stores")
+__all__ = ["Connection", "Dial", "Lane"]
 
 T = TypeVar("T")
-Connection = Any  # asyncpg has no types
-
-CLOSE_TIMEOUT_S = 2.0
-SHARED_STATEMENT_TRIES = 2
-"""How often prepared statements may be missing before we do without them."""
 
 # The C library gives back to the system what a statement has used, and the next one faults it in page by page:
 # measured, 168 faults a lease of 500 rows against 42, and 0.7 us of 5.5 a row. Once a large piece was freed, the
@@ -32,60 +27,23 @@ SHARED_STATEMENT_TRIES = 2
 # 4 ms; a character at a time it takes 35.
 KEEP_MEMORY = "select octet_length(repeat(x, 2048)) from (select repeat('x', 2048) as x offset 0) as piece"
 
-# What a fork left in the child. Never used, and never freed either: a destructor would take the socket out of the
-# selector that parent and child share, and the parent would wait for its answers for ever.
-_left_by_parent: list[Connection] = []
-
-
-class Dial:
-    """How this store connects; shared by all its lanes."""
-
-    def __init__(self, address: Address) -> None:
-        self.address = address
-        self._statement_cache = address.statement_cache
-        self._shared_statements = 0
-        self._settings = dict(address.settings)
-
-    async def connect(self) -> Connection:
-        """A new connection."""
-        try:
-            connection = await asyncpg.connect(
-                self.address.dsn,
-                timeout=self.address.connect_timeout_s,
-                statement_cache_size=self._statement_cache,
-                max_cached_statement_lifetime=0,
-                server_settings=self._settings,
-            )
-        except Exception as error:
-            raise faults.while_connecting(error, self.address) from error
-        arrays.introduce(connection)
-        return connection
-
-    def insist_on_read_committed(self) -> None:
-        """Where the database has another default, from the next connection on. Usually not said: poolers refuse it."""
-        self._settings["default_transaction_isolation"] = "read committed"
-
-    def shares_statements(self) -> None:
-        """A pooler mixed up prepared statements: from the second time on, do without."""
-        self._shared_statements += 1
-        if self._shared_statements >= SHARED_STATEMENT_TRIES and self._statement_cache:
-            self._statement_cache = 0
-            logger.warning(
-                "prepared statements get lost between here and Postgres, as behind a transaction pooler: doing without "
-                "them from now on; ?statement_cache=0 in the address says so from the start"
-            )
-
 
 class Lane:
-    """One connection, for one kind of call; a busy one for large answers, again and again."""
+    """A way for one kind of call; a busy one for large answers, again and again; a slow one for what may take long."""
 
-    def __init__(self, dial: Dial, *, busy: bool = False) -> None:
-        self._dial = dial
-        self._busy = busy
-        self._connection: Connection | None = None
-        self._home: tuple[int, asyncio.AbstractEventLoop] | None = None
+    def __init__(
+        self, connections: Connections | Dial, home: int = 0, *, is_busy: bool = False, is_slow: bool = False
+    ) -> None:
+        self._connections = connections if isinstance(connections, Connections) else Connections(connections)
+        self._dial = self._connections.dial
+        self._wish = Wish(home, is_slow)
+        self._is_busy = is_busy
+        self._last: Slot | None = None
+        self._breaks = -1
+        self._home: object = None
         self._lock = asyncio.Lock()
         self.on_connect: Callable[[], None] | None = None
+        """Called before the first statement, and before the next one after any connection of the store broke."""
 
     async def row(self, sql: str, *args: Any) -> Any:
         """The first row of the answer."""
@@ -102,87 +60,75 @@ class Lane:
     async def call(self, use: Callable[[Connection], Awaitable[T]]) -> T:
         """Do something with the connection; errors come as the contract has them."""
         self._come_home()
+        reach = self._dial.reach
         try:
             async with asyncio.timeout(self._dial.address.command_timeout_s), self._lock:
-                try:
-                    return await self._use(use)
-                except BaseException as error:
-                    self._judge(error)
-                    raise
+                answer = await self._use(use)
         except Exception as error:
+            if faults.is_outage(error):
+                self._connections.breaks += 1
+                reach.lost()
             if (meant := faults.while_asking(error, self._dial.address)) is None:
                 raise
             raise meant from error
+        if reach.is_away:
+            reach.reached()
+        return answer
+
+    def stay(self) -> Slot:
+        """From now on only the connection that was used last."""
+        assert self._last is not None, "nothing was asked yet"
+        self._wish = Wish(only=self._last)
+        return self._last
 
     async def _use(self, use: Callable[[Connection], Awaitable[T]]) -> T:
-        for _ in range(SHARED_STATEMENT_TRIES):
+        for tries_left in range(SHARED_STATEMENT_TRIES, -1, -1):
+            slot = await self._connections.borrow(self._wish)
             try:
-                return await use(await self._ready())
-            except asyncpg.PostgresError as error:
-                if not faults.is_shared_statement(error):
+                await self._prepare(slot)
+                return await use(slot.connection)
+            except BaseException as error:
+                if not _spares_connection(error):
+                    self._connections.drop(slot)
+                if not (tries_left and faults.is_shared_statement(error)):
                     raise
                 # Refused before anything was executed: it may be asked again, on a connection with a fresh memory.
                 self._dial.shares_statements()
-                self.drop()
-        return await use(await self._ready())
+                self._connections.drop(slot)
+            finally:
+                self._connections.give_back(slot)
+        raise AssertionError("the last try returns or raises")
 
-    async def _ready(self) -> Connection:
-        if self._connection is None or self._connection.is_closed():
-            self._connection = await self._dial.connect()
-            if self._busy:
-                await self._connection.execute(KEEP_MEMORY)
+    async def _prepare(self, slot: Slot) -> None:
+        self._last = slot
+        if self._is_busy and not slot.is_warm:
+            assert slot.connection is not None, "it was borrowed"
+            await slot.connection.execute(KEEP_MEMORY)
+            slot.is_warm = True
+        if self._breaks != self._connections.breaks:
+            self._breaks = self._connections.breaks
             if self.on_connect is not None:
                 self.on_connect()
-        return self._connection
-
-    def _judge(self, error: BaseException) -> None:
-        """Whether the connection may go on. After a cancellation (a timeout is one) nobody knows what it still does."""
-        if isinstance(error, asyncpg.PostgresError) and not faults.ends_connection(error):
-            return
-        if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
-            return
-        self.drop()
 
     def _come_home(self) -> None:
-        """In another event loop, or after a fork, what we have is not ours to use, nor to say goodbye on."""
-        here = (os.getpid(), asyncio.get_running_loop())
-        if self._home != here:
-            if self._home is not None and self._home[0] == here[0]:
-                self.drop()
-            elif self._connection is not None:
-                _left_by_parent.append(self._connection)
-            self._connection, self._lock, self._home = None, asyncio.Lock(), here
+        self._connections.come_home()
+        if self._home is not self._connections.home:
+            self._home, self._lock, self._last = self._connections.home, asyncio.Lock(), None
 
     @property
     def pid(self) -> int:
-        """The server process at the other end, or 0: what it notifies comes from here."""
-        if self._connection is None or self._connection.is_closed():
+        """The server process that answered last, or 0."""
+        if self._last is None or not self._last.is_live or self._last.connection is None:
             return 0
-        return int(self._connection.get_server_pid())
-
-    def drop(self) -> None:
-        """Let go at once, without a word."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            # The event loop that it belongs to may be closed.
-            with contextlib.suppress(RuntimeError):
-                connection.terminate()
+        return int(self._last.connection.get_server_pid())
 
     async def close(self) -> None:
-        """Let go in peace."""
-        self._come_home()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S), self._lock:
-                connection, self._connection = self._connection, None
-                if connection is not None:
-                    await part(connection)
-        self.drop()
+        """Let go of the connections, also of the other lanes that share them."""
+        await self._connections.close()
 
 
-async def part(connection: Connection) -> None:
-    """Close a connection, gracefully if that does not take long."""
-    try:
-        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
-            await connection.close(timeout=CLOSE_TIMEOUT_S)
-    finally:
-        connection.terminate()
+def _spares_connection(error: BaseException) -> bool:
+    """Whether the connection may go on. After a cancellation (a timeout is one) it is not known what it still does."""
+    if isinstance(error, asyncpg.PostgresError):
+        return not faults.ends_connection(error)
+    return isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)

@@ -1,12 +1,15 @@
-"""The ear: LISTEN on a connection of its own, proven to work, made anew for ever.
+"""LISTEN on one of the store's connections, proven to work, made anew for ever.
 
     connecting ──▶ proving ──▶ listening ──silence──▶ proving …
         ▲            │            │
-        └── backoff ─┴── broken ──┘   after which everybody is woken at once: something may have been missed
+        └── backoff ─┴── broken ──┘   after which every waiter is woken at once: something may have been missed
 
-Promises: `has_push` is what was seen, not what was hoped: a notification to ourselves arrived. It is sent by another
-connection: behind a transaction pooler one that notifies itself hears it, and nobody else does. An idle listener asks
-once in PROVE_S; one that looks alive and is dead is found out by that.
+Promises: `has_push` is what was seen, not what was hoped: a notification to ourselves arrived. An idle listener asks
+for one every PROVE_S; a connection that looks alive and is dead is found out by that.
+
+Behind a transaction pooler a LISTEN would stay in a server session that other clients use next. So a connection listens
+only if its server session is its own: it is the one that was announced when connecting, or, where a pooler announces
+one of its own making, no other connection meets it and none of ours is dealt another.
 Never raises for a database that is away; never gives up.
 """
 
@@ -18,7 +21,9 @@ import secrets
 from collections.abc import Callable
 
 from everpoll.drivers.postgres import faults
-from everpoll.drivers.postgres.lane import Connection, Dial, Lane, part
+from everpoll.drivers.postgres.connections import Connections, Slot
+from everpoll.drivers.postgres.dial import Connection
+from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.policy import Backoff, human
@@ -26,30 +31,38 @@ from everpoll.policy import Backoff, human
 logger = logging.getLogger("everpoll.stores")
 
 # What is said on a channel; anything else is not for us.
-WAKE, CANCEL = "", "c"
+WAKE, CANCEL, ROOM = "", "c", "r"
 
 PROVE_S = 30.0
 ANSWER_S = 2.0
 RETRY = Backoff("50ms", cap="5s", jitter=0.2)
 PROVE = "select pg_notify($1, '')"
+ASK = "select pg_notify($1, $2)"
+SESSION = "select pg_backend_pid()"
+MEETINGS = 4
+"""How often a session is compared with that of another connection before it counts as our own. A pooler that deals
+sessions by turns, or the one that was used last, is found out by the first."""
+UNLISTEN_TRIES = 10
 DEAF = Backoff("5s", factor=3, cap="10m", jitter=0.2)
 """Where notifications do not arrive although the connection works, a pooler stands between: that rarely changes."""
 
 
 class Listener:
-    """Wakes everybody in this process who wants to know; one connection serves all."""
+    """Wakes every part of this process that wants to know; one connection serves all."""
 
-    def __init__(self, dial: Dial, teller: Lane, own_pids: Callable[[], set[int]], channel: str) -> None:
-        self._dial = dial
+    def __init__(self, connections: Connections, teller: Lane, channel: str) -> None:
+        self._connections = connections
+        self._dial = connections.dial
         self._channel = channel
         self._teller = teller
-        self._own_pids = own_pids
         self._wanted: list[OnWake] = []
         self._task: asyncio.Task[None] | None = None
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._tried = asyncio.Event()
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
         self.has_push = False
+        self._dial.reach.subscribe(self._reached)
+        connections.ask_for_room = lambda: teller.row(ASK, channel, ROOM)
 
     async def add(self, on_wake: OnWake) -> None:
         """Wake this one too; returns once it is known whether notifications arrive."""
@@ -69,7 +82,7 @@ class Listener:
             await self.close()
 
     async def close(self) -> None:
-        """Nobody listens any more."""
+        """No part of this process listens any more."""
         task, self._task = self._task, None
         self._wanted, self.has_push = [], False
         self._tried.set()
@@ -78,45 +91,52 @@ class Listener:
             await asyncio.gather(task, return_exceptions=True)
 
     def wake(self, *, cancel: bool = False, due_s: float = 0.0) -> None:
-        """Tell everybody here; from this process no notification is needed."""
+        """Wake all that wait here; from this process no notification is needed."""
         if self._event_loop is asyncio.get_running_loop():
             for on_wake in self._wanted:
                 self._event_loop.call_soon(on_wake, Wake(cancel, due_s))
 
+    def _reached(self) -> None:
+        """An outage is over: whatever waits for its next try tries now. Called from any thread."""
+        if self._event_loop is not None and self._wanted:
+            with contextlib.suppress(RuntimeError):  # that event loop is closed
+                self._event_loop.call_soon_threadsafe(self.wake)
+
     async def _listen(self) -> None:
         failures = deaf = 0
         while True:
-            ear = Ear(self._channel, self._heard, self._teller)
+            ear = Ear(self._connections, self._channel, self._heard, self._teller)
             try:
-                connection = await self._dial.connect()
                 try:
-                    if await ear.open(connection):
+                    if await ear.open():
                         self._proven(anew=self._tried.is_set())
                         failures = deaf = 0
                         await ear.listen()
-                    deaf += 1
-                    wait_s = DEAF.delay(deaf, self._rng)
-                    logger.warning(
-                        "notifications of Postgres do not arrive, as behind a transaction pooler: polling instead; "
-                        "next try in %s",
-                        human(wait_s),
-                    )
                 finally:
                     self.has_push = False
-                    await part(connection)
+                    ear.close()
+                deaf += 1
+                wait_s = DEAF.delay(deaf, self._rng)
+                logger.warning(
+                    "notifications of Postgres do not arrive, as behind a transaction pooler: polling instead; "
+                    "next try in %s",
+                    human(wait_s),
+                )
+                self._tried.set()
+                await asyncio.sleep(wait_s)
             except Exception as error:  # whatever it is, the next connection may work
                 failures += 1
                 wait_s = RETRY.delay(failures, self._rng)
                 known = isinstance(error, EverpollError) or faults.while_asking(error, self._dial.address) is not None
                 logger.log(
-                    logging.WARNING if known else logging.ERROR,
+                    logging.DEBUG if ear.was_dropped else logging.WARNING if known else logging.ERROR,
                     "listening for notifications broke off: %s; again in %s",
                     self._dial.address.masked(str(error) or type(error).__name__),
                     human(wait_s),
                     exc_info=not known,
                 )
-            self._tried.set()
-            await asyncio.sleep(wait_s)
+                self._tried.set()
+                await self._dial.reach.wait(wait_s)
 
     def _proven(self, *, anew: bool) -> None:
         self.has_push = True
@@ -126,14 +146,22 @@ class Listener:
 
     def _heard(self, pid: int, payload: str) -> None:
         # What this store's own connections told was told here directly, and earlier.
-        if payload in {WAKE, CANCEL} and pid not in self._own_pids():
+        if pid in self._connections.pids:
+            return
+        if payload == ROOM:
+            self._connections.make_room()
+        elif payload in {WAKE, CANCEL}:
             self.wake(cancel=payload == CANCEL)
 
 
 class Ear:
-    """One connection that listens."""
+    """One connection that listens, and serves lanes beside that."""
 
-    def __init__(self, channel: str, heard: Callable[[int, str], None], teller: Lane) -> None:
+    def __init__(self, connections: Connections, channel: str, heard: Callable[[int, str], None], teller: Lane) -> None:
+        self._connections = connections
+        self._lane = Lane(connections)
+        self._slot: Slot | None = None
+        self._connection: Connection = None
         self._channel = channel
         self._heard = heard
         self._teller = teller
@@ -142,14 +170,21 @@ class Ear:
         self._proven = asyncio.Event()
         self._broken = asyncio.Event()
         self._heard_something = False
+        self.was_dropped = False
 
-    async def open(self, connection: Connection) -> bool:
+    async def open(self) -> bool:
         """Begin; whether notifications arrive."""
-        connection.add_termination_listener(lambda _: self._broken.set())
-        async with asyncio.timeout(ANSWER_S):
-            await connection.add_listener(self._channel, self._told)
-            await connection.add_listener(self._proof, lambda *_: self._proven.set())
-        return await self._prove()
+        session = await self._lane.call(self._meet)
+        self._slot = self._lane.stay()
+        async with asyncio.timeout(ANSWER_S * 2):
+            if session != self._connection.get_server_pid() and await self._is_shared(session):
+                return False
+            listening = await self._lane.call(self._begin)
+        self._slot.on_drop = self._dropped
+        if await self._prove():
+            return True
+        await self._unlisten(listening)
+        return False
 
     async def listen(self) -> None:
         """Until it breaks, which is an error."""
@@ -164,6 +199,49 @@ class Ear:
             if not self._heard_something and not await self._prove():
                 raise StoreUnavailable("a notification to ourselves did not come back")
 
+    def close(self) -> None:
+        """Let go of the connection: nothing else makes a session stop listening for certain."""
+        if self._slot is not None and self._slot.on_drop is not None and self._slot.connection is self._connection:
+            self._slot.on_drop = None
+            self._connections.leave(self._slot)
+
+    async def _meet(self, connection: Connection) -> int:
+        self._connection = connection
+        return int(await connection.fetchval(SESSION))
+
+    async def _is_shared(self, session: int) -> bool:
+        """Whether a pooler deals our server session to others, or others' to us."""
+        for _ in range(MEETINGS):
+            if await self._teller.value(SESSION) == session:
+                return True
+            if await self._lane.value(SESSION) != session:
+                return True
+        return False
+
+    async def _begin(self, connection: Connection) -> int:
+        if connection is not self._connection:
+            raise StoreUnavailable("the connection was closed")
+        connection.add_termination_listener(lambda _: self._broken.set())
+        async with connection.transaction():
+            await connection.add_listener(self._channel, self._told)
+            await connection.add_listener(self._proof, lambda *_: self._proven.set())
+            return int(await connection.fetchval(SESSION))
+
+    async def _unlisten(self, session: int) -> None:
+        """Notifications did not arrive: leave nothing behind in whatever session the LISTEN went to."""
+        forget = f'unlisten "{self._channel}"; unlisten "{self._proof}"'
+
+        async def leave(connection: Connection) -> int:
+            async with connection.transaction():
+                await connection.execute(forget)
+                return int(await connection.fetchval(SESSION))
+
+        with contextlib.suppress(EverpollError, TimeoutError):
+            async with asyncio.timeout(ANSWER_S):
+                for _ in range(UNLISTEN_TRIES):
+                    if await self._lane.call(leave) == session:
+                        break
+
     async def _prove(self) -> bool:
         self._proven.clear()
         try:
@@ -173,6 +251,10 @@ class Ear:
         except TimeoutError:
             return False
         return True
+
+    def _dropped(self) -> None:
+        self.was_dropped = True
+        self._broken.set()
 
     def _told(self, _: Connection, pid: int, __: str, payload: str) -> None:
         self._heard_something = True

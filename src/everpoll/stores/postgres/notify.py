@@ -8,7 +8,8 @@ one more at its end. What goes wrong here costs latency only: everybody looks by
 import asyncio
 import logging
 
-from everpoll.drivers.postgres.lane import CLOSE_TIMEOUT_S, Lane
+from everpoll.drivers.postgres.dial import CLOSE_TIMEOUT_S
+from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import EverpollError
 
 logger = logging.getLogger("everpoll.stores")

@@ -4,18 +4,21 @@
     settler ───▶ settling ──┤
     callers ───▶ enqueueing ┼──▶ schema `everpoll`: tasks, history (a partition a day), events, workers, losses
     people ────▶ reading ───┤
-    heartbeat ─▶ pulse ─────┤      each arrow is a lane: one connection that mends itself
+    heartbeat ─▶ pulse ─────┤      each arrow is a lane; all but the heartbeat's share a few connections
     listener ◀── NOTIFY ────┘
 
 Promises: what `stores/contract.py` does, in READ COMMITTED, by the database's clock, with nothing in any session that
-a transaction pooler would lose. A lane that is in nobody's use has no connection.
+a transaction pooler would lose. At most `connections` connections: the heartbeat's own and those that the lanes share.
+A process that only enqueues has one.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from everpoll.drivers.postgres.address import read_address
-from everpoll.drivers.postgres.lane import Dial, Lane
+from everpoll.drivers.postgres.connections import Connections
+from everpoll.drivers.postgres.dial import Dial
+from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.postgres.listener import Listener
 from everpoll.drivers.wake import OnWake
 from everpoll.stores.contract import (
@@ -57,6 +60,7 @@ PROGRESS = """update everpoll.tasks set progress = $4
     where id = $1 and owner = $2 and lease = $3 and is_leased returning 1"""
 CANCEL = "select state, is_changed from everpoll.cancel($1, $2)"
 RETRY = "select everpoll.retry($1, $2)"
+LANES = 4
 NOTE_LOSS = "insert into everpoll.losses (task_id, note) values ($1, $2)"
 
 
@@ -66,14 +70,21 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         dial = Dial(read_address(url))
         self._dial = dial
-        self._leases, self._settlements, self._entrance = (Lane(dial, busy=True) for _ in range(3))
-        self._desk = Lane(dial)
+        self._connections = connections = Connections(dial, dial.address.connections - 1)
+        # Notifications come by the first. With enough for all, the lanes leave that one alone.
+        first = 1 if connections.size > LANES else 0
+        self._leases, self._settlements, self._entrance = (
+            Lane(connections, first + place, is_busy=True) for place in range(3)
+        )
+        self._desk = Lane(connections, first + 3, is_slow=True)
+        self._calls = Lane(connections, first + 3)
+        self._heartbeats = connections.heartbeats()
         self._marks = Marks()
         self._hands = Hands()
         self._silence = Silence()
         self._leasing = Leasing(self._leases, self._marks, self._hands)
         self._notifier = Notifier(self._entrance)
-        self._listener = Listener(dial, self._desk, self._own_pids, CHANNEL)
+        self._listener = Listener(connections, self._calls, CHANNEL)
 
     @property
     def has_push(self) -> bool:
@@ -92,17 +103,13 @@ class PostgresStore:
         await self._entrance.call(schema.migrate if migrate else schema.check)
         if not await self._entrance.call(schema.is_read_committed):
             self._dial.insist_on_read_committed()
-            await self._close_lanes()
+            await self._connections.close()
 
     async def close(self) -> None:
         """See the contract."""
         await self._listener.close()
         await self._notifier.close()
-        await self._close_lanes()
-
-    async def _close_lanes(self) -> None:
-        for lane in (self._leases, self._settlements, self._entrance, self._desk):
-            await lane.close()
+        await self._connections.close()
 
     async def migrate(self) -> list[str]:
         """See the contract."""
@@ -122,8 +129,8 @@ class PostgresStore:
         return answers
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
-        """See the contract."""
-        await self._desk.row(
+        """See the contract. The heartbeat that follows gets its connection before the lanes get their second."""
+        await self._calls.row(
             SIGN_ON,
             card.incarnation,
             card.label,
@@ -136,13 +143,14 @@ class PostgresStore:
         )
         self._hands.sign_on(card.incarnation)
         self._silence.heard(card.incarnation)
+        self._connections.await_heartbeat()
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
         if self._hands.has_doubts(incarnation):
             await self._leasing.recover(incarnation)
         is_clear = self._hands.holds(incarnation) == ([], []) and not self._hands.has_doubts(incarnation)
-        await self._desk.row(SIGN_OFF, incarnation, is_clear)
+        await self._calls.row(SIGN_OFF, incarnation, is_clear)
         self._hands.sign_off(incarnation)
         self._silence.forget(incarnation)
 
@@ -175,11 +183,11 @@ class PostgresStore:
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
         """See the contract."""
-        return await self._desk.value(PROGRESS, lease.id, incarnation, lease.sequence, progress) is not None
+        return await self._calls.value(PROGRESS, lease.id, incarnation, lease.sequence, progress) is not None
 
     async def cancel(self, task_id: int, note: str) -> TaskState | None:
         """See the contract."""
-        row = await repeated(lambda: self._desk.row(CANCEL, task_id, note))
+        row = await repeated(lambda: self._calls.row(CANCEL, task_id, note))
         if row["is_changed"]:
             self._marks.forget()  # a watch is due now
             self._listener.wake(cancel=True)
@@ -188,7 +196,7 @@ class PostgresStore:
 
     async def retry(self, task_id: int, note: str) -> bool:
         """See the contract."""
-        is_back = bool(await repeated(lambda: self._desk.value(RETRY, task_id, note)))
+        is_back = bool(await repeated(lambda: self._calls.value(RETRY, task_id, note)))
         if is_back:
             self._notifier.soon()
             self._listener.wake()
@@ -196,7 +204,7 @@ class PostgresStore:
 
     async def note_loss(self, task_id: int, note: str) -> None:
         """See the contract."""
-        await self._desk.row(NOTE_LOSS, task_id, note)
+        await self._calls.row(NOTE_LOSS, task_id, note)
 
     async def losses(self, task_id: int) -> list[dict[str, Any]]:
         """See the contract."""
@@ -252,7 +260,4 @@ class PostgresStore:
 
     def pulse(self) -> PostgresPulse:
         """See the contract."""
-        return PostgresPulse(self._dial, self._silence, self._marks.forget)
-
-    def _own_pids(self) -> set[int]:
-        return {lane.pid for lane in (self._entrance, self._desk)}
+        return PostgresPulse(self._heartbeats, self._silence, self._marks.forget)

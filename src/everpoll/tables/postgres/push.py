@@ -10,9 +10,9 @@ is added later is found. Whoever listens here is told of this process's own give
 
 import asyncio
 import logging
-from collections.abc import Callable
 
-from everpoll.drivers.postgres.lane import Dial, Lane
+from everpoll.drivers.postgres.connections import Connections
+from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.postgres.listener import Listener
 from everpoll.drivers.wake import NOW, OnWake, Wake
 from everpoll.errors import EverpollError
@@ -37,10 +37,9 @@ async def told_on(desk: Lane, relation: Relation) -> str | None:
 class Push:
     """Of one table, in one process."""
 
-    def __init__(self, dial: Dial, desk: Lane, own_pids: Callable[[], set[int]], relation: Relation) -> None:
-        self._dial = dial
+    def __init__(self, connections: Connections, desk: Lane, relation: Relation) -> None:
+        self._connections = connections
         self._desk = desk
-        self._own_pids = own_pids
         self._relation = relation
         self._channel: str | None = None
         self._listener: Listener | None = None
@@ -118,5 +117,5 @@ class Push:
         if listener is not None:
             await listener.close()
         if channel is not None:
-            self._listener = Listener(self._dial, self._desk, self._own_pids, channel)
+            self._listener = Listener(self._connections, self._desk, channel)
             await self._listener.add(self.wake)

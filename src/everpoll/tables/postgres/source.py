@@ -2,7 +2,7 @@
 
     poller ────▶ claiming ──┐
     settler ───▶ settling ──┼──▶ the user's table: its columns are all the bookkeeping there is
-    heartbeat ─▶ pulse ─────┤      each arrow is a lane: one connection that mends itself
+    heartbeat ─▶ pulse ─────┤      each arrow is a lane; all but the heartbeat's share a few connections
     listener ◀── trigger ───┘
 
 Promises: what `Source` does, in READ COMMITTED, by the database's clock, with nothing in any session that a transaction
@@ -18,7 +18,9 @@ from typing import TypeVar
 import msgspec
 
 from everpoll.drivers.postgres.address import read_address
-from everpoll.drivers.postgres.lane import Connection, Dial, Lane
+from everpoll.drivers.postgres.connections import Connections
+from everpoll.drivers.postgres.dial import Connection, Dial
+from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import SchemaOutdated, TableUnfit
 from everpoll.stores.contract import Again, Leased, Settlement, WorkerCard
@@ -41,6 +43,7 @@ logger = logging.getLogger("everpoll.tables")
 
 T = TypeVar("T")
 
+LANES = 3
 IS_READ_COMMITTED = "select current_setting('default_transaction_isolation') = 'read committed'"
 
 
@@ -53,8 +56,11 @@ class PostgresTable:
         dial = Dial(read_address(url))
         self._table = table
         self._dial = dial
-        self._taking, self._settlements = Lane(dial, busy=True), Lane(dial, busy=True)
-        self._desk = Lane(dial)
+        self._connections = connections = Connections(dial, dial.address.connections - 1)
+        first = 1 if connections.size > LANES else 0
+        self._taking, self._settlements = (Lane(connections, first + place, is_busy=True) for place in range(2))
+        self._desk = Lane(connections, first + 2, is_slow=True)
+        self._heartbeats = connections.heartbeats()
         self._claims = Claims(table.name)
         self._doubts = Doubts()
         self._silence = Silence()
@@ -91,7 +97,7 @@ class PostgresTable:
             phrases,
             Claiming(self._taking, phrases, self._claims, self._doubts),
             Settling(self._settlements, phrases, self._claims),
-            Push(self._dial, self._desk, lambda: {self._settlements.pid}, relation),
+            Push(self._connections, self._desk, relation),
         )
 
     async def _looked_at(self, connection: Connection) -> tuple[Relation | None, list[Flaw]]:
@@ -109,8 +115,7 @@ class PostgresTable:
         """See the contract."""
         if self._opened is not None:
             await self._opened.push.close()
-        for lane in (self._taking, self._settlements, self._desk):
-            await lane.close()
+        await self._connections.close()
 
     async def inspect(self) -> list[Finding]:
         """See the contract."""
@@ -157,6 +162,7 @@ class PostgresTable:
             )
         self._worker = opened.claiming.worker = card.label
         self._silence.heard(card.incarnation)
+        self._connections.await_heartbeat()
         self._doubts.is_id_unique = card.label != os.environ.get("WORKER_ID")
 
     async def sign_off(self, incarnation: int) -> None:
@@ -210,7 +216,7 @@ class PostgresTable:
 
     def pulse(self) -> TablePulse:
         """See the contract."""
-        return TablePulse(self._dial, self._is_open().phrases, self._claims, self._silence, self._worker)
+        return TablePulse(self._heartbeats, self._is_open().phrases, self._claims, self._silence, self._worker)
 
     def _is_open(self) -> "Opened":
         assert self._opened is not None, "a table is opened before it is used"

@@ -1,0 +1,312 @@
+"""The few connections that all lanes of a store share: opened when needed, given up when other processes need them.
+
+    unconnected ──borrow──▶ opening ──▶ busy ◀──borrow / give back──▶ idle ──unused for IDLE_S──▶ unconnected
+         ▲                     │                                       │
+         └── refused, failed ──┴──────────────── broken ───────────────┘
+
+Promises: at most `size` at a time, each used by one lane at a time, in the order in which the lanes asked. A lane takes
+the connection that it used before if that is idle, else another idle one, else opens one. A slow statement never takes
+the connection that listens while there is another, so it delays neither notifications nor the lanes that share it.
+
+Where the server refuses one more (too many for the server, the database or the role), the lanes share what there is,
+and growing is tried again later, spread by chance. The heartbeat goes first: until it is connected, the lanes have one;
+while the server refuses it, they give up what is idle. Never: stands still with connections that others need.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import NamedTuple
+
+from everpoll.drivers.postgres.dial import CLOSE_TIMEOUT_S, Connection, Dial, part
+from everpoll.drivers.postgres.faults import ConnectionsUsedUp
+from everpoll.errors import EverpollError
+from everpoll.policy import Backoff
+
+logger = logging.getLogger("everpoll.stores")
+
+IDLE_S = 60.0
+"""A connection that was not used for so long is closed, but for the last one and the one that listens."""
+GROW_AGAIN = Backoff("2s", cap="60s", jitter=0.5)
+"""After a refusal."""
+ROOM_S = 5.0
+"""For about so long a process that was asked for room opens no further connection."""
+HEARTBEAT_TURN_S = 1.5
+"""For so long the lanes open nothing after the heartbeat was refused: it tries again within a second."""
+HEARTBEAT_DUE_S = 0.5
+"""For so long the lanes wait with their second connection for a heartbeat that was announced."""
+
+# What a fork left in the child. Never used, and never freed either: a destructor would take the socket out of the
+# selector that parent and child share, and the parent would wait for its answers for ever.
+_left_by_parent: list[Connection] = []
+
+
+class Slot:
+    """A place for one connection."""
+
+    __slots__ = ("connection", "idle_since", "is_busy", "is_leaving", "is_warm", "on_drop")
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.is_busy = False
+        self.is_leaving = False
+        self.is_warm = False
+        self.idle_since = 0.0
+        self.on_drop: Callable[[], None] | None = None
+        """Set while the connection listens: called when this process itself lets go of it."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether there is a connection that nothing is known against."""
+        return self.connection is not None and not self.connection.is_closed()
+
+    def emptied(self) -> Connection | None:
+        """Take the connection out; what listened on it is told."""
+        connection, self.connection = self.connection, None
+        on_drop, self.on_drop = self.on_drop, None
+        self.is_leaving = self.is_warm = False
+        if on_drop is not None:
+            on_drop()
+        return connection
+
+
+class Wish(NamedTuple):
+    """Which connection a lane wants."""
+
+    home: int = 0
+    is_slow: bool = False
+    only: Slot | None = None
+
+
+class Connections:
+    """Of one store in one process."""
+
+    def __init__(self, dial: Dial, size: int = 1) -> None:
+        self.dial = dial
+        self.home: tuple[int, asyncio.AbstractEventLoop] | None = None
+        self.breaks = 0
+        """How often a connection broke: after that the server may have forgotten what it had answered."""
+        self._slots = [Slot() for _ in range(size)]
+        self._waiting: list[tuple[Wish, asyncio.Future[Slot]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._retiring: asyncio.TimerHandle | None = None
+        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._refusals = 0
+        self._was_told = False
+        self._grow_at = self._open_at = self._heartbeat_due_at = 0.0
+        self.ask_for_room: Callable[[], Awaitable[object]] | None = None
+        """Tells the other processes that one of them has no connection for its heartbeat."""
+
+    @property
+    def size(self) -> int:
+        """At most so many."""
+        return len(self._slots)
+
+    @property
+    def pids(self) -> set[int]:
+        """The server processes at the other end: what they notify comes from here."""
+        return {int(slot.connection.get_server_pid()) for slot in self._slots if slot.connection and slot.is_live}
+
+    async def borrow(self, wish: Wish) -> Slot:
+        """A live connection, for one statement or transaction. Give it back, whatever happens."""
+        while True:
+            slot = self._pick(wish)
+            if slot is None:
+                slot = await self._turn(wish)
+            slot.is_busy = True
+            if slot.is_live:
+                return slot
+            try:
+                await self._open(slot)
+            except ConnectionsUsedUp as error:
+                self._refused(slot, error)
+                has_others = any(one is not slot and (one.is_live or one.is_busy) for one in self._slots)
+                self.give_back(slot)
+                if not has_others or wish.only is not None:
+                    raise
+            except BaseException:
+                self.give_back(slot)
+                raise
+            else:
+                return slot
+
+    def give_back(self, slot: Slot) -> None:
+        """The next one may have it."""
+        slot.is_busy = False
+        slot.idle_since = asyncio.get_running_loop().time()
+        if slot.is_leaving:
+            self._part(slot)
+        if self._waiting:
+            self._serve()
+
+    def drop(self, slot: Slot) -> None:
+        """Let go at once, without a word: it is not known what the connection still does."""
+        connection = slot.emptied()
+        if connection is not None:
+            # The event loop that it belongs to may be closed.
+            with contextlib.suppress(RuntimeError):
+                connection.terminate()
+
+    def come_home(self) -> None:
+        """In another event loop, or after a fork, what we have is not ours to use, nor to say goodbye on."""
+        here = (os.getpid(), asyncio.get_running_loop())
+        if self.home == here:
+            return
+        for slot in self._slots:
+            if self.home is not None and self.home[0] == here[0]:
+                self.drop(slot)
+            elif slot.connection is not None:
+                _left_by_parent.append(slot.connection)
+        self._slots = [Slot() for _ in self._slots]
+        self._waiting, self._tasks, self._retiring = [], set(), None
+        self._grow_at = self._open_at = self._heartbeat_due_at = 0.0
+        self.breaks += 1
+        self.home = here
+
+    async def close(self) -> None:
+        """Let go of every connection, in peace where that does not take long."""
+        self.come_home()
+        if self._retiring is not None:
+            self._retiring.cancel()
+            self._retiring = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                for slot in self._slots:
+                    if slot.is_busy:
+                        await self._turn(Wish(only=slot))
+                    self._part(slot)
+                    slot.is_busy = False
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+        for slot in self._slots:
+            self.drop(slot)
+        self.breaks += 1
+
+    def heartbeats(self) -> Dial:
+        """How heartbeats connect: from threads of their own, and before the lanes."""
+        return self.dial.for_heartbeat(
+            lambda: self._from_thread(self._heartbeat_connected), lambda: self._from_thread(self._heartbeat_refused)
+        )
+
+    def await_heartbeat(self) -> None:
+        """A heartbeat is about to connect: until then one connection must do."""
+        self._heartbeat_due_at = asyncio.get_running_loop().time() + HEARTBEAT_DUE_S
+
+    def _from_thread(self, function: Callable[[], None]) -> None:
+        if self.home is not None and self.home[0] == os.getpid():
+            with contextlib.suppress(RuntimeError):  # that event loop is closed
+                self.home[1].call_soon_threadsafe(function)
+
+    def _heartbeat_connected(self) -> None:
+        self._open_at = self._heartbeat_due_at = 0.0
+
+    def _heartbeat_refused(self) -> None:
+        """Without a heartbeat nothing may be leased: it goes first, here and in the other processes."""
+        self._open_at = asyncio.get_running_loop().time() + HEARTBEAT_TURN_S
+        self._spawn(self._yield_to_heartbeat())
+
+    async def _yield_to_heartbeat(self) -> None:
+        if self.ask_for_room is not None and any(slot.is_live for slot in self._slots):
+            with contextlib.suppress(EverpollError):
+                await self.ask_for_room()
+        for slot in self._extra() or [slot for slot in self._slots if slot.is_live]:
+            self.leave(slot)
+
+    def make_room(self) -> None:
+        """The server refuses a connection that another process needs: give up all but one."""
+        self._grow_at = asyncio.get_running_loop().time() + ROOM_S * (0.5 + self._rng.random())
+        for slot in self._extra():
+            self.leave(slot)
+
+    def _pick(self, wish: Wish) -> Slot | None:
+        if wish.only is not None:
+            return None if wish.only.is_busy else wish.only
+        home = self._slots[min(wish.home, self.size - 1)]
+        if home.is_live and not home.is_busy and not (wish.is_slow and home.on_drop is not None):
+            return home
+        idle = [slot for slot in (home, *self._slots) if not slot.is_busy]
+        may_grow = self._may_grow(wish)
+        if wish.is_slow and any(slot.on_drop is None and (slot.is_live or may_grow) for slot in self._slots):
+            idle = [slot for slot in idle if slot.on_drop is None]
+        live = next((slot for slot in idle if slot.is_live), None)
+        return live or (next(iter(idle), None) if may_grow else None)
+
+    def _may_grow(self, wish: Wish) -> bool:
+        if not any(slot.is_live or slot.is_busy for slot in self._slots):
+            return True
+        # A slow statement waits for no heartbeat: it would hold up the one connection that there is.
+        return asyncio.get_running_loop().time() >= max(self._grow_at, 0.0 if wish.is_slow else self._heartbeat_due_at)
+
+    async def _turn(self, wish: Wish) -> Slot:
+        """Wait in line; what is handed over counts as busy."""
+        turn: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+        entry = (wish, turn)
+        self._waiting.append(entry)
+        try:
+            return await turn
+        except BaseException:
+            if turn.done() and not turn.cancelled():
+                self.give_back(turn.result())
+            raise
+        finally:
+            self._waiting = [one for one in self._waiting if one is not entry]
+
+    def _serve(self) -> None:
+        for wish, turn in self._waiting:
+            if not turn.done() and (slot := self._pick(wish)) is not None:
+                slot.is_busy = True
+                turn.set_result(slot)
+
+    async def _open(self, slot: Slot) -> None:
+        event_loop = asyncio.get_running_loop()
+        if slot.connection is not None:
+            slot.emptied()
+            self.breaks += 1
+        if (wait_s := self._open_at - event_loop.time()) > 0:
+            await asyncio.sleep(wait_s)
+        slot.connection = await self.dial.connect()
+        if all(one.is_live for one in self._slots):
+            self._refusals = 0
+        if self._retiring is None and self._extra():
+            self._retiring = event_loop.call_later(IDLE_S, self._retire)
+
+    def _refused(self, slot: Slot, error: ConnectionsUsedUp) -> None:
+        self._refusals += 1
+        self._grow_at = asyncio.get_running_loop().time() + GROW_AGAIN.delay(self._refusals, self._rng)
+        count = sum(one is not slot and one.is_live for one in self._slots)
+        if count and not self._was_told:
+            self._was_told = True
+            logger.warning("%s: this process works with %d beside its heartbeat, and says so once", error, count)
+
+    def _extra(self) -> list[Slot]:
+        """Every connection but one: the one that listens, else the one that was used last."""
+        live = [slot for slot in self._slots if slot.is_live]
+        live.sort(key=lambda slot: (slot.on_drop is not None, slot.is_busy, slot.idle_since))
+        return live[:-1]
+
+    def _retire(self) -> None:
+        event_loop = asyncio.get_running_loop()
+        for slot in self._extra():
+            if not slot.is_busy and event_loop.time() - slot.idle_since >= IDLE_S:
+                self._part(slot)
+        extra = self._extra()
+        since = min((slot.idle_since for slot in extra if not slot.is_busy), default=event_loop.time())
+        self._retiring = event_loop.call_at(since + IDLE_S, self._retire) if extra else None
+
+    def leave(self, slot: Slot) -> None:
+        """Close its connection now, or when what is under way has ended."""
+        slot.is_leaving = slot.is_busy
+        if not slot.is_busy:
+            self._part(slot)
+
+    def _part(self, slot: Slot) -> None:
+        connection = slot.emptied()
+        if connection is not None:
+            self._spawn(part(connection))
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work, name="everpoll-connections")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,93 @@
+"""How a store connects: one address, one set of session settings, one view of whether the database can be reached."""
+
+import contextlib
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+
+from everpoll.drivers.postgres import arrays, faults
+from everpoll.drivers.postgres.address import Address
+from everpoll.drivers.reachability import Reachability
+
+logger = logging.getLogger("everpoll.stores")
+
+Connection = Any  # asyncpg has no types
+
+CLOSE_TIMEOUT_S = 2.0
+SHARED_STATEMENT_TRIES = 2
+"""How often prepared statements may be missing before we do without them."""
+
+
+class Dial:
+    """Shared by all connections of a store."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.reach = Reachability()
+        self.on_connected: Callable[[], None] | None = None
+        self.on_refused: Callable[[], None] | None = None
+        self._sessions = _Sessions(address.statement_cache, dict(address.settings))
+
+    def for_heartbeat(self, on_connected: Callable[[], None], on_refused: Callable[[], None]) -> "Dial":
+        """The same, and the two are told, in the heartbeat's thread, when a connection was made or refused."""
+        dial = Dial(self.address)
+        dial.reach, dial._sessions = self.reach, self._sessions
+        dial.on_connected, dial.on_refused = on_connected, on_refused
+        return dial
+
+    async def connect(self) -> Connection:
+        """A new connection. Raises `ConnectionsUsedUp` where the server has none to give."""
+        try:
+            connection = await asyncpg.connect(
+                self.address.dsn,
+                timeout=self.address.connect_timeout_s,
+                statement_cache_size=self._sessions.statement_cache,
+                max_cached_statement_lifetime=0,
+                server_settings=self._sessions.settings,
+            )
+        except Exception as error:
+            meant = faults.while_connecting(error, self.address)
+            if isinstance(meant, faults.ConnectionsUsedUp):
+                if self.on_refused is not None:
+                    self.on_refused()
+            else:
+                self.reach.lost()
+            raise meant from error
+        arrays.introduce(connection)
+        if self.on_connected is not None:
+            self.on_connected()
+        return connection
+
+    def insist_on_read_committed(self) -> None:
+        """Where the database has another default, from the next connection on. Usually not said: poolers refuse it."""
+        self._sessions.settings["default_transaction_isolation"] = "read committed"
+
+    def shares_statements(self) -> None:
+        """A pooler mixed up prepared statements: from the second time on, do without."""
+        self._sessions.shared_statements += 1
+        if self._sessions.shared_statements >= SHARED_STATEMENT_TRIES and self._sessions.statement_cache:
+            self._sessions.statement_cache = 0
+            logger.warning(
+                "prepared statements get lost between here and Postgres, as behind a transaction pooler: doing without "
+                "them from now on; ?statement_cache=0 in the address says so from the start"
+            )
+
+
+class _Sessions:
+    """What each new session is told, and what was learned from earlier ones."""
+
+    def __init__(self, statement_cache: int, settings: dict[str, str]) -> None:
+        self.statement_cache = statement_cache
+        self.shared_statements = 0
+        self.settings = settings
+
+
+async def part(connection: Connection) -> None:
+    """Close a connection, gracefully if that does not take long."""
+    try:
+        with contextlib.suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError, TimeoutError):
+            await connection.close(timeout=CLOSE_TIMEOUT_S)
+    finally:
+        connection.terminate()
