@@ -138,7 +138,7 @@ class Lane:
                 self._perform(ops)
                 self._answer(ops)
                 self._is_performing = False
-            self._rested()
+            self._rested(is_idle=not ops)
             if last is not None:
                 self._disconnect()
                 self._answer([*self._left_behind(), last])
@@ -172,8 +172,8 @@ class Lane:
         """How long to wait for an operation; None: until there is one."""
         return None
 
-    def _rested(self) -> None:
-        """Between two groups."""
+    def _rested(self, *, is_idle: bool) -> None:
+        """Between two groups, or after a wait in which none came."""
 
     def _perform(self, ops: list[Op[Any]]) -> None:
         for op in ops:

@@ -13,10 +13,12 @@ commit itself, which others hear, so two processes would wake each other for eve
 import sqlite3
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.bell import Bell
+from everpoll.drivers.sqlite.checkpoints import Checkpoints
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.faults import BUSY, code_of
 from everpoll.drivers.sqlite.lane import Lane, Op
@@ -25,9 +27,8 @@ from everpoll.errors import EverpollError
 
 IDLE_S, ALERT_S, ALERT_FOR_S = 0.080, 0.020, 1.0
 RECONNECT_S = 0.5
-# Frames in the write-ahead log since the last checkpoint, estimated: SQLite tells them to C only. About four for a
-# commit, and one for sixteen rows.
-CHECKPOINT_FRAMES = 2_000
+WATCH_S = 2.0
+"""How often an idle writer looks after the write-ahead log, which its heartbeat and other programs fill, too."""
 
 
 class Writer(Lane):
@@ -53,7 +54,7 @@ class Writer(Lane):
         self._look_at = 0.0
         self._alert_until = 0.0
         self._commits = 0
-        self._checkpointed = (0, 0)
+        self._checkpoints = Checkpoints()
 
     def listen(self, listening: bool) -> None:
         """Whether somebody wants to hear of other processes."""
@@ -65,7 +66,6 @@ class Writer(Lane):
             con = super()._connected()
             con.execute("pragma busy_timeout = 0")  # begin() waits by itself
             self._version = None
-            self._checkpointed = (self._commits, 0)
         assert self._con is not None
         return self._con
 
@@ -74,6 +74,7 @@ class Writer(Lane):
             con = self._connected()
             if len(ops) == 1 and self._peeked(con, ops[0]):
                 return
+            self._checkpoints.refuse_if_full(con)
             con.begin(self._patience_s, lambda: self._stopping)
         except Exception as error:  # noqa: BLE001 - whatever it is, whoever asked is told
             self._failed(error, ops)
@@ -117,13 +118,29 @@ class Writer(Lane):
             self._bell.ring(Wake(any(op.cancel for op in woken), min(op.due_s for op in woken)))
 
     def _rest_s(self) -> float | None:
-        return max(0.0, self._look_at - time.monotonic()) if self._listening else None
+        if self._listening:
+            return max(0.0, self._look_at - time.monotonic())
+        return None if self._con is None else WATCH_S
 
-    def _rested(self) -> None:
-        if self._con is not None:
-            self._checkpoint(self._con)
+    def _rested(self, *, is_idle: bool) -> None:
         if self._listening and time.monotonic() >= self._look_at:
             self._look_around()
+        elif is_idle and self._con is not None:
+            self._try(self._con.check_place)
+        if self._con is not None and not self._stopping:
+            self._try(partial(self._checkpoints.keep, self._con, is_idle=is_idle))
+
+    def _try(self, step: Callable[[], None]) -> None:
+        """No caller waits for this: it is tried again later, and operations tell their callers what is wrong."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - see above
+            self._failed(error, [])
+
+    def _failed(self, error: Exception, ops: list[Op[Any]]) -> None:
+        if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_FULL:
+            self._checkpoints.disk_is_full()
+        super()._failed(error, ops)
 
     def _look_around(self) -> None:
         """Has somebody else committed something?"""
@@ -143,13 +160,3 @@ class Writer(Lane):
             self._failed(error, [])
             rest_s = IDLE_S if self._con is not None else RECONNECT_S
         self._look_at = time.monotonic() + rest_s
-
-    def _checkpoint(self, con: Connection) -> None:
-        commits, changes = self._checkpointed
-        if 4 * (self._commits - commits) + (con.total_changes - changes) / 16 < CHECKPOINT_FRAMES:
-            return
-        self._checkpointed = (self._commits, con.total_changes)
-        try:
-            con.execute("pragma wal_checkpoint(passive)").fetchone()
-        except sqlite3.Error as error:  # somebody else may be doing it just now, or the disk is broken
-            self._failed(error, [])

@@ -1,0 +1,93 @@
+"""Checkpoints: the write-ahead log (`-wal`) stays within a bound, also beside readers.
+
+    log > bound ──▶ copy what can be copied, waiting for nothing ──▶ the next commit starts the log anew
+                     └── it did not: a reader was in the way ──▶ hold the writers back, wait for the readers, start anew
+                          └── a reader stayed: try again every two seconds, and wait longer when the log has doubled
+
+Promises: the file is at most LOG_BYTES and one transaction large, as long as no reader stays for more than READERS_S. A
+reader that stays longer lets it grow by what is written meanwhile; that is logged, and within RETRY_S after the reader
+has ended the file is back within its bound. A log that grows stops before it has taken the room that is needed to
+empty it; then writing is an outage, which ends when there is room again, or the reader that was in the way is gone.
+Never: holds the writers back for longer than LONGEST_READERS_S at a time, nor before callers have their answers.
+
+The size of the file tells how full the log is: `journal_size_limit` cuts it to LOG_BYTES at the first commit of a new
+log. To empty the file each time would cost a fifth of the commits: appending is slower than overwriting.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+
+from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection, Mode
+from everpoll.errors import StoreUnavailable
+
+logger = logging.getLogger("everpoll.stores")
+
+READERS_S, LONGEST_READERS_S = 1.0, 2.0
+RETRY_S = 2.0
+GLANCE_S = 0.05
+"""How long to wait for readers in a try between."""
+LARGE = 4
+"""Times the bound: then a reader that stays is worth a warning."""
+
+
+class Checkpoints:
+    """When one writer checkpoints, and how."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._copied = False
+        self._retry_at = 0.0
+        self._waited_at_bytes = 0
+        self._is_full = False
+        self._log_bytes = 0
+        self._warned = False
+
+    def refuse_if_full(self, con: Connection) -> None:
+        """Before a transaction: raise if the disk was full, and still is."""
+        if self._is_full:
+            con.check_room()
+
+    def disk_is_full(self) -> None:
+        """What the log occupies must be given back."""
+        self._is_full = True
+
+    def keep(self, con: Connection, *, is_idle: bool) -> None:
+        """Bring the log back within its bound, if it has left it. Raises what SQLite does."""
+        self._notice_little_room(con)
+        log_bytes = con.log_bytes
+        if log_bytes <= LOG_BYTES and not self._is_full:
+            self._copied, self._waited_at_bytes, self._warned = False, 0, False
+        elif not self._copied and not self._is_full:
+            self._copied = True
+            con.checkpoint("passive", 0.0)
+        elif self._clock() >= self._retry_at:
+            self._start_anew(con, log_bytes, is_idle)
+
+    def _notice_little_room(self, con: Connection) -> None:
+        """A log that had to be made larger may have taken the last room."""
+        if con.log_bytes > self._log_bytes:
+            try:
+                con.check_room()
+            except StoreUnavailable:
+                self.disk_is_full()
+        self._log_bytes = con.log_bytes
+
+    def _start_anew(self, con: Connection, log_bytes: int, is_idle: bool) -> None:
+        waits = log_bytes >= 2 * self._waited_at_bytes
+        readers_s = READERS_S if self._waited_at_bytes == 0 else LONGEST_READERS_S
+        # After a restart it is the next commit that cuts the file, and an idle writer has none.
+        is_cut = is_idle or self._is_full or log_bytes > 2 * LOG_BYTES
+        mode: Mode = "truncate" if is_cut else "restart"
+        self._retry_at = self._clock() + RETRY_S
+        if con.checkpoint(mode, readers_s if waits else GLANCE_S):
+            self._copied, self._is_full, self._waited_at_bytes, self._retry_at = False, False, 0, 0.0
+        elif waits:
+            self._waited_at_bytes = max(log_bytes, 1)
+        if self._waited_at_bytes > LARGE * LOG_BYTES and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%s-wal has grown to %d MB, because another program keeps a read transaction open: end it",
+                con.path,
+                log_bytes >> 20,
+            )
