@@ -10,6 +10,8 @@ from stores.backends import SteppedClock
 
 CARD = WorkerCard(incarnation=5, label="w", host="h", pid=1, queues=("q", "default"), slots=1, version="0")
 TEXTS = ["", "plain", 'with "quotes" and \\', "nül\0l", "\0", "tab\tnewline\n\x01\x1f\x7f", "✓ 💥 \u2028", "'; drop --"]
+NAMES = [text for text in TEXTS if "\0" not in text]
+"""Every store refuses a NUL in a name, a queue or a key. In arguments and results it is an escape of JSON."""
 
 
 def _alone(task: NewTask) -> list[NewTask]:
@@ -28,7 +30,7 @@ def _in_a_crowd(task: NewTask) -> list[NewTask]:
 
 
 @pytest.mark.parametrize("company", [_alone, _among_its_like, _in_a_crowd])
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", NAMES)
 async def test_texts_come_back(store: SqliteStore, text: str, company: Callable[[NewTask], list[NewTask]]) -> None:
     await store.sign_on(CARD, 600)
     task = NewTask(name=text, queue=text, key=text, kind=text, args=encode([text]), memory=encode({"m": text}))
@@ -46,7 +48,7 @@ async def test_texts_come_back(store: SqliteStore, text: str, company: Callable[
     assert (shown.result, shown.trail[0]["what"]) == (text, text)
 
 
-@pytest.mark.parametrize("queue", TEXTS)
+@pytest.mark.parametrize("queue", NAMES)
 async def test_a_queue_of_any_name_falls_due(url: str, queue: str) -> None:
     clock = SteppedClock()
     store = SqliteStore(url, clock=clock)
