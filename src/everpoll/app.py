@@ -295,7 +295,7 @@ class Everpoll:
                 failures += 1
                 delay_s = OUTAGE.delay(failures)
                 logger.warning("cannot start: %s; trying again in %s", error, human(delay_s))
-                await asyncio.sleep(delay_s)
+                await self._store.back_off(delay_s)
 
     async def _close_unless(self, hurried: asyncio.Event, grace_s: float) -> None:
         """Close with the grace period, or without what is left of it once hurried."""

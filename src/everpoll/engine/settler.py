@@ -154,7 +154,7 @@ class Settler:
                 failures += 1
                 delay_s = OUTAGE.delay(failures, self._rng)
                 logger.warning("cannot settle %d tasks: %s; trying again in %.1f s", len(batch), error, delay_s)
-                await asyncio.sleep(delay_s)
+                await self._store.back_off(delay_s)
             else:
                 self._record(batch, lost)
                 return

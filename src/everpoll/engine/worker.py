@@ -189,17 +189,17 @@ class Worker:
             slots=self.options.slots,
             version=__version__,
         )
-        failures = 0
+        failures, rng = 0, random.Random()  # noqa: S311 - spreads a fleet, no secret
         while True:
             try:
                 await self._store.sign_on(card, self.options.lease_s)
                 break
             except StoreUnavailable as error:
                 failures += 1
-                delay_s = OUTAGE.delay(failures)
+                delay_s = OUTAGE.delay(failures, rng)
                 self.meter.failed(str(error))
                 logger.warning("cannot sign on: %s; trying again in %s", error, human(delay_s))
-                await asyncio.sleep(delay_s)
+                await self._store.back_off(delay_s)
         self._poller.incarnation = card.incarnation
         kind = LoopHeartbeat if getattr(self._store, "beats_in_loop", False) else Heartbeat
         self._heartbeat = kind(

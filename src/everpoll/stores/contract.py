@@ -352,6 +352,9 @@ class Source(Protocol):
     def pulse(self) -> Pulse:
         """A heartbeat connection of its own, for another thread."""
 
+    async def back_off(self, delay_s: float) -> None:
+        """Wait that long after `StoreUnavailable`; less where another part of this process reaches the store first."""
+
 
 class Store(Source, Protocol):
     """The tables of everpoll's own."""

@@ -358,6 +358,10 @@ class MemoryStore:
         """See the contract."""
         self._listeners = [one for one in self._listeners if one[1] != on_wake]
 
+    async def back_off(self, delay_s: float) -> None:
+        """See the contract. It is never away."""
+        await asyncio.sleep(delay_s)
+
     def pulse(self) -> "MemoryPulse":
         """See the contract."""
         return MemoryPulse(self)

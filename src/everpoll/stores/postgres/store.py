@@ -258,6 +258,10 @@ class PostgresStore:
         """See the contract."""
         await self._listener.remove(on_wake)
 
+    async def back_off(self, delay_s: float) -> None:
+        """See the contract."""
+        await self._dial.reach.wait(delay_s)
+
     def pulse(self) -> PostgresPulse:
         """See the contract."""
         return PostgresPulse(self._heartbeats, self._silence, self._marks.forget)

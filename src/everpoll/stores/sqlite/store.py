@@ -286,6 +286,10 @@ class SqliteStore:
         if self._writer is not None:
             self._writer.listen(bool(self._listeners))
 
+    async def back_off(self, delay_s: float) -> None:
+        """See the contract. A file is tried by each part for itself: that costs next to nothing."""
+        await asyncio.sleep(delay_s)
+
     def pulse(self) -> SqlitePulse:
         """See the contract."""
         return SqlitePulse(self._address, self._patience_s, self._instants, self._silence)

@@ -9,6 +9,7 @@ is added later is found. Whoever listens here is told of this process's own give
 """
 
 import asyncio
+import contextlib
 import logging
 
 from everpoll.drivers.postgres.connections import Connections
@@ -47,6 +48,8 @@ class Push:
         self._task: asyncio.Task[None] | None = None
         self._was_looked = False
         self.recheck_s = RECHECK_S
+        self._event_loop: asyncio.AbstractEventLoop | None = None
+        connections.dial.reach.subscribe(self._reached)
 
     @property
     def has_push(self) -> bool:
@@ -56,6 +59,7 @@ class Push:
     async def add(self, on_wake: OnWake) -> None:
         """Wake this one; returns once it is known whether there is a trigger, or that nobody can say."""
         self._wanted.append(on_wake)
+        self._event_loop = asyncio.get_running_loop()
         if self._task is None:
             await self._look()
             self._task = asyncio.get_running_loop().create_task(self._watch(), name="everpoll-table-push")
@@ -79,6 +83,12 @@ class Push:
         """Tell everybody here."""
         for on_wake in self._wanted:
             asyncio.get_running_loop().call_soon(on_wake, wake)
+
+    def _reached(self) -> None:
+        """An outage is over: look now, whether or not a trigger tells. Called from any thread."""
+        if self._event_loop is not None:
+            with contextlib.suppress(RuntimeError):  # that event loop is closed
+                self._event_loop.call_soon_threadsafe(self.wake)
 
     async def _watch(self) -> None:
         while True:

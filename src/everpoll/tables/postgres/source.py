@@ -214,6 +214,10 @@ class PostgresTable:
         """See the contract."""
         await self._is_open().push.remove(on_wake)
 
+    async def back_off(self, delay_s: float) -> None:
+        """See the contract."""
+        await self._dial.reach.wait(delay_s)
+
     def pulse(self) -> TablePulse:
         """See the contract."""
         return TablePulse(self._heartbeats, self._is_open().phrases, self._claims, self._silence, self._worker)

@@ -175,6 +175,10 @@ class SupabaseTable:
         """Stop calling it."""
         await self._realtime.remove(on_wake)
 
+    async def back_off(self, delay_s: float) -> None:
+        """See the contract. Requests have no connection that would have to come back."""
+        await asyncio.sleep(delay_s)
+
     def pulse(self) -> Pulse:
         """Connections and an event loop of its own, for another thread."""
         opened = self._at_work()
