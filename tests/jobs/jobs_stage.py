@@ -21,9 +21,9 @@ def counted(app: Everpoll, operation: str) -> list[tuple[Any, ...]]:
     return calls
 
 
-async def ended(task: Task) -> TaskInfo:
+async def ended(task: Task, limit_s: float = LIMIT_S) -> TaskInfo:
     """The task, once it has ended, however it did."""
-    async with asyncio.timeout(LIMIT_S):
+    async with asyncio.timeout(limit_s):
         return await (await task._jobs.results()).wait(task.id)
 
 

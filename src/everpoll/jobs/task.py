@@ -1,11 +1,14 @@
 """A task as its user holds it: after `enqueue`, and inside the function that runs it."""
 
 import asyncio
+import logging
+import random
 from typing import TYPE_CHECKING, Any
 
 from everpoll.engine.calls import ERROR_LIMIT, storable
+from everpoll.engine.settler import OUTAGE
 from everpoll.engine.work import Run
-from everpoll.errors import BadInput, JobCanceled, JobFailed, LeaseLost, NotRunning, TaskNotFound
+from everpoll.errors import BadInput, JobCanceled, JobFailed, LeaseLost, NotRunning, StoreUnavailable, TaskNotFound
 from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskInfo, encode
 from everpoll.stores.limits import size_of
@@ -13,6 +16,8 @@ from everpoll.stores.limits import size_of
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
 
+logger = logging.getLogger("everpoll.jobs")
+_rng = random.Random()  # noqa: S311 - jitter is no secret
 
 PROGRESS_LIMIT = 100_000
 """Bytes of JSON."""
@@ -95,7 +100,10 @@ class Task:
         return self._running("is_stopping").stop_reason is not None
 
     async def progress(self, value: Any) -> None:
-        """Inside the job: store how far it is, for `info()` to show. Raises `LeaseLost` if others own it by now."""
+        """Inside the job: store how far it is, for `info()` to show. Raises `LeaseLost` if others own it by now.
+
+        While the database is away it waits, for as long as the job may run.
+        """
         run = self._running("progress()")
         text = encode(value)
         if (size := size_of(text)) > PROGRESS_LIMIT:
@@ -103,9 +111,24 @@ class Task:
                 f"task {self.id}: its progress takes {size:,} bytes, more than {PROGRESS_LIMIT:,}; pass a figure or a "
                 "line of text"
             )
-        store = await self._jobs.store()
-        if not await store.progress(run.incarnation, run.lease, text):
+        if not await self._is_stored(run, text):
             raise LeaseLost(f"task {self.id}: its lease was lost; end without further effects")
+
+    async def _is_stored(self, run: Run, progress: str) -> bool:
+        """Store it, however long the database is away: the job's timeout, or the engine, cancels this."""
+        store = await self._jobs.store()
+        failures = 0
+        while True:
+            try:
+                return await store.progress(run.incarnation, run.lease, progress)
+            except StoreUnavailable as error:
+                failures += 1
+                delay_s = OUTAGE.delay(failures, _rng)
+                level = logging.WARNING if failures == 1 else logging.DEBUG
+                logger.log(
+                    level, "%s: cannot store its progress: %s; trying again in %.1f s", run.lease.label, error, delay_s
+                )
+                await asyncio.sleep(delay_s)
 
     def _running(self, wanted: str) -> Run:
         if self._run is None:
