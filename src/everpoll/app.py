@@ -5,10 +5,11 @@ import contextlib
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, ClassVar, ParamSpec, Self, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
@@ -50,6 +51,8 @@ class Everpoll:
 
     `url` says where tasks live: by default `$EVERPOLL_URL`, then `sqlite:///everpoll.db`. Nothing is opened before
     the first job is enqueued or run, so an app of loops needs no database.
+
+    An app belongs to the event loop that uses it first, until it is closed there or that event loop has ended.
     """
 
     def __init__(  # noqa: PLR0913 - what a user may say about an app, each with its default
@@ -72,6 +75,7 @@ class Everpoll:
         self._migrate = migrate
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._opened_on: asyncio.AbstractEventLoop | None = None
+        self._owner: asyncio.AbstractEventLoop | None = None
         self._pid = os.getpid()
         self._works = Works()
         self._worker: Worker | None = None
@@ -161,21 +165,40 @@ class Everpoll:
         return self._store
 
     async def _open_on(self, event_loop: asyncio.AbstractEventLoop) -> None:
-        if self._opened_on is not None and self._pid == os.getpid() and self._opened_on.is_running():
-            raise NotRunning("this app is in use on another event loop: close it there first, or make another app")
-        # A lock belongs to the event loop on which somebody first had to wait for it.
+        self._claim(event_loop)
+        # A lock belongs to the event loop on which a task first had to wait for it.
         if self._opening is None or self._opening[0] is not event_loop:
             self._opening = (event_loop, asyncio.Lock())
         async with self._opening[1]:
             if self._opened_on is event_loop:
                 return
+            # Again: the task before may have failed to open the store, and released the app.
+            self._claim(event_loop)
             if self._opened_on is not None:
-                # That event loop ended without close(), or is the parent's: whatever worked or waited on it is gone.
+                # That event loop ended without close(), or is the parent's: what worked or waited on it is gone.
                 self._worker = None
                 self.jobs.forget()
                 self.watches.forget()
-            await self._store.open(migrate=self._migrate)
-            self._opened_on, self._pid = event_loop, os.getpid()
+            try:
+                await self._store.open(migrate=self._migrate)
+            except BaseException:
+                if not self._entered:
+                    self._release(event_loop)
+                raise
+            self._opened_on = event_loop
+
+    def _claim(self, event_loop: asyncio.AbstractEventLoop) -> None:
+        """Make the app this event loop's, or raise `NotRunning` at once, even while another is still opening it."""
+        with _Claims.lock:
+            owner, is_same_process = self._owner, self._pid == os.getpid()
+            if owner is not None and owner is not event_loop and is_same_process and owner.is_running():
+                raise NotRunning("this app is in use on another event loop: close it there first, or make another app")
+            self._owner, self._pid = event_loop, os.getpid()
+
+    def _release(self, event_loop: asyncio.AbstractEventLoop) -> None:
+        with _Claims.lock:
+            if self._owner is event_loop:
+                self._owner = None
 
     def health(self) -> Health:
         """Healthy while the poller polls and has fewer than five errors in a row; without jobs there is no poller."""
@@ -187,6 +210,8 @@ class Everpoll:
     async def close(self, grace: Duration = "10s") -> None:
         """End everything and let go of the store: no new work, the grace period for what runs, then it is canceled."""
         grace_s = seconds(grace, name="grace")
+        event_loop = asyncio.get_running_loop()
+        self._claim(event_loop)
         worker, self._worker, self._entered = self._worker, None, False
         try:
             stopping = [self.loops.close(grace_s), *(one.stop(grace_s) for one in self.tables.values())]
@@ -196,6 +221,7 @@ class Everpoll:
             await self.jobs.close()
             await self._store.close()
             self._opened_on = None
+            self._release(event_loop)
 
     @property
     def queues(self) -> list[str]:
@@ -217,6 +243,7 @@ class Everpoll:
                 await mine.stop(grace)
 
     async def __aenter__(self) -> Self:
+        self._claim(asyncio.get_running_loop())
         if self._entered:
             raise AlreadyRunning("this app runs already: enter it once, and use it inside that block")
         self._entered = True
@@ -235,6 +262,7 @@ class Everpoll:
     async def run(self, grace: Duration = "10s") -> None:
         """Run until SIGTERM, SIGINT or cancellation; a second signal ends without waiting for the grace period."""
         grace_s = seconds(grace, name="grace")
+        self._claim(asyncio.get_running_loop())
         asked = _Signals()
         try:
             with asked:
@@ -312,6 +340,20 @@ class Everpoll:
         finally:
             closing.cancel()
             again.cancel()
+
+
+class _Claims:
+    """Shared by all apps, and replaced after a fork: another thread of the parent may have held the lock."""
+
+    lock: ClassVar[threading.Lock] = threading.Lock()
+
+    @classmethod
+    def begin_anew(cls) -> None:
+        cls.lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Claims.begin_anew)
 
 
 async def _all(*closing: Any) -> None:
