@@ -44,6 +44,8 @@ class Health(Struct, frozen=True, kw_only=True):
     tables: dict[str, PollerHealth] = {}
     """The pollers of adopted tables, by name."""
     loops: int
+    threads_left_behind: int = 0
+    """Threads of plain functions that have not returned from a function past its timeout."""
 
 
 class Everpoll:
@@ -204,8 +206,16 @@ class Everpoll:
         """Healthy while the poller polls and has fewer than five errors in a row; without jobs there is no poller."""
         worker = None if self._worker is None else self._worker.health()
         tables = {name: health for name, one in self.tables.items() if (health := one.health()) is not None}
+        pools = [self.jobs.threads, self.watches.threads, *(one.threads for one in self.tables.values())]
+        pools += [] if self.loops.threads is None else [self.loops.threads]
         healthy = all(one.healthy for one in (worker, *tables.values()) if one is not None)
-        return Health(healthy=healthy, worker=worker, tables=tables, loops=len(self.loops))
+        return Health(
+            healthy=healthy and all(pool.is_healthy for pool in pools),
+            worker=worker,
+            tables=tables,
+            loops=len(self.loops),
+            threads_left_behind=sum(pool.left_behind for pool in pools),
+        )
 
     async def close(self, grace: Duration = "10s") -> None:
         """End everything and let go of the store: no new work, the grace period for what runs, then it is canceled."""

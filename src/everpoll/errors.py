@@ -14,6 +14,7 @@ EverpollError
 ├── TaskNotFound (LookupError)  no task has that id
 ├── UnknownJob (LookupError)    no job of that name is registered here
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
+├── NoThreadLeft                every thread for plain functions hangs in one that is past its timeout
 ├── JobFailed                   `result()` of a job that failed; carries the last error
 ├── JobCanceled                 `result()` of a job that was canceled
 ├── RunFailed                   `result()` of a watch's run that failed; carries the evidence
@@ -83,6 +84,10 @@ class UnknownJob(EverpollError, LookupError):
 
 class JobTimeout(EverpollError, TimeoutError):
     """One run took longer than its timeout; it counts as if it had raised."""
+
+
+class NoThreadLeft(EverpollError):
+    """Every thread for plain functions, replaced ones included, hangs in a function that is past its timeout."""
 
 
 class JobFailed(EverpollError):

@@ -10,8 +10,9 @@ from functools import partial
 
 import pytest
 
-from everpoll.engine.threads import DaemonThreads
-from everpoll.errors import BadInput
+from everpoll.engine.thread_call import ThreadCall
+from everpoll.engine.threads import LONG_S, DaemonThreads
+from everpoll.errors import BadInput, NoThreadLeft
 
 
 def thread_name() -> str:
@@ -126,7 +127,8 @@ def test_a_limit_below_one_is_refused() -> None:
 def test_neither_asyncio_run_nor_the_interpreter_waits_for_a_function_that_hangs() -> None:
     program = """
 import asyncio, threading
-from everpoll.engine.threads import DaemonThreads
+from everpoll.engine.thread_call import ThreadCall
+from everpoll.engine.threads import LONG_S, DaemonThreads
 
 async def main():
     started = threading.Event()
@@ -155,3 +157,85 @@ def test_a_forked_process_has_threads_of_its_own() -> None:
         "assert child == 0 or os.waitpid(child, 0)[1] == 0\n"
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", script], check=True, timeout=60)
+
+
+class Hanging:
+    """A function that hangs until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.let_go = threading.Event()
+
+    def __call__(self) -> None:
+        self.entered.set()
+        assert self.let_go.wait(15)
+
+
+def hang(threads: DaemonThreads) -> tuple[Hanging, ThreadCall, Future[None]]:
+    hanging = Hanging()
+    call = ThreadCall(hanging, threads)
+    future = threads.submit(call)
+    assert hanging.entered.wait(15)
+    return hanging, call, future
+
+
+def test_a_thread_that_is_left_behind_is_replaced_and_ends_when_it_returns() -> None:
+    with DaemonThreads(limit=1) as threads:
+        hanging, call, future = hang(threads)
+        waiting = threads.submit(thread_name)
+        assert threads.is_short
+        assert call.leave_behind()
+        assert waiting.result(15) == "everpoll-2"
+        assert (threads.left_behind, threads.is_healthy) == (1, True)
+        hanging.let_go.set()
+        future.result(15)
+        while threads.left_behind:
+            time.sleep(0)
+        assert [thread.name for thread in threads._threads] == ["everpoll-2"]
+        assert not call.leave_behind()
+
+
+def test_a_thread_that_returns_works_on_where_its_place_was_not_taken() -> None:
+    with DaemonThreads(limit=1) as threads:
+        hanging, call, future = hang(threads)
+        call.leave_behind()
+        hanging.let_go.set()
+        future.result(15)
+        assert threads.submit(thread_name).result(15) == "everpoll-1"
+
+
+def test_as_many_are_replaced_as_the_limit_then_submission_is_refused() -> None:
+    threads = DaemonThreads(limit=2)
+    hung = [hang(threads) for _ in range(2)]
+    assert all(call.leave_behind() for _, call, _ in hung)
+    hung += [hang(threads) for _ in range(2)]
+    assert len(threads._threads) == 4
+    waiting = threads.submit(thread_name)
+    assert hung[2][1].leave_behind()
+    assert (len(threads._threads), threads.is_short, threads.is_healthy) == (4, True, False)
+    assert hung[3][1].leave_behind()
+    with pytest.raises(NoThreadLeft, match="everpoll: all 4 threads run functions that are past their timeout"):
+        threads.submit(thread_name)
+    hung[0][0].let_go.set()
+    assert waiting.result(15) == "everpoll-1"
+    for hanging, _, _ in hung:
+        hanging.let_go.set()
+    threads.shutdown()
+
+
+def test_slow_threads_are_replaced_only_while_calls_wait() -> None:
+    clock = [0.0]
+    with DaemonThreads(limit=1, now=lambda: clock[0]) as threads:
+        hanging, _, _ = hang(threads)
+        clock[0] = LONG_S
+        threads.relieve()
+        assert len(threads._threads) == 1
+        clock[0] = LONG_S - 1
+        waiting = threads.submit(thread_name)
+        threads.relieve()
+        assert threads.is_short
+        clock[0] = LONG_S
+        threads.relieve()
+        assert waiting.result(15) == "everpoll-2"
+        assert threads.left_behind == 0
+        hanging.let_go.set()

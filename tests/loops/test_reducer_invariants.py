@@ -12,6 +12,7 @@ from everpoll.loops.events import (
     Effect,
     Event,
     Finished,
+    Overran,
     Pause,
     PushDown,
     PushUp,
@@ -56,6 +57,7 @@ happenings: st.SearchStrategy[Any] = st.one_of(
     outcomes,
     outcomes,
     st.just("late result"),
+    st.just("overran"),
     st.just(Start()),
     st.builds(Tick, condition=st.sampled_from((True, True, True, False, "drawn"))),
     st.just("tick when due"),
@@ -80,6 +82,8 @@ def event_of(happening: Any, state: LoopState, began: int) -> Event:
         return Finished(state.in_flight, began, happening)
     if happening == "late result":
         return Finished(max(0, state.in_flight - 1), began, Outcome("failed", "late"))
+    if happening == "overran":
+        return Overran(state.in_flight, began, Outcome("failed", "timeout"))
     event: Event = Tick() if happening == "tick when due" else happening
     return event
 
@@ -134,7 +138,7 @@ def check_deadline(policy: LoopPolicy, before: LoopState, event: Event, after: L
     if ours and event.run == before.in_flight:  # type: ignore[union-attr]
         assert after.next_due >= now
         outcome = event.outcome  # type: ignore[union-attr]
-        if outcome.kind in ("failed", "snoozed"):
+        if outcome.kind in ("failed", "snoozed") and not before.overran:
             assert after.next_due - now >= outcome.delay_s * (1 - 1e-9)
     if isinstance(event, Tick) and before.next_due is not None and now >= before.next_due:
         assert after.next_due >= now
@@ -150,7 +154,12 @@ def check_failures(policy: LoopPolicy, before: LoopState, event: Event, after: L
     silent = isinstance(event, Pause | Resume | Trigger | PushUp | PushDown | Close)
     if isinstance(event, Finished):
         late = event.run != before.in_flight or event.generation != before.generation or before.life is Life.CLOSED
-        silent = late or event.outcome.kind in NEVER_COUNT
+        silent = late or before.overran or event.outcome.kind in NEVER_COUNT
+        assert not after.overran or event.run != before.in_flight
+    if isinstance(event, Overran):
+        counts = after is not before
+        assert after.failures == before.failures + counts
+        assert not counts or (after.overran and not before.overran)
     if isinstance(event, Tick):
         silent = isinstance(event.condition, bool)
     if silent:

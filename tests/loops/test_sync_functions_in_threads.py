@@ -11,8 +11,9 @@ import pytest
 from stage import Blocking, Stage, timers, turns
 
 from everpoll import Outcome, Phase, Stop
+from everpoll.engine.thread_call import ThreadCall
+from everpoll.engine.threads import DaemonThreads
 from everpoll.loops.registry import CANCEL_S
-from everpoll.loops.thread_call import ThreadCall
 
 
 def test_edge_a_sync_function_runs_off_the_event_loop() -> None:
@@ -238,7 +239,7 @@ def test_what_waits_for_a_thread_never_begins_after_its_timeout() -> None:
 
 def test_a_call_that_was_withdrawn_never_begins() -> None:
     calls: list[int] = []
-    call = ThreadCall(lambda: calls.append(1))
+    call = ThreadCall(lambda: calls.append(1), DaemonThreads())
     assert call.withdraw()
     call()
     assert (calls, call.withdraw()) == ([], True)
@@ -246,7 +247,7 @@ def test_a_call_that_was_withdrawn_never_begins() -> None:
 
 def test_a_call_that_has_begun_cannot_be_withdrawn_and_tells_when_it_is_over() -> None:
     blocking, told = Blocking(), list[str]()
-    call = ThreadCall(blocking)
+    call = ThreadCall(blocking, DaemonThreads())
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     blocking.wait_until_entered()

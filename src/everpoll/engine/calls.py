@@ -11,11 +11,12 @@ import inspect
 import os
 import traceback
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Executor
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from everpoll.engine.thread_call import ThreadCall
+from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run
 from everpoll.errors import JobTimeout
 
@@ -31,7 +32,7 @@ class Callee:
     __slots__ = ("_function", "_in_loop", "_threads", "timeout_s")
 
     def __init__(
-        self, function: Callable[..., Any], timeout_s: float | None, threads: Callable[[], Executor | None]
+        self, function: Callable[..., Any], timeout_s: float | None, threads: Callable[[], DaemonThreads]
     ) -> None:
         self._function = function
         self._in_loop = inspect.iscoroutinefunction(function)
@@ -51,8 +52,9 @@ class Callee:
 
     async def _in_thread(self, timeout_s: float | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         context = contextvars.copy_context()
-        call = functools.partial(context.run, self._function, *args, **kwargs)
-        running = asyncio.get_running_loop().run_in_executor(self._threads(), call)
+        threads = self._threads()
+        call = ThreadCall(functools.partial(context.run, self._function, *args, **kwargs), threads)
+        running = asyncio.get_running_loop().run_in_executor(threads, call)
         try:
             await asyncio.wait({running}, timeout=timeout_s)
         except asyncio.CancelledError:
@@ -60,12 +62,16 @@ class Callee:
             try:
                 await asyncio.wait({running}, timeout=timeout_s)
             finally:
+                call.leave_behind()
                 if not running.cancel() and not running.cancelled():
                     running.exception()  # looked at, or asyncio would call it forgotten
             raise
         if not running.done():
             running.cancel()
-            raise JobTimeout(f"{_too_long(timeout_s)}; its thread is left behind")
+            if not call.has_begun:
+                raise JobTimeout(f"no thread was free for it within its timeout of {timeout_s:g} s")
+            left = "; its thread is left behind" if call.leave_behind() else ""
+            raise JobTimeout(f"{_too_long(timeout_s)}{left}")
         try:
             value = running.result()
         except KeyboardInterrupt as error:

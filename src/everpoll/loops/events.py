@@ -29,6 +29,14 @@ class Finished(Struct, frozen=True, gc=False, tag="finished"):
     outcome: Outcome
 
 
+class Overran(Struct, frozen=True, gc=False, tag="overran"):
+    """Run number `run`, begun in `generation`, has failed by its timeout, but its thread still runs."""
+
+    run: int
+    generation: int
+    outcome: Outcome
+
+
 class Trigger(Struct, frozen=True, gc=False, tag="trigger"):
     """Somebody wants a run now."""
 
@@ -68,7 +76,7 @@ class Close(Struct, frozen=True, gc=False, tag="close"):
     """No more runs; one that is under way is to be canceled."""
 
 
-Event = Start | Tick | Finished | Trigger | Pause | Resume | Reset | Replace | PushUp | PushDown | Close
+Event = Start | Tick | Finished | Overran | Trigger | Pause | Resume | Reset | Replace | PushUp | PushDown | Close
 
 
 class Effect(StrEnum):

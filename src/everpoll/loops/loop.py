@@ -19,6 +19,7 @@ from everpoll.loops.events import (
     Effect,
     Event,
     Finished,
+    Overran,
     Pause,
     PushDown,
     PushUp,
@@ -35,7 +36,6 @@ from everpoll.loops.outcome import SUCCESS, TIMED_OUT, Ok, failure, judge, short
 from everpoll.loops.reducer import CANCELED, CONDITION_SKIP, initial, step
 from everpoll.loops.run import Registration, Run, Triggered
 from everpoll.loops.state import Life, LoopState, Outcome
-from everpoll.loops.thread_call import ThreadCall
 from everpoll.policy import Duration, PauseReason, shown
 
 if TYPE_CHECKING:
@@ -301,8 +301,8 @@ class Loop:
             return TIMED_OUT if limit is not None and limit.expired() else failure(error)
 
     async def _call_in_thread(self, run: Run) -> object:
-        run.thread = ThreadCall(partial(contextvars.copy_context().run, run.registration.function))
-        run.thread_future = self._loops._in_thread(run.thread)
+        function = partial(contextvars.copy_context().run, run.registration.function)
+        run.thread, run.thread_future = self._loops._in_thread(function)
         try:
             result = await asyncio.shield(run.thread_future)
         except asyncio.CancelledError:
@@ -365,6 +365,10 @@ class Loop:
         if run.thread is not None and not run.thread.withdraw():
             why = outcome.reason or outcome.kind
             logger.warning("loop %r: its thread goes on after %s; no run until it ends", self._name, why)
+            run.thread.leave_behind()
+            if outcome.kind == "failed":
+                self._step(Overran(run.number, run.generation, outcome))
+                _answer(run.answer, outcome)
             run.thread.when_over(lambda: self._loops._soon(self._ended, run, outcome))
             return
         self._run = None

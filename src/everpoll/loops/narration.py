@@ -40,4 +40,6 @@ def narrate(name: str, before: LoopState, after: LoopState, now: float) -> None:
 
 
 def _next(state: LoopState, now: float) -> str:
+    if state.overran:
+        return "once its thread has returned"
     return "not scheduled" if state.next_due is None else f"in {human(max(0.0, state.next_due - now))}"

@@ -20,6 +20,7 @@ from everpoll.loops.events import (
     Effect,
     Event,
     Finished,
+    Overran,
     Pause,
     PushDown,
     PushUp,
@@ -165,15 +166,27 @@ def _refused(state: LoopState, reason: str) -> LoopState:
 def _finished(policy: LoopPolicy, state: LoopState, event: Finished, now: float, chance: float) -> Step:
     if not state.in_flight or event.run != state.in_flight:
         return state, Effect.NONE
-    if event.generation == state.generation and state.life is not Life.CLOSED:
-        state = _settled(policy, state, event.outcome, now, chance)
-    else:
+    overran, state = state.overran, replace(state, overran=False) if state.overran else state
+    if event.generation != state.generation or state.life is Life.CLOSED:
         state = replace(state, in_flight=0)
+    elif overran:
+        # Its failure was counted at the timeout. The delay counts from now, when the thread is free.
+        state = _retried(policy, state, now, chance, _floor_s(state, now))
+    else:
+        state = _settled(policy, state, event.outcome, now, chance)
     if state.followup is Followup.NONE:
         return state, Effect.NONE
     if refusal := _refusal(state, state.followup):
         return replace(_refused(state, refusal), followup=Followup.NONE), Effect.SKIP
     return _probe(policy, state, now), Effect.RUN
+
+
+def _overran(policy: LoopPolicy, state: LoopState, event: Overran, now: float, _chance: float) -> Step:
+    """Count the failure at the timeout. The run stays under way, so that the loop never overlaps its own thread."""
+    is_ours = state.in_flight and event.run == state.in_flight and event.generation == state.generation
+    if not is_ours or state.overran or state.life is not Life.LIVE:
+        return state, Effect.NONE
+    return replace(_worse(policy, state, event.outcome, now), overran=True), Effect.NONE
 
 
 def _settled(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float, chance: float) -> LoopState:
@@ -250,25 +263,34 @@ def _succeeded(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: floa
 
 
 def _failed(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float, chance: float) -> LoopState:
+    worse = _worse(policy, state, outcome, now)
+    return _retried(policy, worse, now, chance, outcome.delay_s)
+
+
+def _worse(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float) -> LoopState:
+    """Count a failure."""
     failures = state.failures + 1
-    worse = replace(
+    breaker = state.breaker if policy.breaker is None else policy.breaker.failed(state.breaker, now)
+    return replace(
         state,
         failures=failures,
         multiplier=_multiplier(policy, failures),
         last_completed=now,
         last_error=outcome.reason,
         not_before=now + outcome.delay_s if outcome.delay_s else None,
+        breaker=breaker,
     )
-    if policy.breaker is None:
-        return _scheduled(policy, worse, now, chance, outcome.delay_s)
-    worse = replace(worse, breaker=policy.breaker.failed(state.breaker, now))
-    if worse.breaker.opened_at is None:
-        return _scheduled(policy, worse, now, chance, outcome.delay_s)
+
+
+def _retried(policy: LoopPolicy, state: LoopState, now: float, chance: float, at_least_s: float) -> LoopState:
+    """Set the deadline after a failure that is counted already."""
+    if policy.breaker is None or state.breaker.opened_at is None:
+        return _scheduled(policy, state, now, chance, at_least_s)
     # While it is open the cooldown rules, not the backoff.
-    cooldown_s = max(policy.breaker.retry_at(worse.breaker, now) - now, outcome.delay_s)
+    cooldown_s = max(policy.breaker.retry_at(state.breaker, now) - now, at_least_s, 0.0)
     if policy.fixed_rate:
-        return _next_tick(policy, worse, now, chance, 0.0, cooldown_s)
-    return replace(worse, in_flight=0, due_from=now, delay_s=spread_up(cooldown_s, policy.jitter, chance))
+        return _next_tick(policy, state, now, chance, 0.0, cooldown_s)
+    return replace(state, in_flight=0, due_from=now, delay_s=spread_up(cooldown_s, policy.jitter, chance))
 
 
 def _multiplier(policy: LoopPolicy, failures: int) -> float:
@@ -419,6 +441,7 @@ _RULES: dict[type[Any], Callable[[LoopPolicy, LoopState, Any, float, float], Ste
     Start: _start,
     Tick: _tick,
     Finished: _finished,
+    Overran: _overran,
     Trigger: _trigger,
     Pause: _pause,
     Resume: _resume,

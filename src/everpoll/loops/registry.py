@@ -14,7 +14,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
-from everpoll.engine.threads import DaemonThreads
+from everpoll.engine.thread_call import ThreadCall
+from everpoll.engine.threads import LONG_S, DaemonThreads
 from everpoll.errors import BadInput, EverpollWarning, LoopNotFound, NotRunning
 from everpoll.loops.deadlines import Deadlines
 from everpoll.loops.loop import Loop
@@ -41,6 +42,7 @@ class Session:
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     is_closing: bool = False
     over: asyncio.Event = field(default_factory=asyncio.Event)
+    relief: asyncio.TimerHandle | None = None
 
 
 class Loops(Mapping[str, Loop]):
@@ -175,7 +177,7 @@ class Loops(Mapping[str, Loop]):
 
         async def ask() -> None:
             try:
-                answer = await self._in_thread(looking) if not is_async(looking) else looking()
+                answer = await self._in_thread(looking)[1] if not is_async(looking) else looking()
                 hidden = not (await answer if inspect.isawaitable(answer) else answer)
             except Exception:
                 # Nobody knows whether anyone looks: then they run, and the failure of this loop says why.
@@ -200,7 +202,8 @@ class Loops(Mapping[str, Loop]):
         if self._session is not None:
             self._session.threads.shutdown(wait=False, cancel_futures=True)
         self._timekeeper = event_loop
-        self._session = Session(event_loop, Deadlines(event_loop, Loop._due), DaemonThreads(name="everpoll-loop"))
+        threads = DaemonThreads(name="everpoll-loop", now=event_loop.time)
+        self._session = Session(event_loop, Deadlines(event_loop, Loop._due), threads)
         for loop in list(self._loops.values()):
             loop._forget_run(event_loop)
             if loop in self._removed:
@@ -252,11 +255,32 @@ class Loops(Mapping[str, Loop]):
         assert session is not None, "only a live loop runs"
         return asyncio.Task(run, loop=session.event_loop, name=name, context=context or session.context.copy())
 
-    def _in_thread(self, function: Callable[[], Any]) -> "asyncio.Future[Any]":
+    def _in_thread(self, function: Callable[[], Any]) -> "tuple[ThreadCall, asyncio.Future[Any]]":
         """Call a plain function without blocking the event loop."""
         session = self._live()
         assert session is not None, "only a live loop runs"
-        return session.event_loop.run_in_executor(session.threads, function)
+        call = ThreadCall(function, session.threads)
+        future = session.event_loop.run_in_executor(session.threads, call)
+        if session.threads.is_short and session.relief is None:
+            self._relieve_later(session)
+        return call, future
+
+    def _relieve_later(self, session: "Session") -> None:
+        """Ask again, for as long as calls wait for a thread, whether the threads take too long."""
+
+        def relieve() -> None:
+            session.relief = None
+            session.threads.relieve()
+            if session.threads.is_short:
+                self._relieve_later(session)
+
+        session.relief = session.event_loop.call_later(LONG_S, relieve)
+
+    @property
+    def threads(self) -> DaemonThreads | None:
+        """The threads of plain loops, while the loops run."""
+        session = self._live()
+        return None if session is None else session.threads
 
     def _soon(self, callback: Callable[..., None], *args: Any) -> None:
         """Call back on the event loop, from any thread; without one, at once: nothing else happens then."""
@@ -287,6 +311,8 @@ class Loops(Mapping[str, Loop]):
                     if loop.state.life is not Life.CLOSED:
                         loop._end()  # Registered while the others ended.
                 session.deadlines.close()
+                if session.relief is not None:
+                    session.relief.cancel()
                 self._session = None
                 self._resume(PauseReason.SHUTDOWN)
                 session.over.set()

@@ -5,10 +5,10 @@ import inspect
 from collections.abc import Callable, Generator
 from typing import Any
 
+from everpoll.engine.thread_call import ThreadCall
 from everpoll.errors import EverpollError
 from everpoll.loops.options import Condition, Hook, LoopPolicy
 from everpoll.loops.state import Outcome
-from everpoll.loops.thread_call import ThreadCall
 
 
 class Registration:

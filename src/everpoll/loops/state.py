@@ -78,6 +78,8 @@ class LoopState(Struct, frozen=True, gc=False, kw_only=True):
     runs: int = 0
     in_flight: int = 0
     """The number of the run under way, 0 for none. A result that carries another number is not ours."""
+    overran: bool = False
+    """The run under way is past its timeout: the failure is counted, but its thread has not returned."""
     followup: Followup = Followup.NONE
     failures: int = 0
     multiplier: float = 1.0

@@ -50,7 +50,7 @@ class AdoptedTable:
         )
         self._works = Works()
         self._callee: Callee | None = None
-        self._threads = DaemonThreads(limit=self._options.slots * 2, name=f"everpoll-table-{table.name}")
+        self._threads = DaemonThreads(limit=self._options.slots, name=f"everpoll-table-{table.name}")
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
         self._worker: Worker | None = None
         self._worked_on: asyncio.AbstractEventLoop | None = None
@@ -107,7 +107,12 @@ class AdoptedTable:
     def _have_slots(self, slots: int) -> None:
         if slots != self._options.slots:
             self._options = replace(self._options, slots=slots)
-            self._threads = DaemonThreads(limit=slots * 2, name=f"everpoll-table-{self.name}")
+            self._threads = DaemonThreads(limit=slots, name=f"everpoll-table-{self.name}")
+
+    @property
+    def threads(self) -> DaemonThreads:
+        """The threads of a plain handler."""
+        return self._threads
 
     def health(self) -> PollerHealth | None:
         """The poller's metrics (A11, A12); None while it does not run."""

@@ -4,14 +4,19 @@ import asyncio
 import contextvars
 import functools
 from collections.abc import Callable
-from concurrent.futures import Executor
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar, cast
+
+from everpoll.engine.thread_call import ThreadCall
+from everpoll.engine.threads import DaemonThreads
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def in_thread(threads: Executor, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+async def in_thread(threads: DaemonThreads, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """What it returns. Canceled, it is left to end by itself: looks are reads."""
-    call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(threads, call)
+    call = ThreadCall(functools.partial(contextvars.copy_context().run, function, *args, **kwargs), threads)
+    try:
+        return cast("T", await asyncio.get_running_loop().run_in_executor(threads, call))
+    finally:
+        call.leave_behind()  # Only where it was canceled and still runs: another thread takes its place.
