@@ -153,7 +153,8 @@ def test_a_pause_across_the_deadline_leaves_what_was_left(stage: WatchStage) -> 
             raise ConnectionError("down")
         return Wait()
 
-    watch = stage.watch(look, budget=Budget("10m"), breaker=Breaker(3, "1m"), every=Backoff("10s", factor=1, jitter=0))
+    every = Backoff("10s", factor=1, jitter=0)
+    watch = stage.watch(look, budget=Budget("10m"), breaker=Breaker(3, "1m"), every=every, outage_budget="3h")
 
     async def scene() -> None:
         run = await watch.begin({}, id="r")
@@ -169,7 +170,7 @@ def test_a_pause_across_the_deadline_leaves_what_was_left(stage: WatchStage) -> 
 
 def test_probes_into_an_outage_use_up_no_looks(stage: WatchStage) -> None:
     stage.script(status=lambda _: _down_until(stage, 3600) or "complete")
-    watch = stage.whole(budget=Budget("10m", looks=5), breaker=Breaker(2, "1m"))
+    watch = stage.whole(budget=Budget("10m", looks=5), breaker=Breaker(2, "1m"), outage_budget="2h")
 
     async def scene() -> None:
         run = await watch.begin({}, id="r")
@@ -198,9 +199,9 @@ def test_only_failures_in_a_row_are_too_many(stage: WatchStage) -> None:
 
 
 def test_an_outage_without_end_can_be_canceled(stage: WatchStage) -> None:
-    """With outage="pause" the budget stands still for as long as the remote is away; a cancel ends it."""
+    """While the budget stands still, a cancel ends the run."""
     stage.script(status=[ConnectionError("down")], cancel=[ConnectionError("down")])
-    watch = stage.whole(budget=Budget("10m"), breaker=Breaker(3, "1m"))
+    watch = stage.whole(budget=Budget("10m"), breaker=Breaker(3, "1m"), outage_budget="2d")
 
     async def scene() -> None:
         run = await watch.begin({}, id="r")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from everpoll import Backoff, Budget, Everpoll, RunCanceled, RunTimedOut
+from everpoll import Backoff, Breaker, Budget, Everpoll, RunCanceled, RunTimedOut
 from everpoll.engine.pool import OVERDUE_S
 from everpoll.testing import Timeline
 from everpoll.watches import Done, Wait, Watch
@@ -230,6 +230,67 @@ def test_a_start_and_a_cleanup_that_hang_end_with_their_budgets(stage: WatchStag
         assert stage.clock.now() < 5 + 2 + 3
 
     stage.play(scene)
+
+
+@pytest.mark.parametrize(
+    ("options", "longest_s"), [({}, 1200), ({"outage_budget": "1m"}, 660), ({"outage": "burn"}, 600)]
+)
+@pytest.mark.parametrize("what", ["status", "start"])
+def test_a_remote_that_never_comes_back_keeps_no_run_for_ever(
+    stage: WatchStage, options: dict[str, Any], longest_s: float, what: str
+) -> None:
+    """The budget stands still for as long again as it lasts, or for `outage_budget`; then it runs on."""
+    stage.script(**{what: [ConnectionError("down")]})
+    watch = stage.whole(every=STEADY, budget=Budget("10m"), breaker=Breaker(3, "1m"), **options)
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        with pytest.raises(RunTimedOut) as timed_out:
+            await run.result()
+        assert longest_s - 10 <= stage.clock.now() <= longest_s + 10
+        outage_s = longest_s - 600
+        assert ("could not be asked for" in str(timed_out.value)) == (outage_s > 0)
+        await stage.ended(run)
+        assert (await run.info()).elapsed_s == pytest.approx(600, abs=10)
+
+    stage.play(scene)
+
+
+def test_the_pause_before_a_start_lengthens_no_budget_after_it(stage: WatchStage) -> None:
+    stage.script(start=lambda _: _down_until(stage, 300) or "id-1")
+    watch = stage.whole(every=STEADY, budget=Budget("10m"), breaker=Breaker(3, "1m"))
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        with pytest.raises(RunTimedOut):
+            await run.result()
+        [started_at] = stage.remote.times("start")[-1:]
+        assert stage.clock.now() == pytest.approx(started_at + 600, abs=5)
+
+    stage.play(scene)
+
+
+def test_a_worker_that_was_away_lengthens_no_pause(stage: WatchStage) -> None:
+    """The budget stands still for ten minutes of the outage, although no worker looks for a day."""
+    stage.script(status=[ConnectionError("down")])
+    watch = stage.whole(every=STEADY, budget=Budget("10m"), breaker=Breaker(3, "1m"))
+
+    async def scene() -> None:
+        async with stage.working():
+            run = await watch.begin({}, id="r")
+            await asyncio.sleep(60)
+        await asyncio.sleep(86_400)
+        async with stage.working():
+            with pytest.raises(RunTimedOut):
+                await run.result("1m")
+
+    stage.play(scene, working=False)
+
+
+def _down_until(stage: WatchStage, until: float) -> str:
+    if stage.clock.now() < until:
+        raise ConnectionError("down")
+    return ""
 
 
 def test_the_row_of_a_run_has_a_deadline_for_the_rescue_to_see(stage: WatchStage) -> None:

@@ -66,7 +66,7 @@ def test_while_the_breaker_is_open_nothing_is_started_and_no_time_is_burnt(stage
         return "id-1"
 
     remote = stage.script(start=start, status=["complete"])
-    watch = stage.whole(breaker=Breaker(3, "5m"), budget=Budget("2m"))
+    watch = stage.whole(breaker=Breaker(3, "5m"), budget=Budget("2m"), outage_budget="2h")
 
     async def scene() -> None:
         nonlocal is_down

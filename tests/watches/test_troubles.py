@@ -190,7 +190,8 @@ def test_an_outage_of_the_remote_rests_all_runs_and_burns_no_budget(stage: Watch
             raise ConnectionError("down")
         return Done()
 
-    watch = stage.watch(look, budget=Budget("10m"), breaker=Breaker(5, "1m"), every=Backoff("2s", cap="30s", jitter=0))
+    every = Backoff("2s", cap="30s", jitter=0)
+    watch = stage.watch(look, budget=Budget("10m"), breaker=Breaker(5, "1m"), every=every, outage_budget="1d")
 
     async def scene() -> None:
         runs = [await watch.begin({}, id=f"r{number}") for number in range(20)]

@@ -88,6 +88,10 @@ class RunMemory(Struct, omit_defaults=True):
     paused_s: float = 0.0
     """Time in which nobody could look, through no fault of the run: it does not count."""
     paused_at: float | None = None
+    paused_most_s: float | None = None
+    """How much of the present pause counts at most; None: all of it. An outage of the remote may last for ever."""
+    outage_s: float = 0.0
+    """How much of `paused_s` was for outages of the remote."""
     has_token: bool = False
     """It was postponed for the remote's rate, and has its turn when it comes back."""
     version: int | None = None
@@ -125,8 +129,29 @@ class RunMemory(Struct, omit_defaults=True):
         since = self.started_at if self.started_at is not None else self.begun_at
         if since is None:
             return 0.0
-        paused_s = self.paused_s + (0.0 if self.paused_at is None else max(0.0, now - self.paused_at))
-        return max(0.0, now - since - paused_s)
+        return max(0.0, now - since - self.paused_s - self.pause_s(now))
+
+    def pause_s(self, now: float) -> float:
+        """How much the present pause counts so far."""
+        if self.paused_at is None:
+            return 0.0
+        pause_s = max(0.0, now - self.paused_at)
+        return pause_s if self.paused_most_s is None else min(pause_s, self.paused_most_s)
+
+    def pause(self, now: float, most_s: float | None = None) -> None:
+        """The budget stands still from now on, for that long at most; a pause of the same sort goes on."""
+        if self.paused_at is not None and (self.paused_most_s is None) != (most_s is None):
+            self.unpause(now)
+        if self.paused_at is None:
+            self.paused_at, self.paused_most_s = now, most_s
+
+    def unpause(self, now: float) -> None:
+        """The budget runs again."""
+        pause_s = self.pause_s(now)
+        self.paused_s += pause_s
+        if self.paused_most_s is not None:
+            self.outage_s += pause_s
+        self.paused_at = self.paused_most_s = None
 
 
 def _same(last: Decision, new: Decision) -> bool:

@@ -40,6 +40,8 @@ class WatchOptions(TypedDict, total=False):
     """When to stop asking a remote that cannot be reached."""
     outage: Literal["pause", "burn"]
     """While the breaker is open: pause the budget of time (the default), or burn it."""
+    outage_budget: Duration
+    """How long, over all outages of a run, its budget may stand still. Default: as long again as the budget."""
     transient: tuple[type[BaseException], ...]
     fatal: tuple[type[BaseException], ...]
     classify: Classify
@@ -67,7 +69,8 @@ class WatchPolicy:
     remote: str | Callable[[Any], str]
     rate: Rate | None
     breaker: Breaker | None
-    pauses_in_outage: bool
+    outage_s: float
+    """How long the budget may stand still while the breaker is open, in all; 0: it never does."""
     rules: tuple[Classify, ...]
     odd_errors: int
     cancel_s: float
@@ -107,7 +110,7 @@ def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchP
         remote=_remote(where, options.get("remote", name)),
         rate=_a(Rate, options.get("rate"), f"{where}: rate", 'Rate(10, per="1s")'),
         breaker=_a(Breaker, options.get("breaker"), f"{where}: breaker", 'Breaker(10, "5m")'),
-        pauses_in_outage=_outage(where, options.get("outage", "pause")),
+        outage_s=_outage_s(where, budget, options),
         rules=_rules(where, options),
         odd_errors=whole_number(
             options.get("odd_errors", 5), name=f"{where}: odd_errors", at_least=1, accepted="1 or more"
@@ -133,10 +136,14 @@ def _a(kind: type, value: Any, name: str, like: str) -> Any:
     raise BadInput(f"{name}={shown(value)}: write {like}")
 
 
-def _outage(where: str, value: object) -> bool:
+def _outage_s(where: str, budget: Budget, options: WatchOptions) -> float:
+    value = options.get("outage", "pause")
     if value not in {"pause", "burn"}:
         raise BadInput(f'{where}: outage={shown(value)}: write "pause" or "burn"')
-    return value == "pause"
+    if value == "burn" and "outage_budget" in options:
+        raise BadInput(f'{where}: outage="burn" lets the budget run: leave outage_budget out')
+    limit_s = seconds(options.get("outage_budget", budget.time_s), name=f"{where}: outage_budget", positive=True)
+    return limit_s if value == "pause" else 0.0
 
 
 def _priority(where: str, value: object) -> int:

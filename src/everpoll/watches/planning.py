@@ -19,7 +19,7 @@ from everpoll.watches.limits import told, told_error
 from everpoll.watches.options import DEFAULT_START, FALLBACK
 from everpoll.watches.remotes import Postponed
 from everpoll.watches.retry_after import retry_after_s
-from everpoll.watches.schedule import NextLook, Wishes, is_last, next_look
+from everpoll.watches.schedule import CLOCK_SLACK_S, NextLook, Wishes, is_last, next_look
 from everpoll.watches.settling import Settling
 
 logger = logging.getLogger("everpoll.watches")
@@ -41,14 +41,24 @@ class Planning(Settling):
     def _postpone(self, postponed: Postponed) -> Settlement:
         memory, now, rule, why, wait_s = self._memory, self._now, postponed.rule, postponed.why, postponed.wait_s
         memory.count(f"postponed:{rule}")
+        if rule == "breaker":
+            pause_s, memory.has_token = self._pause_left_s(), False
+            if pause_s > 0:
+                memory.pause(now, pause_s)
+                return self._again(NextLook(min(wait_s, pause_s), rule, why))
+            memory.unpause(now)
         left_s = self._policy.budget.remaining_s(memory.elapsed_s(now))
         # Whose turn comes behind its deadline has none: all of those would ask at once, at the deadline. Nor has who
         # joins others in a call: that one takes it.
         memory.has_token = rule == "rate" and wait_s <= left_s and not self._watch.looks_at_many
-        if rule == "breaker" and self._policy.pauses_in_outage:
-            memory.paused_at = now if memory.paused_at is None else memory.paused_at
-            return self._again(NextLook(wait_s, rule, why))
         return self._again_unless_spent(NextLook(min(wait_s, left_s), rule, why))
+
+    def _pause_left_s(self) -> float:
+        """How much longer the budget may stand still for outages of the remote."""
+        memory = self._memory
+        counted_s = memory.outage_s + (0.0 if memory.paused_most_s is None else memory.pause_s(self._now))
+        left_s = self._policy.outage_s - counted_s
+        return left_s if left_s > CLOCK_SLACK_S else 0.0
 
     def _pending(self, hints: dict[str, float], after_s: float | None, floor_s: float | None = None) -> Settlement:
         now = self._now
@@ -69,10 +79,12 @@ class Planning(Settling):
     def _last_seen(self) -> str:
         """What the last look brought, for whoever reads that time is over."""
         memory = self._memory
+        outage = f"; its remote could not be asked for {human(round(memory.outage_s))}" if memory.outage_s >= 1 else ""
         if memory.errors_in_a_row:
             errors = [self._changed, *(decision.facts for decision in reversed(memory.log))]
             said = next((facts["error"] for facts in errors if "error" in facts), None)
-            return f"; the last {memory.errors_in_a_row} looks failed: {said}" if said else ""
+            what = "starts" if memory.phase == "intent" else "looks"
+            return f"{outage}; the last {memory.errors_in_a_row} {what} failed: {said}" if said else outage
         if memory.looks and memory.counters.get(SILENT) == memory.counters.get("looks"):
             return "; every look returned None: is there a return missing?"
         said = ", ".join(one for one in (memory.status, memory.progress) if one)
@@ -148,7 +160,7 @@ class Planning(Settling):
             why = f"{what} failed {memory.errors_in_a_row} times in a row: {told_error(error)}"
             return self._conclude("failed", why, evidence=described(error))
         self._changed["error"] = told(told_error(error))
-        if resting is not None and self._policy.pauses_in_outage:
+        if resting is not None and self._pause_left_s() > 0:
             # It was the probe, or is the last straw: nobody can look, and that burns neither its time nor its looks.
             memory.looks -= what == "look"
             # What it asks for is heard, within the budget: that stands still meanwhile, and a day is soon said.

@@ -60,22 +60,17 @@ class Settling:
         """An earlier lease, or this one, may have gone as far as the remote, and may have left something there."""
         return self._lease.sequence > 1 or self._has_called_start
 
-    def _unpause(self, now: float) -> None:
-        if self._memory.paused_at is not None:
-            self._memory.paused_s += max(0.0, now - self._memory.paused_at)
-            self._memory.paused_at = None
-
     def park(self, why: str, wait_s: float) -> Settlement:
         """No code here may touch it."""
         memory, why = self._memory, told(why, REASON_LIMIT)
         memory.parked = why
-        memory.paused_at = self._now if memory.paused_at is None else memory.paused_at
+        memory.pause(self._now)
         return self._again(NextLook(wait_s, "needs_code", why))
 
     def _conclude(self, outcome: Outcome, why: str, *, value: Any = None, evidence: Any = None) -> Settlement:
         """The run has its outcome; the cleanup follows once that is committed."""
         memory, now, why = self._memory, self._now, told(why, REASON_LIMIT)
-        self._unpause(now)
+        memory.unpause(now)
         memory.outcome, memory.reason, memory.value, memory.evidence = outcome, why, value, evidence
         memory.decided_at = now
         memory.took_s = self._took_s() if outcome in {"ready", "failed"} else None

@@ -60,22 +60,23 @@ class Step(Calling):
         memory = self._memory
         if memory.begun_at is None:
             memory.begun_at = self._now
-        if memory.phase != "intent" and memory.started_at is None:
-            memory.started_at = self._now
+        if memory.phase in {"looking", "verifying"} and memory.started_at is None:
+            memory.unpause(self._now)
+            memory.started_at, memory.paused_s = self._now, 0.0
 
     # ── start ────────────────────────────────────────────────────────────────────────────────────────────────────
 
     async def _start(self) -> Settlement:
         memory = self._memory
         if why := self._policy.budget.spent(memory.elapsed_s(self._now), 0):
-            return self._conclude("timed_out", f"it was never started: {why}")
+            return self._conclude("timed_out", f"it was never started: {why}{self._last_seen()}")
         try:
             remote = self._watch.remote_of(self._op)
         except BaseException as error:  # noqa: BLE001 - the user's own
             return self._failed_in_passing("start", failure(self._run, error))
         if postponed := self._asked(remote):
             return self._postpone(postponed)
-        self._unpause(self._now)
+        memory.unpause(self._now)
         memory.has_token = False
         self._asking = remote
         try:
@@ -84,7 +85,8 @@ class Step(Calling):
             return self._failed_in_passing("start", self._failure(error, remote), remote)
         self._watch.remotes.answered(remote)
         memory.handle = begun.handle
-        memory.started_at = self._now
+        # The budget counts anew from here, and so do its pauses.
+        memory.started_at, memory.paused_s = self._now, 0.0
         memory.phase = "looking"
         memory.errors_in_a_row = 0
         if not isinstance(begun.verdict, Wait):
@@ -166,7 +168,7 @@ class Step(Calling):
             return self._failed_in_passing("look", failure(self._run, error))
         if not self._watch.joins_a_call(remote) and (postponed := self._asked(remote)):
             return self._postpone(postponed)
-        self._unpause(now)
+        memory.unpause(now)
         memory.has_token = False
         memory.looks += 1
         memory.count("looks")
@@ -273,7 +275,7 @@ class Step(Calling):
 
     async def _cancel(self) -> Settlement:
         memory = self._memory
-        self._unpause(self._now)
+        memory.unpause(self._now)
         if memory.phase != "canceling":
             memory.cancel_why = await self._watch.why_canceled(self._lease.id)
         canceled = f"canceled: {memory.cancel_why}" if memory.cancel_why else "canceled"
@@ -433,7 +435,7 @@ class Step(Calling):
     def _not_ended(self, what: str, error: BaseException, remote: str | None) -> Settlement:
         memory = self._memory
         self._set_clocks()
-        self._unpause(self._now)
+        memory.unpause(self._now)
         memory.has_token = False
         if memory.outcome is not None:
             memory.count("cleanups")

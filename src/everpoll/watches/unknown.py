@@ -39,7 +39,7 @@ def handed_on(run: Run, known: list[str], now: float) -> Settlement:
     events: tuple[NewEvent, ...] = ()
     if times >= PARKED_AFTER and memory.parked is None:
         memory.parked = why
-        memory.paused_at = now if memory.paused_at is None else memory.paused_at
+        memory.pause(now)
         memory.seq += 1
         events = (NewEvent(memory.seq, encode_json({"phase": "needs_code", "reason": why, "looks": memory.looks})),)
     return Again(lease.id, lease.sequence, delay_s, refund=True, memory=encode(memory), events=events)

@@ -98,14 +98,24 @@ def _waiting(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) ->
     if last is None:
         begun = "started" if info.phase == "intent" else "looked at"
         return Why(f"It was begun with a delay, and nobody has {begun} it yet: that comes {due}.")
-    return _by_rule(last, info, memory, due)
+    return _by_rule(last, info, _stands_still(memory, now), due)
 
 
-def _by_rule(last: Decision, info: RunInfo, memory: RunMemory, due: str) -> Why:
+def _stands_still(memory: RunMemory, now: datetime) -> str:
+    """What an outage of its remote does to the budget of a run."""
+    if memory.paused_at is None:
+        used_s = round(memory.outage_s)
+        return f"; its budget of time runs, after it stood still for {human(used_s)} in outages" if used_s else ""
+    if memory.paused_most_s is None:
+        return "; its budget of time stands still meanwhile"
+    left_s = memory.paused_most_s - memory.pause_s(now.timestamp())
+    return f"; its budget of time stands still meanwhile, for {human(round(left_s))} more at most"
+
+
+def _by_rule(last: Decision, info: RunInfo, still: str, due: str) -> Why:
     error = last.facts.get("error")
     match last.rule:
         case "breaker":
-            still = "; its budget of time stands still meanwhile" if memory.paused_at is not None else ""
             return Why(
                 f"It is postponed by the breaker of its remote, and asks again {due}: {last.why}{still}.",
                 advice="see what is wrong with the remote; its answer closes the breaker",
