@@ -147,7 +147,7 @@ def test_sigterm_hands_back_what_runs_at_no_attempts_cost(shop: Shop, worker: "s
     (task,) = shop.enqueue(("forever",))
     log_until(worker, "claimed 1 task:")
     assert shop.json("jobs", "show", task)["state"] == "running"
-    assert "is alive" in shop.json("why", task)["verdict"]
+    assert "on worker till-1, last heard " in shop.json("why", task)["verdict"]
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(timeout=30) == 0
     shown = shop.json("jobs", "show", task)
@@ -155,6 +155,18 @@ def test_sigterm_hands_back_what_runs_at_no_attempts_cost(shop: Shop, worker: "s
     assert shown["trail"][-1]["what"] == "give-back"
     assert "give-back by till-1: its worker shuts down" in shop.everpoll("jobs", "show", task)
     assert shop.json("why", task)["verdict"] == "No worker is alive."
+
+
+def test_why_does_not_call_a_worker_alive_whose_process_is_gone_from_this_host(
+    shop: Shop, worker: "subprocess.Popen[str]"
+) -> None:
+    (task,) = shop.enqueue(("forever",))
+    log_until(worker, "claimed 1 task:")
+    worker.kill()
+    worker.wait(timeout=30)
+    verdict = shop.json("why", task)["verdict"]
+    assert verdict.startswith("Its worker is gone: worker till-1, last heard ")
+    assert f"this host has no process {worker.pid} any more" in verdict
 
 
 def test_cancel_and_retry(shop: Shop, worker: "subprocess.Popen[str]") -> None:

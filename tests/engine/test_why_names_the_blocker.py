@@ -83,10 +83,10 @@ BUSY = worker(running=5)
             queue(),
             "It is not due yet: it was enqueued with a delay and is due in 1m.",
         ),
-        (running(), [worker()], queue(), "It is running for 1m40s on worker till-1, which is alive."),
+        (running(), [worker()], queue(), "It is running for 1m40s on worker till-1, last heard 1s ago."),
         (running(), [LOST], queue(), "Its worker is lost, and no worker is alive to rescue it."),
         (running(), [LOST, worker(incarnation=8)], queue(), "Its worker is lost; the next heartbeat of any live"),
-        (asked_to_end(1), [worker()], queue(), "It is running for 1m40s on worker till-1, which is alive."),
+        (asked_to_end(1), [worker()], queue(), "It is running for 1m40s on worker till-1, last heard 1s ago."),
     ],
 )
 def test_the_verdict(which: TaskInfo, workers: list[WorkerInfo], queues: list[QueueInfo], verdict: str) -> None:
@@ -99,7 +99,20 @@ def test_a_queue_whose_own_slots_may_be_full_is_not_called_about_to_be_leased() 
     assert answer.verdict.startswith("It waits for its turn: 2 of its queue are running;")
     assert "may give fewer of them to this queue" in answer.verdict
     assert "queues=" in str(answer.advice)
-    assert "worker till-1 runs 2 of 5" in answer.evidence
+    assert "worker till-1, last heard 1s ago, runs 2 of 5" in answer.evidence
+
+
+def test_a_worker_whose_process_is_gone_is_not_called_alive() -> None:
+    """Its last heartbeat is a second old, and its lease lasts; but this host has no such process any more."""
+    answer = why(running(), [worker(pid=4711)], queue(), [], NOW, gone={7})
+    assert answer.verdict == (
+        "Its worker is gone: worker till-1, last heard 1s ago; this host has no process 4711 any more; once its lease "
+        "is over, a live worker gives the task back."
+    )
+    answer = why(task(), [worker(pid=4711)], queue(), [], NOW, gone={7})
+    assert answer.verdict == "No worker is alive."
+    assert "worker till-1, last heard 1s ago; this host has no process 4711 any more" in answer.evidence
+    assert "alive" not in why(running(), [worker()], queue(), [], NOW).verdict
 
 
 def test_a_function_that_ignores_its_cancel_is_named_with_what_to_do() -> None:

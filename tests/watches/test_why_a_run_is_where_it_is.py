@@ -120,7 +120,8 @@ def test_a_breaker_and_a_rate_are_named_with_the_remote(stage: WatchStage) -> No
         told = await answer(stage, broken)
         assert told.verdict.startswith("It is postponed by the breaker of its remote, and asks again in ")
         assert "mc.example failed 1 times in a row: nobody asks it for " in told.verdict
-        assert "its budget of time stands still meanwhile" in told.verdict
+        assert "its budget of time stands still meanwhile, for 28m" in told.verdict
+        assert " more at most" in told.verdict
         told = await answer(stage, later)
         assert told.verdict.startswith("It is postponed by the rate of its remote, and has its turn in ")
         assert "slow.example takes 1 looks in 1m" in told.verdict
@@ -164,7 +165,7 @@ def test_a_run_that_is_being_canceled_says_what_it_waits_for(stage: WatchStage) 
         assert told.verdict.startswith(
             "It is being canceled: the remote was told to cancel and has not ended yet; asked again in "
         )
-        assert "somebody asked to cancel it: nobody wants it any more" in told.evidence
+        assert "a caller asked to cancel it: nobody wants it any more" in told.evidence
 
     stage.play(scene)
 
@@ -227,7 +228,7 @@ def test_a_due_run_that_nobody_takes_has_the_reason_of_any_task(stage: WatchStag
         assert told.evidence[:2] == ("it has been due for 7s", "phase looking, 0 looks, 0 failed in passing")
         await run.cancel("stop it")
         told = await answer(stage, run, later_s=7)
-        assert "somebody asked to cancel it: stop it" in told.evidence
+        assert "a caller asked to cancel it: stop it" in told.evidence
         assert sum("stop it" in line for line in told.evidence) == 2  # and once in the trail
 
     stage.play(scene, working=False)

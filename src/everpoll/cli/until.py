@@ -296,7 +296,7 @@ class Until:
     def _left_behind(self, info: RunInfo) -> str:
         if self._operation.cancel is None:
             return "the operation goes on at the remote"
-        return info.reason or "the remote was told to cancel, and not waited for"
+        return info.reason or "whether the remote was told to cancel is not known"
 
     def _summary(self, info: RunInfo) -> dict[str, Any]:
         evidence = info.evidence

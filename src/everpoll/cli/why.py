@@ -1,5 +1,8 @@
 """`everpoll why`: why a job or a run is where it is, with what was recorded when decisions were made."""
 
+import os
+import socket
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -9,7 +12,7 @@ from everpoll.cli.session import AsJson, Url, console, plain, print_json, with_s
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
 from everpoll.errors import BadInput, TaskNotFound
-from everpoll.stores.contract import Store, TaskInfo
+from everpoll.stores.contract import Store, TaskInfo, WorkerInfo
 from everpoll.watches.why import why as why_run
 
 TaskOrRun = Annotated[str, typer.Argument(help="A task's id, or WATCH:RUN for a run of a watch.", metavar="ID")]
@@ -22,8 +25,8 @@ def explain(task: TaskOrRun, url: Url = None, as_json: AsJson = False) -> None:
     async def use(store: Store) -> Why:
         found = await found_task(store, task)
         answer = why_run if found.kind == "watch" else why_task
-        losses = await store.losses(found.id)
-        return answer(found, await store.workers(), await store.queues(), losses, datetime.now(UTC))
+        losses, workers = await store.losses(found.id), await store.workers()
+        return answer(found, workers, await store.queues(), losses, datetime.now(UTC), gone_here(workers))
 
     answer = with_store(url, use)
     if as_json:
@@ -35,6 +38,22 @@ def explain(task: TaskOrRun, url: Url = None, as_json: AsJson = False) -> None:
         out.print(f"  {plain(line)}", soft_wrap=True)
     if answer.advice:
         out.print(f"[green]→[/] {plain(answer.advice)}")
+
+
+def gone_here(workers: Sequence[WorkerInfo]) -> set[int]:
+    """The incarnations of workers that signed on from this host and whose process does not exist any more."""
+    host = socket.gethostname()
+    return {one.incarnation for one in workers if one.host == host and not _exists(one.pid)}
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # another user's, or not to be asked: it may well be there
+    return True
 
 
 async def found_task(store: Store, name: str) -> TaskInfo:

@@ -4,7 +4,7 @@ Pure: a task, the workers and the queues of one moment go in, sentences come out
 not say is not said.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -33,12 +33,16 @@ def why(
     queues: Sequence[QueueInfo],
     losses: Sequence[dict[str, Any]],
     now: datetime,
+    gone: Collection[int] = (),
 ) -> Why:
-    """Name what keeps the task from ending, or how it ended."""
+    """Name what keeps the task from ending, or how it ended.
+
+    `gone`: the incarnations of workers whose process does not exist any more, as far as the caller can see.
+    """
     if task.state == "running":
-        answer = _running(task, workers, now)
+        answer = _running(task, workers, now, gone)
     elif task.state == "queued":
-        answer = _waiting(task, now) if task.due_at > now else _due(task, workers, queues, now)
+        answer = _waiting(task, now) if task.due_at > now else _due(task, workers, queues, now, gone)
     else:
         answer = _ended(task)
     records = tuple(recorded(entry) for entry in (*task.trail, *losses))
@@ -67,7 +71,7 @@ def _ended(task: TaskInfo) -> Why:
     )
 
 
-def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime) -> Why:
+def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime, gone: Collection[int]) -> Why:
     worker = next((one for one in workers if one.incarnation == task.incarnation), None)
     since = "" if task.started_at is None else f" for {_span(task.started_at, now)}"
     evidence = [f"attempt {task.attempt}, leased by worker {task.worker} (incarnation {task.incarnation:016x})"]
@@ -75,18 +79,22 @@ def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime) -> Wh
         evidence.append(f"its deadline is {_relative(task.deadline_at, now)}")
     asked_s = _asked_to_end_s(task, now)
     if task.cancel_requested and asked_s < STUBBORN_S:
-        evidence.append("somebody asked to cancel it; its worker learns that at its next heartbeat")
+        evidence.append("a caller asked to cancel it; its worker learns that at its next heartbeat")
+    if worker is not None and worker.is_alive and worker.incarnation in gone:
+        return Why(
+            f"Its worker is gone: {_gone(worker)}; once its lease is over, a live worker gives the task back.",
+            tuple(evidence),
+        )
     if worker is not None and worker.is_alive:
-        evidence.append(f"that worker's last heartbeat is {human(round(worker.beat_age_s, 1))} old")
         if task.cancel_requested and asked_s >= STUBBORN_S:
             return Why(
                 f"It was asked to end {human(round(asked_s))} ago and has not: its function goes on on worker "
                 f"{task.worker}, and keeps its slot.",
-                tuple(evidence),
+                (*evidence, _heard(worker)),
                 advice="a plain function has to look at task.is_stopping, or have a timeout=; else end that worker",
             )
-        return Why(f"It is running{since} on worker {task.worker}, which is alive.", tuple(evidence))
-    living = [one for one in workers if one.is_alive]
+        return Why(f"It is running{since} on {_heard(worker)}.", tuple(evidence))
+    living = [one for one in workers if one.is_alive and one.incarnation not in gone]
     evidence.append("that worker is not known any more" if worker is None else _silence(worker))
     if living:
         return Why("Its worker is lost; the next heartbeat of any live worker gives the task back.", tuple(evidence))
@@ -112,10 +120,13 @@ def _waiting(task: TaskInfo, now: datetime) -> Why:
     return Why(f"It is not due yet: it was enqueued with a delay and is due {due}.")
 
 
-def _due(task: TaskInfo, workers: Sequence[WorkerInfo], queues: Sequence[QueueInfo], now: datetime) -> Why:
-    living = [one for one in workers if one.is_alive]
+def _due(
+    task: TaskInfo, workers: Sequence[WorkerInfo], queues: Sequence[QueueInfo], now: datetime, gone: Collection[int]
+) -> Why:
+    living = [one for one in workers if one.is_alive and one.incarnation not in gone]
     serving = [one for one in living if task.queue in one.queues]
     evidence = [f"it has been due for {_span(task.due_at, now)}"]
+    evidence += [_gone(one) for one in workers if one.is_alive and one.incarnation in gone][:10]
     if not serving:
         evidence += [f"worker {one.label} serves {', '.join(one.queues)}" for one in living[:10]]
         return Why(
@@ -126,7 +137,7 @@ def _due(task: TaskInfo, workers: Sequence[WorkerInfo], queues: Sequence[QueueIn
     waiting = next((one for one in queues if one.queue == task.queue), None)
     if waiting is not None:
         evidence.append(f"{waiting.ready} tasks of this queue are ready, {waiting.running} are running")
-    evidence += [f"worker {one.label} runs {one.running} of {one.slots}" for one in serving[:10]]
+    evidence += [f"{_heard(one)}, runs {one.running} of {one.slots}" for one in serving[:10]]
     if all(one.running >= one.slots for one in serving):
         return Why(
             f"All {len(serving)} workers that serve its queue are full."
@@ -149,7 +160,7 @@ def _due(task: TaskInfo, workers: Sequence[WorkerInfo], queues: Sequence[QueueIn
         )
     if (now - task.due_at).total_seconds() > LONGEST_REST_S:
         return Why(
-            "It should have been leased by now: its workers are alive and have free slots.",
+            "It should have been leased by now: its workers were heard lately and have free slots.",
             tuple(evidence),
             advice="read their logs: looks that fail are told there",
         )
@@ -167,6 +178,15 @@ def recorded(entry: dict[str, Any]) -> str:
 
 def _last(task: TaskInfo, field: str) -> str:
     return str(task.trail[-1].get(field, "no reason was given")) if task.trail else "no reason was given"
+
+
+def _heard(worker: WorkerInfo) -> str:
+    """When a worker was last heard: whether it lives at this moment, no record can say."""
+    return f"worker {worker.label}, last heard {human(round(worker.beat_age_s, 1))} ago"
+
+
+def _gone(worker: WorkerInfo) -> str:
+    return f"{_heard(worker)}; this host has no process {worker.pid} any more"
 
 
 def _silence(worker: WorkerInfo) -> str:

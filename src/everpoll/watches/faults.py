@@ -37,6 +37,10 @@ NETWORK_NAMES = frozenset(
 )
 
 
+class NothingSent(Hopeless):
+    """Raised by a cancel that has no way to tell the remote: nothing was sent, and the remote has proven nothing."""
+
+
 def fault_of(error: BaseException, rules: tuple[Classify, ...] = ()) -> Fault:
     """The user's rules first, in order; then ours."""
     for rule in rules:

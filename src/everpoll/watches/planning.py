@@ -178,4 +178,6 @@ class Planning(Settling):
         left_s = self._policy.budget.remaining_s(memory.elapsed_s(self._now)) if left_s is None else left_s
         floor_s, rng = retry_after_s(error) or 0.0, self._watch.rng
         delay_s = DEFAULT_START.delay(memory.errors_in_a_row, rng, at_least_s=floor_s, at_most_s=left_s)
+        if what == "cancel" and memory.cancel_sent:
+            what = "the remote was told to cancel, but the look after that"
         return self._again(NextLook(delay_s, "error", f"{what} failed: {told(told_error(error))}"))

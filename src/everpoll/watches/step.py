@@ -27,7 +27,7 @@ from everpoll.policy import human, shown
 from everpoll.stores.contract import Settlement
 from everpoll.watches.calling import Calling
 from everpoll.watches.context import LookContext, Verify, is_id
-from everpoll.watches.faults import Fault
+from everpoll.watches.faults import Fault, NothingSent
 from everpoll.watches.limits import as_json, told, told_error
 from everpoll.watches.memory import Decision, Outcome, RunMemory, decode
 from everpoll.watches.options import DEFAULT_START
@@ -298,6 +298,10 @@ class Step(Calling):
             value = as_json(verdict.value, "what Done carries") if isinstance(verdict, Done) else None
             if remote:
                 self._watch.remotes.answered(remote)
+        except NothingSent as none:
+            if remote:
+                self._watch.remotes.abandoned(remote)
+            return self._conclude("canceled", f"{canceled}; the remote was not told, nothing was sent: {told(none)}")
         except BaseException as raised:  # noqa: BLE001 - the user's own
             error, fault = self._weighed(raised, remote)
             return self._not_told(canceled, error, fault)
@@ -334,7 +338,7 @@ class Step(Calling):
         return watch.cancels is not None
 
     async def _tell(self) -> Any:
-        """Tell the remote, once, and look; or the reason why that is not possible."""
+        """Tell the remote to cancel, once, and look; or return the reason why that is not possible."""
         memory, watch = self._memory, self._watch
         if memory.handle is None and watch.adopts is not None:
             found = await self._call("adopt", watch.adopts)

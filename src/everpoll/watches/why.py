@@ -5,7 +5,7 @@ recorded with the run in the write that settled it, and that is what is told. Wh
 time, the reason is the same as for any other task, and so are the words.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -36,18 +36,22 @@ def why(
     queues: Sequence[QueueInfo],
     losses: Sequence[dict[str, Any]],
     now: datetime,
+    gone: Collection[int] = (),
 ) -> Why:
-    """Name what the run waits for, or how it ended."""
+    """Name what the run waits for, or how it ended.
+
+    `gone`: the incarnations of workers whose process does not exist any more, as far as the caller can see.
+    """
     info, memory = run_info(task), memory_of(task)
     if info.ended_at is not None:
         answer = _ended(info)
     elif task.state == "running":
-        answer = _under_way(task, info, workers, now)
+        answer = _under_way(task, info, workers, now, gone)
     elif task.due_at > now:
         answer = _waiting(task, info, memory, now)
     else:
-        # Its time has come, and nobody has it: the engine knows why. Its trail is told below.
-        blocked = why_task(task, workers, queues, (), now)
+        # Its time has come, and no worker has it: the engine knows why. Its trail is told below.
+        blocked = why_task(task, workers, queues, (), now, gone)
         answer = Why(blocked.verdict, _without_trail(blocked, task), blocked.advice)
     told = (*answer.evidence, *_facts(task, info, memory, now))
     return Why(answer.verdict, told + tuple(recorded(entry) for entry in (*task.trail, *losses)), answer.advice)
@@ -70,14 +74,17 @@ def _ended(info: RunInfo) -> Why:
     return Why(f"{ENDS[info.outcome or 'failed']}: {info.reason or 'no reason was recorded'}{took}.", advice=advice)
 
 
-def _under_way(task: TaskInfo, info: RunInfo, workers: Sequence[WorkerInfo], now: datetime) -> Why:
-    engine = why_task(task, workers, (), (), now)
+def _under_way(
+    task: TaskInfo, info: RunInfo, workers: Sequence[WorkerInfo], now: datetime, gone: Collection[int]
+) -> Why:
+    engine = why_task(task, workers, (), (), now, gone)
     evidence = _without_trail(engine, task)
-    is_alive = any(one.incarnation == task.incarnation and one.is_alive for one in workers)
-    if not is_alive or "asked to end" in engine.verdict:
+    worker = next((one for one in workers if one.incarnation == task.incarnation and one.is_alive), None)
+    if worker is None or worker.incarnation in gone or "asked to end" in engine.verdict:
         return Why(engine.verdict, evidence, engine.advice)
     since = "" if task.started_at is None else f", for {_span(task.started_at, now)}"
-    return Why(f"{UNDER_WAY[info.phase]} just now{since}, on worker {task.worker}.", evidence)
+    heard = f"last heard {human(round(worker.beat_age_s, 1))} ago"
+    return Why(f"{UNDER_WAY[info.phase]} just now{since}, on worker {task.worker}, {heard}.", evidence)
 
 
 def _waiting(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) -> Why:
@@ -134,7 +141,7 @@ def _facts(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) -> l
     if info.status is not None or info.progress is not None:
         evidence.append(f"the remote said {info.status or 'nothing'}" + (f", {info.progress}" if info.progress else ""))
     if task.cancel_requested and info.outcome is None:
-        evidence.append(f"somebody asked to cancel it: {task.cancel_reason}")
+        evidence.append(f"a caller asked to cancel it: {task.cancel_reason}")
     evidence += [f"fact {name}: {_shown(value, now)}" for name, value in info.facts.items()]
     if memory.log:
         evidence.append(f"last decision: {decided(memory.log[-1])}")

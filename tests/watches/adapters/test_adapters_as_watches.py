@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from everpoll import Backoff, Budget, Everpoll, RunCanceled, RunFailed
+from everpoll import Backoff, Breaker, Budget, Everpoll, RunCanceled, RunFailed
 from everpoll.watches.adapters import Request
 from everpoll.watches.adapters.google import GoogleOperation
 from everpoll.watches.adapters.http202 import Http202
@@ -43,6 +43,28 @@ async def test_http_202_with_a_remote_that_is_busy_moves_on_and_ends() -> None:
     assert len(starts) == 2
     assert starts[0].headers["idempotency-key"] == starts[1].headers["idempotency-key"]
     assert fake.paths().count("GET /ops/1") == 2
+
+
+async def test_a_remote_to_which_nothing_was_sent_was_not_told_to_cancel() -> None:
+    """Without `cancel_method` the adapter sends nothing: the run ends as canceled, and says what was done."""
+    with serving(by_path({"GET /ops/1": Answer(202)})) as fake:
+        app = Everpoll("memory://")
+        report = Http202()
+
+        @app.watch(every=SOON, budget=BUDGET, breaker=Breaker(3, "1m"))
+        async def reports(op: dict[str, Any], w: Any) -> Any:
+            return await report.look(w.handle, w.memory)
+
+        reports.cancel(lambda op, handle: report.cancel(handle))
+
+        async with app:
+            run = await reports.begin({}, id="run-42", handle=f"{fake.url}/ops/1")
+            await run.cancel("not needed")
+            with pytest.raises(RunCanceled, match="the remote was not told, nothing was sent: this Http202 has no"):
+                await run.result(timeout="30s")
+            info = await run.info()
+            assert "was told" not in str(info.log)
+    assert set(fake.paths()) <= {"GET /ops/1"}
 
 
 async def test_a_run_that_is_canceled_cancels_the_operation_of_google() -> None:

@@ -7,7 +7,7 @@ import pytest
 from everpoll.errors import BadInput
 from everpoll.watches.adapters import Adapter, Canceler, HttpError, Refused, RemoteBusy, Request, Response, Starter
 from everpoll.watches.adapters.http202 import Http202, Words
-from everpoll.watches.faults import fault_of
+from everpoll.watches.faults import NothingSent, fault_of
 from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.verdicts import Done, Fail, Started, Wait
 from watches.adapters.fake_server import Answer, Paths, by_path, scripted, serving
@@ -264,7 +264,8 @@ async def test_a_result_that_is_late_is_waited_for() -> None:
 async def test_cancel_uses_the_method_that_the_remote_knows() -> None:
     with serving(lambda asked: Answer(409)) as fake:
         await Http202(cancel_method="DELETE").cancel(f"{fake.url}/op")
-        await Http202().cancel(f"{fake.url}/op")
+        with pytest.raises(NothingSent, match="this Http202 has no cancel_method="):
+            await Http202().cancel(f"{fake.url}/op")
         assert fake.paths() == ["DELETE /op"]
 
 

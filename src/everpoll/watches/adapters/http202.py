@@ -48,6 +48,7 @@ from everpoll.watches.adapters.statuses import (
     message,
     trouble,
 )
+from everpoll.watches.faults import NothingSent
 from everpoll.watches.limits import PAYLOAD_LIMIT
 from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
@@ -198,11 +199,12 @@ class Http202(OverHttp):
     async def cancel(self, handle: Any) -> None:
         """Ask the remote to cancel, with `cancel_method` on the status URL; there is no rule that all of them share.
 
-        That is the URL of the start: where a remote moved the operation to since, only its looks know.
+        That is the URL of the start: where a remote moved the operation to since, only its looks know. Raises
+        `Hopeless` where there is no `cancel_method`: nothing was sent, and no record may say that the remote was told.
         """
         place = _place(handle)
         if self._cancel_method is None:
-            return
+            raise NothingSent("this Http202 has no cancel_method=")
         request = Request(place["url"], self._cancel_method)
         # What is gone, or has ended, need not be canceled.
         await self._client.accepted(request, home=place["home"], tolerated=frozenset({404, 409, 410}))
