@@ -1,8 +1,9 @@
 """A toy transaction pooler: every transaction goes to another server connection, as the worst pooler would do it.
 
 It speaks just enough of the protocol: messages are forwarded as they are, a server connection is given back when the
-server says that no transaction is open, and the next one is the one that has rested longest. Notifications that arrive
-at a connection that serves nobody are dropped. Prepared statements are not carried over.
+server says that no transaction is open, and the next one is the one that has rested longest (`is_lifo`: that was used
+last, as PgBouncer does it). `is_sticky` is session mode: a client keeps the first connection that it was lent.
+Notifications that arrive at a connection that serves nobody are dropped. Prepared statements are not carried over.
 """
 
 import asyncio
@@ -46,9 +47,11 @@ class ServerSide:
 class Pooler:
     """`async with Pooler(url) as pooler: PostgresStore(pooler.url)`."""
 
-    def __init__(self, url: str, size: int = 4) -> None:
+    def __init__(self, url: str, size: int = 4, *, is_lifo: bool = False, is_sticky: bool = False) -> None:
         self._parts = urlsplit(url)
         self._size = size
+        self._is_lifo = is_lifo
+        self._is_sticky = is_sticky
         self._idle: deque[ServerSide] = deque()
         self._freed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -92,7 +95,7 @@ class Pooler:
                 server.client.write(message(kind, body))
             if kind == b"Z":
                 server.questions -= 1
-                if body == b"I" and server.questions == 0:
+                if body == b"I" and server.questions == 0 and not self._is_sticky:
                     server.client = None
                     self._idle.append(server)
                     self._freed.set()
@@ -134,7 +137,7 @@ class Pooler:
         while not self._idle:
             self._freed.clear()
             await self._freed.wait()
-        server = self._idle.popleft()
+        server = self._idle.pop() if self._is_lifo else self._idle.popleft()
         server.client = writer
         self.switches += 1
         return server

@@ -79,6 +79,71 @@ async def test_notifications_do_not_arrive_and_nobody_pretends(
     assert "polling instead" in caplog.text
 
 
+LISTENING = "select pg_backend_pid(), array(select pg_listening_channels())"
+
+
+async def listening_sessions(pooler: Pooler, size: int) -> dict[int, list[str]]:
+    """What each session of the pooler listens to: transactions at the same time reach all of them."""
+    clients = [await asyncpg.connect(pooler.url, statement_cache_size=0) for _ in range(size)]
+    try:
+        transactions = [client.transaction() for client in clients]
+        for transaction in transactions:
+            await transaction.start()
+        found = dict([tuple(await client.fetchrow(LISTENING)) for client in clients])
+        for transaction in transactions:
+            await transaction.rollback()
+    finally:
+        for client in clients:
+            client.terminate()
+    return found
+
+
+@pytest.mark.parametrize("is_lifo", [False, True], ids=["by turns", "last used first"])
+@pytest.mark.parametrize("size", [1, 4])
+async def test_no_session_of_a_pooler_is_left_listening(
+    url: str, monkeypatch: pytest.MonkeyPatch, size: int, is_lifo: bool
+) -> None:
+    """It would collect notifications for clients that never asked for them, for as long as the pooler lives."""
+    monkeypatch.setattr(listener, "ANSWER_S", 0.2)
+    async with Pooler(url, size, is_lifo=is_lifo) as pooler:
+        store = PostgresStore(pooler.url + "?statement_cache=0")
+        for _ in range(3):
+            await store.listen(lambda _: None)
+            assert not store.has_push
+            await store._listener.close()
+        found = await listening_sessions(pooler, size)
+        assert len(found) == size
+        assert set(map(tuple, found.values())) == {()}
+        await store.close()
+
+
+async def test_a_session_pooler_lets_notifications_through(url: str) -> None:
+    """It announces sessions of its own making, too; but what it lends to a client is that client's."""
+    async with Pooler(url, 6, is_sticky=True) as pooler:
+        store, other = PostgresStore(pooler.url), PostgresStore(pooler.url)
+        await store.open()
+        woken = asyncio.Event()
+        await store.listen(lambda _: woken.set())
+        assert store.has_push
+        await other.enqueue([NewTask(name="job")])
+        async with asyncio.timeout(20):
+            await woken.wait()
+        await other.close()
+        await store.close()
+
+
+async def test_what_was_listened_to_by_mistake_is_let_go(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pooler that nothing gives away until the proof fails: the session that listens is found, and stops."""
+    monkeypatch.setattr(listener, "ANSWER_S", 0.2)
+    monkeypatch.setattr(listener, "MEETINGS", 0)
+    async with Pooler(url, 4) as pooler:
+        store = PostgresStore(pooler.url + "?statement_cache=0")
+        await store.listen(lambda _: None)
+        assert not store.has_push
+        assert set(map(tuple, (await listening_sessions(pooler, 4)).values())) == {()}
+        await store.close()
+
+
 @pytest.mark.parametrize("forget", ["discard all", "deallocate all"])
 async def test_a_session_that_was_wiped(store: PostgresStore, stage: Stage, forget: str) -> None:
     """Between any two calls."""

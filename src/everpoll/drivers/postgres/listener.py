@@ -176,11 +176,12 @@ class Ear:
         """Begin; whether notifications arrive."""
         session = await self._lane.call(self._meet)
         self._slot = self._lane.stay()
+        self._slot.on_drop = self._dropped
         async with asyncio.timeout(ANSWER_S * 2):
             if session != self._connection.get_server_pid() and await self._is_shared(session):
+                self._slot.on_drop = None
                 return False
             listening = await self._lane.call(self._begin)
-        self._slot.on_drop = self._dropped
         if await self._prove():
             return True
         await self._unlisten(listening)
@@ -210,9 +211,10 @@ class Ear:
         return int(await connection.fetchval(SESSION))
 
     async def _is_shared(self, session: int) -> bool:
-        """Whether a pooler deals our server session to others, or others' to us."""
+        """Whether a pooler deals our server session to others, or others' to us. One connection alone cannot tell."""
+        other = Lane(self._connections, is_slow=True)  # keeps off the connection that is to listen
         for _ in range(MEETINGS):
-            if await self._teller.value(SESSION) == session:
+            if await other.value(SESSION) == session:
                 return True
             if await self._lane.value(SESSION) != session:
                 return True
