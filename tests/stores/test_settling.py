@@ -1,5 +1,6 @@
 """A mixed batch is settled in one step: each task ends or is due again, exactly as told, with its reasons kept."""
 
+import msgspec
 import pytest
 
 from everpoll.stores.contract import TRAIL_LIMIT, Ended, NewTask
@@ -246,3 +247,21 @@ async def test_an_ended_task_keeps_what_it_was(stage: Stage) -> None:
     assert shown.started_at is not None
     assert shown.ended_at is not None
     assert shown.created_at <= shown.started_at <= shown.ended_at
+
+
+@pytest.mark.parametrize("note", ["{}", " { } ", '{"what":"test"}', ' {\n"what": "test", "nested": {"at": 1}}\n'])
+async def test_a_note_may_be_written_in_any_way(stage: Stage, note: str) -> None:
+    worker = await stage.worker("me")
+    lease = await stage.running(worker)
+    await stage.store.settle(worker, [again(lease, note=note)])
+    [entry] = (await stage.show(lease.id)).trail
+    assert entry.pop("by") == "me"
+    assert isinstance(entry.pop("at"), float)
+    assert entry == msgspec.json.decode(note)
+
+
+async def test_what_a_note_says_about_itself_wins(stage: Stage) -> None:
+    worker = await stage.worker("me")
+    lease = await stage.running(worker)
+    await stage.store.settle(worker, [again(lease, note='{"by":"a person","at":7.0,"what":"test"}')])
+    assert (await stage.show(lease.id)).trail == ({"at": 7.0, "by": "a person", "what": "test"},)

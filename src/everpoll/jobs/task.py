@@ -128,7 +128,7 @@ class Task:
                 logger.log(
                     level, "%s: cannot store its progress: %s; trying again in %.1f s", run.lease.label, error, delay_s
                 )
-                await asyncio.sleep(delay_s)
+                await store.back_off(delay_s)
 
     def _running(self, wanted: str) -> Run:
         if self._run is None:

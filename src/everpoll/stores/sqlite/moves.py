@@ -9,9 +9,7 @@ json_each has columns called `key` and `id`: every column of ours is qualified.
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import TRAIL_LIMIT, EndState, encode
@@ -85,8 +83,11 @@ def requeue(con: Connection, now: int, rows: Sequence[Requeue]) -> None:
 
 
 def trail_entry(note: str | None, now: int, by: str) -> str | None:
-    """A note as it stands in the trail; what it says about `at` and `by` itself is kept."""
+    """A note as it stands in the trail, spliced and not decoded.
+
+    Of two equal names in an object the last one counts, so what the note says about `at` and `by` itself is kept.
+    """
     if note is None:
         return None
-    fields: dict[str, Any] = msgspec.json.decode(note)
-    return encode({"at": now / 1e6, "by": by, **fields})
+    fields = note.strip()[1:].lstrip()
+    return f'{{"at":{now / 1e6},"by":{encode(by)}{"," if fields != "}" else ""}{fields}'
