@@ -151,7 +151,7 @@ async def test_a_reader_that_stays_is_told_and_waited_for(
     monkeypatch.setattr(checkpoints, "READERS_S", 0.02)
     monkeypatch.setattr(checkpoints, "LONGEST_READERS_S", 0.02)
     monkeypatch.setattr(checkpoints, "RETRY_S", 0.02)
-    monkeypatch.setattr("everpoll.drivers.sqlite.writer.WATCH_S", 0.02)
+    monkeypatch.setattr("everpoll.drivers.sqlite.lane.WATCH_S", 0.02)
     large = NewTask(name="job", args=f'"{"x" * 500_000}"')
     await store.enqueue([large])
     with closing(_connect(path)) as reader:

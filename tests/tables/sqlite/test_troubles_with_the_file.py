@@ -127,6 +127,24 @@ async def test_a_deleted_file(sqlite_stage: SqliteStage) -> None:
         assert list(sqlite_stage.path.parent.iterdir()) == []
 
 
+async def test_a_log_that_was_deleted(sqlite_stage: SqliteStage) -> None:
+    """What was written before is saved, what could not be is told as an outage, and work goes on."""
+    await sqlite_stage.create()
+    await sqlite_stage.queue(1, 2)
+    async with impatient(sqlite_stage) as worker:
+        lease = await worker.take_one()
+        assert (await worker.beat(lease)).canceled == ()
+        log = sqlite_stage.path.with_name(sqlite_stage.path.name + "-wal")
+        log.unlink()
+        for refused in (worker.end(lease), worker.beat(lease)):
+            with pytest.raises(StoreUnavailable, match=f"{log} was deleted while it was in use"):
+                await refused
+        assert (await worker.beat(lease)).canceled == ()
+        assert await worker.end(lease) == set()
+        assert keys(await worker.take()) == [2]
+    assert (await sqlite_stage.one(1))["status"] == "completed"
+
+
 async def test_a_file_that_was_moved_and_put_back(sqlite_stage: SqliteStage, tmp_path: Path) -> None:
     await sqlite_stage.create()
     await sqlite_stage.queue(1, 2)

@@ -80,7 +80,7 @@ class Checkpoints:
         is_cut = is_idle or self._is_full or log_bytes > 2 * LOG_BYTES
         mode: Mode = "truncate" if is_cut else "restart"
         self._retry_at = self._clock() + RETRY_S
-        if con.checkpoint(mode, readers_s if waits else GLANCE_S):
+        if con.checkpoint(mode, readers_s if waits else GLANCE_S).is_done:
             self._copied, self._is_full, self._waited_at_bytes, self._retry_at = False, False, 0, 0.0
         elif waits:
             self._waited_at_bytes = max(log_bytes, 1)

@@ -2,8 +2,9 @@
 
 Promises: a connection never creates the file unless told so. Waiting for other writers is bounded by the patience
 given. A file that was deleted or replaced under an open connection is noticed: SQLite itself would go on, writing
-into a file that nobody can find any more. Never: opens the file by other means; closing such a handle would drop the
-locks of this whole process.
+into a file that no path leads to. What a deleted `-wal` file holds is copied into the database before the connection
+is closed. Never: a new connection beside one that still uses a deleted `-wal` file. Each would overwrite what the other
+has written.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.faults import BUSY, code_of
@@ -34,7 +35,19 @@ RESERVE_BYTES = 2**20
 """Left free on the disk, beside what the file is about to grow by."""
 FIRST_STEP_MS, LONGEST_STEP_MS = 5, 100
 
+SAVE_S = 2.0
+"""How long to wait for readers, to save what a deleted log holds."""
+
 Mode = Literal["passive", "restart", "truncate"]
+
+
+class Checkpoint(NamedTuple):
+    """What became of one."""
+
+    is_done: bool
+    """Everything that its mode asks for."""
+    is_copied: bool
+    """At least the copying."""
 
 
 class Connection(sqlite3.Connection):
@@ -43,18 +56,46 @@ class Connection(sqlite3.Connection):
     path: Path
     paths: Paths
     place: Place
-    log_bytes = 0
-    """The size of the `-wal` file, when it was last looked at."""
+
+    @property
+    def log_bytes(self) -> int:
+        """The size of the `-wal` file, when it was last looked at."""
+        return self.paths.log_bytes
 
     def check_place(self) -> None:
-        """Raise if the path does not lead to this file any more. About 4 us, so it is done for every commit."""
-        found = self.paths.look()
-        self.log_bytes = found.log_bytes
-        if found.main != self.place.main:
-            raise Displaced(self.path)
+        """After a commit: raise if what was written is in a file that no path leads to."""
+        self._check()
 
-    def checkpoint(self, mode: Mode, readers_s: float) -> bool:
-        """Copy the log into the file, waiting that long for readers; whether it was all done as the mode says.
+    def _check(self) -> None:
+        found = self.paths.look()
+        if found != self.place:
+            self._judge(found)
+
+    def _judge(self, found: Place) -> None:
+        """Raise, unless the others were only made since."""
+        before = self.place
+        if found.main != before.main:
+            raise Displaced(self.path)
+        if before.log is not None and found.log in (before.log, None) and found.shm in (before.shm, None):
+            # No other program has opened the database since: it would have made the missing file anew.
+            missing = self.paths.log if found.log is None else self.paths.shm
+            raise Deleted(missing, self.path, is_saved=self._save_log())
+        if before.log is not None:
+            raise SplitUp(self.paths.log if found.log != before.log else self.paths.shm)
+        self.place = found
+
+    def _save_log(self) -> bool:
+        """Copy what only this connection and its like can still read into the database; whether all of it is there.
+
+        It empties the deleted log, too: were that put back one day, old pages would overwrite newer ones.
+        """
+        try:
+            return self.checkpoint("truncate", SAVE_S).is_copied
+        except sqlite3.Error:
+            return False
+
+    def checkpoint(self, mode: Mode, readers_s: float) -> Checkpoint:
+        """Copy the log into the file, waiting that long for readers.
 
         In several steps: SQLite waits for the place in its table of readers that an old reader has, and would wait for
         the new readers, too, that take the same place one after the other. Each step looks at that table anew.
@@ -65,10 +106,10 @@ class Connection(sqlite3.Connection):
         try:
             while True:
                 self.execute(f"pragma busy_timeout = {step_ms}")
-                is_busy, _, _ = self.execute(f"pragma wal_checkpoint({mode})").fetchone()
+                is_busy, frames, copied = self.execute(f"pragma wal_checkpoint({mode})").fetchone()
                 left_ms = round((give_up_at - time.monotonic()) * 1000)
                 if not is_busy or left_ms <= 0:
-                    return not is_busy
+                    return Checkpoint(is_done=not is_busy, is_copied=frames == copied != -1)
                 step_ms = min(2 * step_ms, LONGEST_STEP_MS, left_ms)
         finally:
             self.execute(f"pragma busy_timeout = {before_ms}")
@@ -86,6 +127,7 @@ class Connection(sqlite3.Connection):
 
     def begin(self, patience_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
         """Begin to write; waits for others no longer than that, or until it is all over."""
+        self._check()
         pause_s, give_up_at = PAUSE_S, time.monotonic() + patience_s
         while True:
             try:
@@ -114,14 +156,62 @@ class Displaced(StoreUnavailable):
             "or restart, to begin with a new one"
         )
 
+    @property
+    def must_close(self) -> bool:
+        """Whether the connection is of no use any more."""
+        return True
+
+
+class Deleted(Displaced):
+    """The `-wal` or the `-shm` file is gone, and with it what only it held, unless that can be saved now."""
+
+    def __init__(self, missing: str, path: Path, *, is_saved: bool) -> None:
+        self.is_saved = is_saved
+        what = (
+            f"what was committed has been copied into {path}, nothing is lost. Work goes on when every program that "
+            "has the database open has noticed it, or has been closed"
+            if is_saved
+            else f"what was committed could not be copied into {path} yet: leave this process running, it tries again"
+        )
+        StoreUnavailable.__init__(self, f"{missing} was deleted while it was in use; {what}")
+
+    @property
+    def must_close(self) -> bool:
+        """The last connection that is closed takes the deleted file with it."""
+        return self.is_saved
+
+
+class SplitUp(Displaced):
+    """Another program has opened the database with new files, while this one still used the old ones."""
+
+    def __init__(self, path: str) -> None:
+        StoreUnavailable.__init__(
+            self,
+            f"{path} was replaced while it was in use, and the latest writes may be lost: stop every program that uses "
+            "the database, run `pragma integrity_check` on it, and restore a backup if that finds errors",
+        )
+
 
 def connect(address: Address, *, patience_s: float, create: bool = False, cache_kb: int = 16_000) -> Connection:
     """Open a connection. Statements that meet a lock wait for `patience_s`, until the caller sets it otherwise."""
-    path = address.path
+    path, paths = address.path, Paths(str(address.path))
     if not create and not path.exists():
         raise Displaced(path)
+    give_up_at = time.monotonic() + patience_s
+    while True:
+        _wait_for_old_connections(path, paths, patience_s)
+        before = paths.look()
+        con = _opened(address, paths, patience_s, create, cache_kb)
+        if _has_the_files_of(con, before):
+            return con
+        con.close()
+        if time.monotonic() >= give_up_at:
+            raise SplitUp(paths.log)
+
+
+def _opened(address: Address, paths: Paths, patience_s: float, create: bool, cache_kb: int) -> Connection:
     con = sqlite3.connect(
-        f"{path.as_uri()}?mode={'rwc' if create else 'rw'}",
+        f"{address.path.as_uri()}?mode={'rwc' if create else 'rw'}",
         uri=True,
         timeout=patience_s,
         isolation_level=None,
@@ -130,15 +220,55 @@ def connect(address: Address, *, patience_s: float, create: bool = False, cache_
         factory=Connection,
     )
     try:
-        con.path, con.paths = path, Paths(str(path))
+        con.path, con.paths = address.path, paths
         con.execute(f"pragma synchronous = {address.synchronous}")
         con.execute(f"pragma cache_size = -{cache_kb}")
         con.execute("pragma temp_store = memory")
         con.execute(f"pragma wal_autocheckpoint = {CHECKPOINT_PAGES}")
         con.execute(f"pragma journal_size_limit = {LOG_BYTES}").fetchone()
         con.execute("select 1 from sqlite_master limit 1").fetchone()  # the file is only opened, or made, by a read
-        con.place = con.paths.look()
+        con.place = paths.look()
     except BaseException:
         con.close()
         raise
     return con
+
+
+def _has_the_files_of(con: Connection, before: Place) -> bool:
+    """Whether it is known which files a new connection has: none was deleted or replaced while it was opened.
+
+    That happens where another process closes the last connection, which deletes them, at the same moment.
+    """
+    if before.log not in (None, con.place.log) or before.shm not in (None, con.place.shm):
+        return False
+    (mode,) = con.execute("pragma journal_mode").fetchone()
+    return mode != "wal" or (con.place.log is not None and con.place.shm is not None)
+
+
+def _wait_for_old_connections(path: Path, paths: Paths, patience_s: float) -> None:
+    """Wait until no connection is left that may use a `-wal` or `-shm` file that was deleted.
+
+    Where both are there, nothing is to be waited for. Where one is missing, a database that any connection has open is
+    one whose files were deleted. The test is a lock on the whole database, which SQLite takes before it makes the
+    files anew: 1 ms, for the first connection to a file.
+    """
+    give_up_at = time.monotonic() + patience_s
+    while True:
+        place = paths.look()
+        if place.main is None or (place.log is not None and place.shm is not None):
+            return
+        try:
+            with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=0)) as con:
+                con.execute("pragma locking_mode = exclusive").fetchone()
+                con.execute("select 1 from sqlite_master limit 1").fetchone()
+        except sqlite3.Error as error:
+            if code_of(error) not in BUSY:
+                return  # whoever connects now is told the same
+            if time.monotonic() >= give_up_at:
+                raise StoreUnavailable(
+                    f"{path}: another program keeps it locked, or still uses a -wal file of it that was deleted: "
+                    f"close every program that has it open ({error})"
+                ) from error
+        else:
+            return
+        time.sleep(LONGEST_PAUSE_S)

@@ -10,6 +10,7 @@ The lane by itself is the one for reading: every operation sees one snapshot.
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 import threading
 import time
@@ -28,6 +29,10 @@ HAND_OVER_S = 0.000001  # about fifty times that, as systems sleep
 GROUP = 64
 """Operations that share a commit and an answer; more would make the first wait longer for its answer."""
 STOP_S = 5.0
+WATCH_S = 2.0
+"""How often an idle lane looks after its files: while it has a deleted one open, no other lane can connect."""
+
+logger = logging.getLogger("everpoll.stores")
 
 
 class Op(Generic[T]):
@@ -90,6 +95,7 @@ class Lane:
         self._inbox: SimpleQueue[Op[Any] | None] = SimpleQueue()
         self._stopping = False
         self._is_performing = False
+        self._logged = ""
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
     def start(self) -> None:
@@ -170,10 +176,19 @@ class Lane:
 
     def _rest_s(self) -> float | None:
         """How long to wait for an operation; None: until there is one."""
-        return None
+        return None if self._con is None else WATCH_S
 
     def _rested(self, *, is_idle: bool) -> None:
         """Between two groups, or after a wait in which none came."""
+        if is_idle and self._con is not None:
+            self._try(self._con.check_place)
+
+    def _try(self, step: Callable[[], None]) -> None:
+        """No caller waits for this: it is tried again later, and operations tell their callers what is wrong."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - see above
+            self._failed(error, [])
 
     def _perform(self, ops: list[Op[Any]]) -> None:
         for op in ops:
@@ -190,7 +205,11 @@ class Lane:
         """Give these operations this error, and the connection up if it cannot be trusted any more."""
         if self._con is not None:
             self._con.undo()
-        if isinstance(error, Displaced) or (isinstance(error, sqlite3.Error) and code_of(error) in BROKEN):
+        if isinstance(error, Displaced) and str(error) != self._logged:
+            self._logged = str(error)
+            logger.error("%s", error)
+        is_broken = isinstance(error, sqlite3.Error) and code_of(error) in BROKEN
+        if is_broken or (isinstance(error, Displaced) and error.must_close):
             self._disconnect()
         told = explained(error, self._address.path)
         if told is not error:

@@ -19,7 +19,7 @@ from typing import Any
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.bell import Bell
 from everpoll.drivers.sqlite.checkpoints import Checkpoints
-from everpoll.drivers.sqlite.connection import Connection
+from everpoll.drivers.sqlite.connection import Connection, Displaced
 from everpoll.drivers.sqlite.faults import BUSY, code_of
 from everpoll.drivers.sqlite.lane import Lane, Op
 from everpoll.drivers.wake import Wake
@@ -27,8 +27,6 @@ from everpoll.errors import EverpollError
 
 IDLE_S, ALERT_S, ALERT_FOR_S = 0.080, 0.020, 1.0
 RECONNECT_S = 0.5
-WATCH_S = 2.0
-"""How often an idle writer looks after the write-ahead log, which its heartbeat and other programs fill, too."""
 
 
 class Writer(Lane):
@@ -88,7 +86,7 @@ class Writer(Lane):
             con.check_place()
         except Exception as error:  # noqa: BLE001 - see above
             self._failed(error, ops)
-            if len(ops) > 1 and self._con is not None:
+            if len(ops) > 1 and self._con is not None and not isinstance(error, Displaced):
                 for op in ops:
                     self._perform([op])
 
@@ -118,24 +116,15 @@ class Writer(Lane):
             self._bell.ring(Wake(any(op.cancel for op in woken), min(op.due_s for op in woken)))
 
     def _rest_s(self) -> float | None:
-        if self._listening:
-            return max(0.0, self._look_at - time.monotonic())
-        return None if self._con is None else WATCH_S
+        return max(0.0, self._look_at - time.monotonic()) if self._listening else super()._rest_s()
 
     def _rested(self, *, is_idle: bool) -> None:
         if self._listening and time.monotonic() >= self._look_at:
             self._look_around()
-        elif is_idle and self._con is not None:
-            self._try(self._con.check_place)
+        else:
+            super()._rested(is_idle=is_idle)
         if self._con is not None and not self._stopping:
             self._try(partial(self._checkpoints.keep, self._con, is_idle=is_idle))
-
-    def _try(self, step: Callable[[], None]) -> None:
-        """No caller waits for this: it is tried again later, and operations tell their callers what is wrong."""
-        try:
-            step()
-        except Exception as error:  # noqa: BLE001 - see above
-            self._failed(error, [])
 
     def _failed(self, error: Exception, ops: list[Op[Any]]) -> None:
         if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_FULL:
