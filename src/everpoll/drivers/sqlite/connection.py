@@ -1,20 +1,24 @@
 """One connection to the file: how it is opened, how it waits for its turn to write, and whether it still is that file.
 
-Promises: a connection never creates the file unless told so. Waiting for other writers is bounded by the patience
-given. A file that was deleted or replaced under an open connection is noticed: SQLite itself would go on, writing
-into a file that no path leads to. What a deleted `-wal` file holds is copied into the database before the connection
-is closed. Never: a new connection beside one that still uses a deleted `-wal` file. Each would overwrite what the other
-has written.
+Promises: a connection never creates the file unless told so; a new file is readable for its owner alone. Waiting for
+other writers is bounded by the patience given. A file that was deleted or replaced under an open connection is
+noticed: SQLite itself would go on, writing into a file that no path leads to. What a deleted `-wal` file holds is
+copied into the database before the connection is closed.
+Never: a new connection beside one that still uses a deleted `-wal` file. Each would overwrite what the other has
+written.
 """
 
 import contextlib
+import os
 import random
 import shutil
 import sqlite3
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
+from urllib.parse import quote
 
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.faults import BUSY, code_of
@@ -201,7 +205,8 @@ def connect(address: Address, *, patience_s: float, create: bool = False, cache_
     while True:
         _wait_for_old_connections(path, paths, patience_s)
         before = paths.look()
-        con = _opened(address, paths, patience_s, create, cache_kb)
+        with _privately(path) if create and before.main is None else contextlib.nullcontext("") as option:
+            con = _opened(address, paths, patience_s, f"{'rwc' if create else 'rw'}{option}", cache_kb)
         if _has_the_files_of(con, before):
             return con
         con.close()
@@ -209,9 +214,24 @@ def connect(address: Address, *, patience_s: float, create: bool = False, cache_
             raise SplitUp(paths.log)
 
 
-def _opened(address: Address, paths: Paths, patience_s: float, create: bool, cache_kb: int) -> Connection:
+@contextlib.contextmanager
+def _privately(path: Path) -> Iterator[str]:
+    """The option by which SQLite makes a new file with the mode of another one: readable for its owner alone.
+
+    Not `chmod` afterwards, which leaves a moment; not `umask`, which all threads share.
+    """
+    try:
+        model = tempfile.NamedTemporaryFile(prefix=".everpoll-", dir=path.parent)  # noqa: SIM115 - closed below
+    except OSError:
+        yield ""  # SQLite will not be able to make a file there either, and says so
+        return
+    with model:
+        yield f"&modeof={quote(os.fsencode(model.name))}"
+
+
+def _opened(address: Address, paths: Paths, patience_s: float, mode: str, cache_kb: int) -> Connection:
     con = sqlite3.connect(
-        f"{address.path.as_uri()}?mode={'rwc' if create else 'rw'}",
+        f"{address.path.as_uri()}?mode={mode}",
         uri=True,
         timeout=patience_s,
         isolation_level=None,
