@@ -2,13 +2,16 @@
 
 Promises: what cannot be called or stored is refused at `enqueue`, in the caller's face, not hours later in a worker.
 Parameters that are annotated with more than plain JSON types (datetime, dataclass, Struct, …) are converted back.
+Annotations that are text are looked up in the function's module, then where the function was registered.
 """
 
 import inspect
+import re
+import sys
 import types
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -39,7 +42,13 @@ class CallShape:
     def __init__(self, name: str, function: Callable[..., Any], task_type: type) -> None:
         self._name = name
         self._signature = inspect.signature(function)
-        hints = _hints(function)
+        hints = _hints(function, task_type)
+        # Most likely imported for type checkers only; said where an argument is missing.
+        self._unresolved = {
+            one.name: one.annotation
+            for one in self._signature.parameters.values()
+            if isinstance(one.annotation, str) and one.name not in hints
+        }
         parameters = self._signature.parameters.values()
         self.task_parameter = next((one.name for one in parameters if _is(task_type, hints.get(one.name))), None)
         rest = [one for one in parameters if one.name != self.task_parameter]
@@ -90,7 +99,13 @@ class CallShape:
         try:
             self._callable.bind(*args, **kwargs)
         except TypeError as error:
-            raise BadInput(f"job {self._name!r}: {error}; it is called as {self._name}{self._callable}") from None
+            unresolved = "".join(
+                f"; {name!r} is annotated with {hint!r}, which cannot be resolved here: import it at the top of the "
+                "module, outside `if TYPE_CHECKING:`"
+                for name, hint in self._unresolved.items()
+            )
+            called = f"it is called as {self._name}{self._callable}"
+            raise BadInput(f"job {self._name!r}: {error}; {called}{unresolved}") from None
 
     def decode(self, text: str, task: Any) -> tuple[list[Any], dict[str, Any]]:
         """The arguments to call the function with."""
@@ -109,17 +124,37 @@ class CallShape:
         return list(bound.args), bound.kwargs
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def _hints(function: Callable[..., Any], task_type: type) -> dict[str, Any]:
+    """The annotations that can be resolved; what cannot is passed as it comes."""
     try:
         return get_type_hints(function)
-    except Exception:  # noqa: BLE001 - a name that does not resolve, often one imported for type checkers only
+    except Exception:  # noqa: BLE001 - a name that is local, or was imported for type checkers only
+        names = getattr(function, "__globals__", {})
+        local = _names_where_registered()
         hints: dict[str, Any] = {}
         for name, hint in getattr(function, "__annotations__", {}).items():
             alone = types.SimpleNamespace(__annotations__={name: hint})
-            # What does not resolve alone is passed as it comes.
-            with suppress(Exception):
-                hints |= get_type_hints(alone, getattr(function, "__globals__", {}))
+            for known in ({}, local):
+                with suppress(Exception):
+                    hints |= get_type_hints(alone, names, known)
+                    break
+            else:
+                # No other type of this name is in sight, so it is ours.
+                if isinstance(hint, str) and _MEANS_TASK.fullmatch(hint):
+                    hints[name] = task_type
         return hints
+
+
+# `Task`, `everpoll.Task`, `Task | None` and `Optional[Task]`, as text.
+_MEANS_TASK = re.compile(r"(?:\w+\.)*Task(?:\s*\|\s*None)?|(?:\w+\.)*Optional\[(?:\w+\.)*Task\]")
+
+
+def _names_where_registered() -> dict[str, Any]:
+    """The local names of the function that registers the job: the nearest caller outside everpoll."""
+    here: types.FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to a caller's names
+    while here is not None and str(here.f_globals.get("__name__", "")).partition(".")[0] == "everpoll":
+        here = here.f_back
+    return {} if here is None else dict(here.f_locals)
 
 
 def _for_all(parameter: inspect.Parameter, hint: Any) -> Any:
@@ -133,7 +168,7 @@ def _for_all(parameter: inspect.Parameter, hint: Any) -> Any:
 
 def _is(wanted: type, hint: Any) -> bool:
     """The type itself, or optional."""
-    return hint is wanted or (isinstance(hint, types.UnionType) and wanted in hint.__args__)
+    return hint is wanted or (type(None) in get_args(hint) and wanted in get_args(hint))
 
 
 def _is_plain(hint: Any) -> bool:
