@@ -2,9 +2,11 @@
 
 make bench ARGS="drain latency"     only these
 make bench ARGS="drain --quick"     fewer jobs and rounds: a look, not a verdict
+make bench ARGS="cliffs --long"     what once was slow, at full size, with snapshots held for ten minutes
 """
 
 import argparse
+import functools
 import platform
 import sqlite3
 import sys
@@ -13,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import backlog, cadence, drain, enqueue, idle, latency, loops, tables, watches
+from bench import backlog, cadence, cliffs, drain, enqueue, idle, latency, loops, tables, watches
 from bench.plot import ratios_svg
 from bench.report import Ratio, Report, table
 
@@ -36,6 +38,7 @@ BENCHES: dict[str, Callable[[bool], Report]] = {
     "cadence": cadence.run,
     "watches": watches.run,
     "tables": tables.run,
+    "cliffs": cliffs.run,
 }
 
 
@@ -44,14 +47,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"which: {', '.join(BENCHES)}; default: all")
     parser.add_argument("--quick", action="store_true", help="fewer jobs and rounds")
+    parser.add_argument("--long", action="store_true", help="cliffs: full sizes, snapshots held for ten minutes")
+    parser.add_argument("--only", default="", help=f"cliffs: of {', '.join(cliffs.SCENARIOS)}, these, with commas")
     asked = parser.parse_args()
     if unknown := [name for name in asked.names if name not in BENCHES]:
         sys.exit(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHES)}")
+    if unknown := [name for name in asked.only.split(",") if name and name not in cliffs.SCENARIOS]:
+        sys.exit(f"no such cliff: {', '.join(unknown)}; there are: {', '.join(cliffs.SCENARIOS)}")
+    benches: dict[str, Callable[[bool], Report]] = {
+        **BENCHES,
+        "cliffs": functools.partial(cliffs.run, long=asked.long, only=asked.only),
+    }
     RESULTS.mkdir(exist_ok=True)
     reports = []
     for name in asked.names or BENCHES:
         began = time.monotonic()
-        report = BENCHES[name](asked.quick)
+        report = benches[name](asked.quick)
         report.notes.append(_conditions(time.monotonic() - began, quick=asked.quick))
         _keep(name, report)
         print(f"\n{report.markdown()}", flush=True)

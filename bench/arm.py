@@ -20,7 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.environments import python_of
+from bench.environments import node_of, python_of
 from bench.quiet import machine_cpu_s, process_cpu_s, wait_until_quiet
 
 ROOT = Path(__file__).parent.parent
@@ -38,7 +38,7 @@ class Arm:
     peer: str
     """Its environment."""
     module: str
-    """Its file in bench/arms/."""
+    """Its file in bench/arms/: a module of Python, or `….mjs` for Node."""
     options: dict[str, Any] = field(default_factory=dict)
 
 
@@ -70,12 +70,9 @@ class Process:
         """What belongs to the measurement; a server's is added by whoever runs one."""
         self._before = (0.0, 0.0, 0.0)
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        command: list[str | Path] = [
-            python_of(arm.peer),
-            "-m",
-            f"bench.arms.{arm.module}",
-            json.dumps({**arm.options, **order}),
-        ]
+        self.limit_s = LIMIT_S
+        """How long it may take to say something."""
+        command = [*_program(arm), json.dumps({**arm.options, **order})]
         # Only everpoll and the bare references need src/: peers must not see it.
         places = [str(frozen_source())] if arm.peer == "everpoll" else []
         self._process = subprocess.Popen(
@@ -95,7 +92,7 @@ class Process:
         try:
             if kind is None:
                 self.go()
-                self._process.wait(LIMIT_S)
+                self._process.wait(self.limit_s)
         except (OSError, subprocess.TimeoutExpired):
             pass
         finally:
@@ -110,7 +107,7 @@ class Process:
 
     def ready(self) -> None:
         """Wait until it says so."""
-        line = self._line()
+        line = self.line()
         if line.get("is_ready") is not True:
             raise ArmFailed(f"{self.arm.name} was to become ready, and answered {line}")
 
@@ -136,7 +133,7 @@ class Process:
     def answer(self, *, gated: bool = True) -> Answer:
         """Its next answer; each time it becomes ready before that, it is sent off when the machine is quiet."""
         while True:
-            line = self._line()
+            line = self.line()
             if line.get("is_ready") is not True:
                 return line
             if gated:
@@ -144,8 +141,9 @@ class Process:
             else:
                 self.go()
 
-    def _line(self) -> Answer:
-        watchdog = threading.Timer(LIMIT_S, self._process.kill)
+    def line(self) -> Answer:
+        """What it says next."""
+        watchdog = threading.Timer(self.limit_s, self._process.kill)
         watchdog.start()
         try:
             assert self._process.stdout is not None, "it was asked for"
@@ -159,3 +157,11 @@ class Process:
             raise ArmFailed(f"{self.arm.name} ended with {self._process.returncode} and said:\n{said}")
         answer: Answer = json.loads(line)
         return answer
+
+
+def _program(arm: Arm) -> list[str | Path]:
+    if not arm.module.endswith(".mjs"):
+        return [python_of(arm.peer), "-m", f"bench.arms.{arm.module}"]
+    # Node looks for packages beside the file that imports them.
+    node, folder = node_of(arm.peer)
+    return [node, shutil.copy(ROOT / "bench" / "arms" / arm.module, folder)]

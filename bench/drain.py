@@ -53,7 +53,7 @@ def run(quick: bool) -> Report:
         server = until.enter_context(postgres())
         folder = Path(until.enter_context(tempfile.TemporaryDirectory(prefix="everpoll-bench-")))
         version = server.version()
-        on_postgres = interleaved("drain on Postgres", _on_postgres(jobs), rounds, lambda arm: _measured(server, arm))
+        on_postgres = interleaved("drain on Postgres", _on_postgres(jobs), rounds, lambda arm: measured(server, arm))
         on_sqlite = interleaved("drain on SQLite", _on_sqlite(jobs), rounds, lambda arm: measured_file(folder, arm))
     report = Report(
         "drain", f"Drain of {jobs:,} jobs (Postgres {version})", ("", "jobs/s", "Python µs/job", "Postgres µs/job")
@@ -142,7 +142,8 @@ def _ratios(pg: Samples, lite: Samples) -> list[Any]:
     ]
 
 
-def _measured(server: Server, arm: Arm) -> Answer:
+def measured(server: Server, arm: Arm) -> Answer:
+    """One drain of a fresh database."""
     with server.database() as url, Process(arm, url=url) as process:
         process.ready()
         server.order("vacuum analyze", url)

@@ -30,10 +30,11 @@ def make(order: gate.Order, late: list[float]) -> Everpoll:
 async def fill(app: Everpoll, order: gate.Order) -> None:
     """Runs in the middle of their life, due at any time of the next interval."""
     store, rng, now = await app.store(), random.Random(7), time.time()
+    from_s = order.get("from_s", 3.0)
     for start in range(0, order["runs"], FILL):
         tasks = []
         for number in range(start, min(start + FILL, order["runs"])):
-            delay_s = rng.uniform(3, 3 + order["every_s"])
+            delay_s = from_s + rng.uniform(0, order["every_s"])
             log = [Decision(now, "cadence", "the cadence says so", delay_s)]
             memory = RunMemory(f"r{number}", "looking", f"id-{number}", started_at=now, begun_at=now, looks=3, log=log)
             tasks.append(
