@@ -8,6 +8,8 @@ else. Never touches another cluster, creates no user of the operating system.
     starting ──▶ up ──stop()──▶ down ──start()──▶ up ──close()──▶ gone
                   └─────────── the parent dies ────────────────────▲
 
+A cluster may have a standby (`standby_of`), which follows it by streaming until it is promoted.
+
 The parent holds one end of a pipe; a small shell (the keeper) holds the other and starts the postmaster. When the
 pipe closes, for whatever reason, the keeper ends the postmaster and, unless the stop was a deliberate one, removes the
 directory. No pid file has to be believed, no signal has to reach a dying process.
@@ -105,7 +107,8 @@ class Cluster:
     def __init__(self, folder: Path, settings: Mapping[str, str] = FAST) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="everpoll-pg-"))  # short: a socket's path ends at 107 bytes
         self.port = _free_port()
-        self._folder = folder
+        self.folder = folder
+        self.settings = settings
         self._settings = {
             **settings,
             "listen_addresses": "127.0.0.1",
@@ -121,6 +124,11 @@ class Cluster:
             self.close()
             raise
 
+    def set(self, **settings: str | None) -> None:
+        """From the next start on; None takes back what was said before."""
+        changed: dict[str, str | None] = {**self._settings, **settings}
+        self._settings = {name: value for name, value in changed.items() if value is not None}
+
     def url(self, database: str = "postgres") -> str:
         """By the loopback port."""
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
@@ -134,7 +142,7 @@ class Cluster:
         if self._keeper is not None:
             return
         flags = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
-        command = [*unprivileged(), str(self._folder / "postgres"), "-D", str(self.home / "data"), *flags]
+        command = [*unprivileged(), str(self.folder / "postgres"), "-D", str(self.home / "data"), *flags]
         with (self.home / "log").open("ab") as log:
             self._keeper = subprocess.Popen(
                 ["sh", "-c", KEEPER, "keeper", *command],
@@ -174,11 +182,11 @@ class Cluster:
     def _initialise(self) -> None:
         if "setpriv" in unprivileged():
             shutil.chown(self.home, "postgres", "postgres")
-        command = [*unprivileged(), str(self._folder / "initdb"), "-D", str(self.home / "data"), "-U", "postgres"]
+        command = [*unprivileged(), str(self.folder / "initdb"), "-D", str(self.home / "data"), "-U", "postgres"]
         options = ["--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C", "--no-instructions"]
         done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"initdb of {self._folder} failed: {done.stderr.strip() or done.stdout.strip()}")
+            raise RuntimeError(f"initdb of {self.folder} failed: {done.stderr.strip() or done.stdout.strip()}")
 
     def _end(self, order: str) -> None:
         keeper, self._keeper = self._keeper, None
@@ -187,13 +195,41 @@ class Cluster:
 
     def _wait_until_ready(self) -> None:
         give_up_at = time.monotonic() + START_TIMEOUT_S
-        status = self.home / "data" / "postmaster.pid"  # its eighth line says "ready"
+        status = self.home / "data" / "postmaster.pid"  # its eighth line says "ready", or "standby"
         while time.monotonic() < give_up_at and not _is_gone(self._pid):
             lines = status.read_text().split("\n") if status.exists() else []
-            if len(lines) > 7 and lines[0] == str(self._pid) and lines[7].strip() == "ready":
+            if len(lines) > 7 and lines[0] == str(self._pid) and lines[7].strip() in {"ready", "standby"}:
                 return
             time.sleep(0.01)
-        raise RuntimeError(f"Postgres of {self._folder} did not start; it said:\n{self.log()[-LOG_SHOWN_CHARS:]}")
+        raise RuntimeError(f"Postgres of {self.folder} did not start; it said:\n{self.log()[-LOG_SHOWN_CHARS:]}")
+
+
+class Standby(Cluster):
+    """A copy of another cluster that follows it; it may be read, and is a cluster of its own once promoted."""
+
+    def __init__(self, primary: Cluster) -> None:
+        self._primary = primary
+        super().__init__(primary.folder, primary.settings)
+
+    def _initialise(self) -> None:
+        if "setpriv" in unprivileged():
+            shutil.chown(self.home, "postgres", "postgres")
+        command = [*unprivileged(), str(self.folder / "pg_basebackup"), "-D", str(self.home / "data")]
+        source = ["-h", "127.0.0.1", "-p", str(self._primary.port), "-U", "postgres"]
+        options = ["--write-recovery-conf", "--wal-method=stream", "--checkpoint=fast", "--no-sync"]
+        done = subprocess.run([*command, *source, *options], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"pg_basebackup of {self.folder} failed: {done.stderr.strip()}")
+
+
+@contextmanager
+def standby_of(primary: Cluster) -> Iterator[Standby]:
+    """A standby for the length of the block."""
+    server = Standby(primary)
+    try:
+        yield server
+    finally:
+        server.close()
 
 
 @contextmanager

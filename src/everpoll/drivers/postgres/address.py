@@ -5,6 +5,7 @@
 Own options: `connections` (at most so many for a worker, its heartbeat's included), `statement_cache` (0: no prepared
 statements, for a transaction pooler that cannot carry them), `command_timeout` and `connect_timeout` in seconds. All
 others go to the driver. Never: a password in a message.
+Several hosts (`a:5432,b:5433`): the one that may be written to is meant; see `hosts`.
 `application_name` is the caller's (in the address, in its `options`, in `$PGAPPNAME`), else `everpoll`.
 """
 
@@ -13,6 +14,7 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from everpoll.drivers.postgres.hosts import Host, hosts_of
 from everpoll.errors import BadInput
 
 CONNECTIONS, FEWEST_CONNECTIONS = 3, 2
@@ -24,6 +26,7 @@ OWN = ("connections", "statement_cache", "command_timeout", "connect_timeout")
 APPLICATION_NAME = "everpoll"
 # As `options` may set it: `-c application_name=…` or `--application-name=…`.
 _SETS_APPLICATION_NAME = re.compile(r"(?:-c\s*|--)application[_-]name\s*=", re.IGNORECASE)
+WRITABLE = "read-write"
 LIKE = "postgresql://user:password@host:5432/database"
 
 
@@ -32,6 +35,7 @@ class Address:
     """Where the database is, and how to speak with it."""
 
     dsn: str = field(repr=False)
+    hosts: tuple[Host, ...] = field(repr=False)
     statement_cache: int
     command_timeout_s: float
     connect_timeout_s: float
@@ -41,6 +45,8 @@ class Address:
     """What a connection sets at its start, beside what the address itself says."""
     place: str = "localhost"
     """Host and port, for people: several hosts as they are written, a folder where it is a socket."""
+    target: str | None = None
+    """Which server will do, where the address does not say it: of several hosts the one that may be written to."""
 
     def masked(self, text: str) -> str:
         """The text without any password that may have got into it."""
@@ -53,7 +59,10 @@ def read_address(url: str) -> Address:
     """Take the address apart; an unusable one is refused without being quoted."""
     try:
         parts = urlsplit(url)
-        password, _ = parts.password, parts.port
+        password = parts.password
+        hosts = hosts_of(url) if parts.scheme in SCHEMES else ()
+    except BadInput:
+        raise
     except ValueError:
         raise BadInput(
             f"the address of the database cannot be read: write {LIKE}, with special characters in the password "
@@ -66,8 +75,10 @@ def read_address(url: str) -> Address:
     rest = "&".join(piece for piece in pieces if _name(piece) not in OWN)
     secrets = {one for name, one in parse_qsl(parts.query) if name == "password"}
     secrets |= {password, unquote(password)} if password else set()
+    dsn = parts._replace(query=rest).geturl()
     return Address(
-        dsn=parts._replace(query=rest).geturl(),
+        dsn=dsn,
+        hosts=hosts_of(dsn),
         statement_cache=int(_number(own, "statement_cache", STATEMENT_CACHE)),
         command_timeout_s=_number(own, "command_timeout", COMMAND_TIMEOUT_S),
         connect_timeout_s=_number(own, "connect_timeout", CONNECT_TIMEOUT_S),
@@ -75,17 +86,13 @@ def read_address(url: str) -> Address:
         # The longest first: one may be a part of the other.
         secrets=tuple(sorted(secrets, key=len, reverse=True)),
         settings=_settings(dict(parse_qsl(parts.query))),
-        place=_place(parts.netloc, dict(parse_qsl(parts.query))),
+        place=",".join(host.place for host in hosts),
+        target=None if len(hosts) == 1 or _has_target(pieces) else WRITABLE,
     )
 
 
-def _place(netloc: str, given: dict[str, str]) -> str:
-    hosts = netloc.rpartition("@")[2]
-    if hosts:
-        return hosts
-    host = given.get("host") or os.environ.get("PGHOST") or "localhost"
-    port = given.get("port") or os.environ.get("PGPORT")
-    return f"{host}:{port}" if port else host
+def _has_target(pieces: list[str]) -> bool:
+    return "target_session_attrs" in map(_name, pieces) or "PGTARGETSESSIONATTRS" in os.environ
 
 
 def _settings(given: dict[str, str]) -> tuple[tuple[str, str], ...]:

@@ -9,6 +9,7 @@ import asyncpg
 
 from everpoll.drivers.postgres import arrays, faults
 from everpoll.drivers.postgres.address import Address
+from everpoll.drivers.postgres.hosts import Host, first_usable
 from everpoll.drivers.reachability import Reachability
 
 logger = logging.getLogger("everpoll.stores")
@@ -28,7 +29,7 @@ class Dial:
         self.reach = Reachability()
         self.on_connected: Callable[[], None] | None = None
         self.on_refused: Callable[[], None] | None = None
-        self._sessions = _Sessions(address.statement_cache, dict(address.settings))
+        self._sessions = _Sessions(address)
 
     def for_heartbeat(self, on_connected: Callable[[], None], on_refused: Callable[[], None]) -> "Dial":
         """The same, and the two are told, in the heartbeat's thread, when a connection was made or refused."""
@@ -39,14 +40,12 @@ class Dial:
 
     async def connect(self) -> Connection:
         """A new connection. Raises `ConnectionsUsedUp` where the server has none to give."""
+        sessions = self._sessions
         try:
-            connection = await asyncpg.connect(
-                self.address.dsn,
-                timeout=self.address.connect_timeout_s,
-                statement_cache_size=self._sessions.statement_cache,
-                max_cached_statement_lifetime=0,
-                server_settings=self._sessions.settings,
-            )
+            if len(sessions.hosts) == 1:
+                host, connection = sessions.hosts[0], await self._connect_to(sessions.hosts[0])
+            else:
+                host, connection = await first_usable(sessions.hosts, self._connect_to, lambda late: late.terminate())
         except Exception as error:
             meant = faults.while_connecting(error, self.address)
             if isinstance(meant, faults.ConnectionsUsedUp):
@@ -55,10 +54,23 @@ class Dial:
             else:
                 self.reach.lost()
             raise meant from error
+        if host != sessions.hosts[0]:
+            logger.warning("connected to Postgres at %s; %s is not used", host.place, sessions.hosts[0].place)
+            sessions.hosts = sorted(sessions.hosts, key=host.__ne__)
         arrays.introduce(connection)
         if self.on_connected is not None:
             self.on_connected()
         return connection
+
+    async def _connect_to(self, host: Host) -> Connection:
+        return await asyncpg.connect(
+            host.dsn,
+            timeout=self.address.connect_timeout_s,
+            statement_cache_size=self._sessions.statement_cache,
+            max_cached_statement_lifetime=0,
+            server_settings=self._sessions.settings,
+            target_session_attrs=self.address.target,
+        )
 
     def insist_on_read_committed(self) -> None:
         """Where the database has another default, from the next connection on. Usually not said: poolers refuse it."""
@@ -78,10 +90,12 @@ class Dial:
 class _Sessions:
     """What each new session is told, and what was learned from earlier ones."""
 
-    def __init__(self, statement_cache: int, settings: dict[str, str]) -> None:
-        self.statement_cache = statement_cache
+    def __init__(self, address: Address) -> None:
+        self.statement_cache = address.statement_cache
         self.shared_statements = 0
-        self.settings = settings
+        self.settings = dict(address.settings)
+        self.hosts = list(address.hosts)
+        """The one that worked last comes first."""
 
 
 async def part(connection: Connection) -> None:

@@ -11,10 +11,12 @@ The server's own words are kept, a password never.
 """
 
 import socket
+from dataclasses import replace
 
 import asyncpg
 
 from everpoll.drivers.postgres.address import Address
+from everpoll.drivers.postgres.hosts import AllHostsFailed
 from everpoll.errors import BadInput, CannotConnect, EverpollError, SchemaOutdated, StoreUnavailable
 
 # By SQLSTATE, or its first two characters: connection, transaction rollback, resources, operator intervention, system.
@@ -36,6 +38,7 @@ class ConnectionsUsedUp(StoreUnavailable):
     """The server, the database or the role has no connection left to give."""
 
 
+READ_ONLY = "it may not be written to: a standby, or default_transaction_read_only"
 POOLER = "; a transaction pooler that cannot carry prepared statements? Add ?statement_cache=0 to the address"
 
 
@@ -63,7 +66,11 @@ def while_connecting(error: Exception, address: Address) -> EverpollError:
 
     A running worker waits out both: a password may be changed back. At its start it waits only for the first.
     """
+    if isinstance(error, AllHostsFailed):
+        return _at_no_host(error, address)
     said = "no answer" if isinstance(error, TimeoutError) else _text(error)
+    if isinstance(error, asyncpg.TargetServerAttributeNotMatched):
+        said = READ_ONLY
     if isinstance(error, asyncpg.ClientConfigurationError):
         return BadInput(address.masked(f"the address of the database cannot be used: {said}"))
     if isinstance(error, asyncpg.TooManyConnectionsError):
@@ -71,11 +78,20 @@ def while_connecting(error: Exception, address: Address) -> EverpollError:
     what = f"cannot connect to Postgres at {address.place}: {said}"
     if isinstance(error, asyncpg.PostgresError) and error.sqlstate in REFUSED_STATES:
         return CannotConnect(address.masked(f"{what}; check user, password and database in the address"))
-    # A resolver that is away says something else; and of several hosts the others may be there.
-    is_unknown = isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
-    if is_unknown and "," not in address.place:
+    # A resolver that is away says something else.
+    if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
         return CannotConnect(address.masked(f"{what}; check the host in the address"))
     return StoreUnavailable(address.masked(what))
+
+
+def _at_no_host(error: AllHostsFailed, address: Address) -> EverpollError:
+    """One that is mistaken in the address, or has no connection left, decides; else each host is told of."""
+    meant = [while_connecting(one, replace(address, place=host.place)) for host, one in error.errors]
+    for kind in (BadInput, ConnectionsUsedUp):
+        if found := [one for one in meant if isinstance(one, kind)]:
+            return found[0]
+    text = "; ".join(str(one) for one in meant)
+    return CannotConnect(text) if all(isinstance(one, CannotConnect) for one in meant) else StoreUnavailable(text)
 
 
 def while_asking(error: Exception, address: Address) -> EverpollError | None:
