@@ -10,7 +10,7 @@ EverpollError
 │   └── CannotConnect           … with this address: wrong password, no such database, unknown host
 ├── SchemaOutdated              the database's schema is older than this release, and migrating is turned off
 ├── TableUnfit                  a table of the user's own lacks columns that its mapping names; carries the DDL
-├── LeaseLost                   this worker was given up for dead; what it held belongs to others
+├── LeaseLost                   this worker was declared dead; what it held belongs to others
 ├── TaskNotFound (LookupError)  no task has that id
 ├── UnknownJob (LookupError)    no job of that name is registered here
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
@@ -71,7 +71,7 @@ class TableUnfit(EverpollError):
 
 
 class LeaseLost(EverpollError):
-    """This incarnation of the worker was given up for dead."""
+    """This incarnation of the worker was declared dead."""
 
 
 class TaskNotFound(EverpollError, LookupError):

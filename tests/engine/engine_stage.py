@@ -142,10 +142,10 @@ class SpyStore(MemoryStore):
         for on_wake in list(self._ears):
             on_wake(Wake(cancel))
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         self.beats.append(self.clock.now())
         self.trip("beat")
-        return super().beat(incarnation, lease_s, overdue_s, running)
+        return super().beat(incarnation, lease_s, running)
 
 
 class VirtualHeartbeat(LoopHeartbeat):
@@ -164,10 +164,13 @@ class FreezingPulse:
         self._pulse = pulse
         self._is_frozen = is_frozen
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         if self._is_frozen():
             return Beat(is_alive=True)
-        return self._pulse.beat(incarnation, lease_s, overdue_s, running)
+        return self._pulse.beat(incarnation, lease_s, running)
+
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        return 0 if self._is_frozen() else self._pulse.rescue(incarnation, dead, overdue)
 
     def close(self) -> None:
         self._pulse.close()
@@ -257,11 +260,11 @@ class EngineStage:
         return (await MemoryStore.info(self.store, [task_id]))[task_id]
 
     async def bury(self, incarnation: int) -> None:
-        """Somebody gave this worker up for dead, and took back what it held."""
+        """Another worker declared this one dead, and took back what it held."""
         await MemoryStore.sign_off(self.store, incarnation)
         finder = WorkerCard(incarnation=7, label="finder", host="", pid=0, queues=(), slots=0, version="")
         await MemoryStore.sign_on(self.store, finder, 60.0)
-        MemoryStore.beat(self.store, 7, 60.0, None, ())
+        MemoryStore.rescue(self.store, 7, (), ())
         await MemoryStore.sign_off(self.store, 7)
 
 

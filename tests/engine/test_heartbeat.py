@@ -6,18 +6,20 @@ In real time, decided by events: a wait that runs into its limit fails the test,
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 
 import pytest
 
 from engine.engine_stage import done
 from everpoll.drivers.wake import OnWake
+from everpoll.engine import heart as engine_heart
 from everpoll.engine import heartbeat
+from everpoll.engine.heart import BEATS_PER_LEASE, Listeners, Rhythm
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.work import Run, Work, Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import StoreUnavailable
+from everpoll.policy.liveness import Sighting
 from everpoll.stores.contract import Beat, NewTask, Settlement, WorkerCard
 from everpoll.stores.memory import MemoryStore
 
@@ -36,19 +38,24 @@ class FakePulse:
         self.opened = 0
         self.closed = 0
         self.threads: set[str] = set()
-        self.asked: list[tuple[int, float, float | None, list[int]]] = []
+        self.asked: list[tuple[int, float, list[int]]] = []
+        self.rescues: list[tuple[list[tuple[int, int]], list[tuple[int, int]]]] = []
 
     def __call__(self) -> "FakePulse":
         self.opened += 1
         return self
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         with self._changed:
             self.beats += 1
             self.threads.add(threading.current_thread().name)
-            self.asked.append((incarnation, lease_s, overdue_s, list(running)))
+            self.asked.append((incarnation, lease_s, list(running)))
             self._changed.notify_all()
         return self._answer(self.beats)
+
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        self.rescues.append((list(dead), list(overdue)))
+        return len(dead) + len(overdue)
 
     def close(self) -> None:
         self.closed += 1
@@ -62,12 +69,18 @@ class FakePulse:
 class Heart:
     """A heartbeat and what it tells."""
 
-    def __init__(self, pulse: FakePulse, lease_s: float, running: Sequence[int] = ()) -> None:
+    def __init__(
+        self, pulse: FakePulse, lease_s: float, running: Sequence[int] = (), overdue: Sequence[tuple[int, int]] = ()
+    ) -> None:
         self.told: asyncio.Queue[Beat] = asyncio.Queue()
+        self.rescued: asyncio.Queue[int] = asyncio.Queue()
+        self.failures: asyncio.Queue[str] = asyncio.Queue()
         self.silences: asyncio.Queue[float] = asyncio.Queue()
-        self.heartbeat = Heartbeat(
-            pulse, 7, lease_s, None, lambda: (running, 1.5), self.told.put_nowait, self.silences.put_nowait
+        listeners = Listeners(
+            self.told.put_nowait, self.rescued.put_nowait, self.failures.put_nowait, self.silences.put_nowait
         )
+        rhythm = Rhythm(lease_s, lease_s / BEATS_PER_LEASE)
+        self.heartbeat = Heartbeat(pulse, 7, rhythm, lambda: (running, overdue), listeners)
         self.heartbeat.start()
 
     async def beat(self) -> Beat:
@@ -107,19 +120,64 @@ async def test_a_beat_says_who_beats_for_how_long_and_asks_about_what_runs() -> 
     heart = Heart(pulse, QUICK_S, running=[3, 4])
     beat = await heart.beat()
     assert (beat.canceled, beat.rescued) == ((3,), 2)
-    assert pulse.asked[0] == (7, QUICK_S, 1.5, [3, 4])
+    assert pulse.asked[0] == (7, QUICK_S, [3, 4])
     await heart.heartbeat.stop()
+
+
+async def test_the_first_beat_comes_at_once() -> None:
+    heart = Heart(FakePulse(), SLOW_S)
+    await heart.beat()
+    await heart.heartbeat.stop()
+
+
+async def test_a_worker_whose_number_stands_still_is_declared_dead_by_that_number() -> None:
+    """And only after a whole lease of it: a beat with another number in between starts the watch over."""
+    numbers = [4, 4, 5]
+
+    def answer(beat: int) -> Beat:
+        number = numbers[min(beat, len(numbers)) - 1]
+        return Beat(is_alive=True, others=(Sighting(9, number, QUICK_S), Sighting(8, beat, QUICK_S)))
+
+    pulse = FakePulse(answer)
+    heart = Heart(pulse, QUICK_S)
+    async with asyncio.timeout(LIMIT_S):
+        assert await heart.rescued.get() == 1
+    await heart.heartbeat.stop()
+    assert pulse.rescues[0] == ([(9, 5)], [])
+
+
+async def test_handlers_past_their_deadline_are_named_to_the_rescue() -> None:
+    pulse = FakePulse()
+    heart = Heart(pulse, SLOW_S, running=[3, 4], overdue=[(3, 1)])
+    async with asyncio.timeout(LIMIT_S):
+        assert await heart.rescued.get() == 1
+    await heart.heartbeat.stop()
+    assert pulse.rescues == [([], [(3, 1)])]
+
+
+async def test_a_rescue_that_fails_costs_no_beat() -> None:
+    class Unlucky(FakePulse):
+        def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+            raise StoreUnavailable("connection refused")
+
+    pulse = Unlucky(lambda _: Beat(is_alive=True, has_leftovers=True))
+    heart = Heart(pulse, QUICK_S)
+    for _ in range(4):
+        assert (await heart.beat()).is_alive
+    assert "rescue: StoreUnavailable" in await heart.failures.get()
+    await heart.heartbeat.stop()
+    assert (pulse.opened, heart.silences.empty()) == (1, True)
 
 
 async def test_hurry_beats_at_once() -> None:
     pulse = FakePulse()
     heart = Heart(pulse, SLOW_S)
-    heart.heartbeat.hurry()
     await heart.beat()
-    heart.heartbeat.hurry()
-    await heart.beat()
+    for _ in range(2):
+        heart.heartbeat.hurry()
+        await heart.beat()
     await heart.heartbeat.stop()
-    assert pulse.beats == 2
+    assert pulse.beats == 3
 
 
 async def test_after_stop_no_beat_comes_the_connection_is_closed_and_no_thread_is_left() -> None:
@@ -140,6 +198,7 @@ async def test_a_beat_that_fails_is_tried_again_on_another_connection(caplog: py
     await heart.beat()
     await heart.heartbeat.stop()
     assert pulse.opened == pulse.closed == 3
+    assert heart.failures.get_nowait() == "heartbeat: StoreUnavailable: connection refused"
     assert sum("heartbeat failed: StoreUnavailable: connection refused" in one.message for one in caplog.records) == 2
 
 
@@ -183,7 +242,7 @@ async def test_a_beat_that_hangs_in_the_network_cannot_hide_its_silence_and_does
     no_heart_beats()
 
 
-async def test_a_worker_given_up_for_dead_is_told_once_and_its_heart_stops_by_itself() -> None:
+async def test_a_worker_declared_dead_is_told_once_and_its_heart_stops_by_itself() -> None:
     pulse = FakePulse(lambda _: Beat(is_alive=False))
     heart = Heart(pulse, QUICK_S)
     assert not (await heart.beat()).is_alive
@@ -211,8 +270,8 @@ class BeatingStore(MemoryStore):
         super().__init__()
         self.beaten = threading.Semaphore(0)
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
-        beat = super().beat(incarnation, lease_s, overdue_s, running)
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+        beat = super().beat(incarnation, lease_s, running)
         self.beaten.release()
         return beat
 
@@ -221,13 +280,14 @@ async def test_a_task_whose_handler_blocks_the_event_loop_past_the_lease_is_not_
     store = BeatingStore()
     finder = WorkerCard(incarnation=7, label="finder", host="", pid=0, queues=(), slots=0, version="")
     await store.sign_on(finder, SLOW_S)
-    rescued: list[int] = []
+    numbers: list[int] = []
     ended = asyncio.Event()
 
     async def blocks(run: Run) -> Settlement:
         for _ in range(5):  # five beats are more than one lease
             assert store.beaten.acquire(timeout=LIMIT_S)
-            rescued.append(MemoryStore.beat(store, 7, SLOW_S, None, ()).rescued)
+            [worker] = MemoryStore.beat(store, 7, SLOW_S, ()).others
+            numbers.append(worker.beats)
         ended.set()
         return done(run.lease)
 
@@ -239,7 +299,7 @@ async def test_a_task_whose_handler_blocks_the_event_loop_past_the_lease_is_not_
     async with asyncio.timeout(LIMIT_S):
         await ended.wait()
     await worker.stop()
-    assert rescued == [0] * 5
+    assert len(set(numbers)) == 5
     info = (await store.info([task.id]))[task.id]
     assert (info.state, info.attempt, info.rescues) == ("done", 1, 0)
     no_heart_beats()
@@ -269,23 +329,17 @@ async def test_starting_that_fails_or_is_canceled_leaves_no_heart_beating() -> N
     assert [worker.is_alive for worker in await store.workers()] == [False, False]
 
 
-async def test_after_a_slow_answer_the_next_beat_comes_sooner(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_slow_answer_the_next_beat_comes_sooner() -> None:
     """The lease counts from the question. A full rest after the answer would fence handlers while the heart beats."""
     now_s = 1_000.0
     takes_s = [1.0, 7.5, 30.0, 0.0]
-    rests: list[float] = []
 
     def answer(beat: int) -> Beat:
         nonlocal now_s
         now_s += takes_s[beat - 1]
         return Beat(is_alive=True)
 
-    def rest(wait_s: float) -> bool:
-        rests.append(wait_s)
-        return len(rests) <= len(takes_s)
-
-    monkeypatch.setattr(heartbeat, "time", SimpleNamespace(monotonic=lambda: now_s))
-    beating = Heartbeat(FakePulse(answer), 7, 30.0, None, lambda: ((), None), lambda _: None, lambda _: None)
-    monkeypatch.setattr(beating, "_rests", rest)
-    beating._beat()
-    assert rests == [10.0, 9.0, 2.5, 0.0, 10.0]
+    listeners = Listeners(*[lambda _: None] * 4)
+    heart = engine_heart.Heart(7, Rhythm(30.0, 10.0), lambda: ((), ()), lambda: now_s, listeners)
+    pulse = FakePulse(answer)
+    assert [heart.beat(pulse) for _ in takes_s] == [9.0, 2.5, 0.0, 10.0]

@@ -101,7 +101,7 @@ def test_a_worker_given_up_for_dead_drops_its_results_signs_on_anew_and_goes_on(
 
     with caplog.at_level(logging.WARNING):
         stage.play(scene)
-    assert any("given up for dead" in one.message for one in caplog.records)
+    assert any("declared dead" in one.message for one in caplog.records)
 
 
 def test_a_late_beat_of_an_earlier_life_does_not_touch_the_handlers_of_this_one(stage: EngineStage) -> None:
@@ -208,7 +208,7 @@ def test_what_another_worker_lost_is_picked_up_at_once_after_the_rescue(stage: E
         async with stage.working(lease_s=30):
             await stage.clock.advance(45)
         [at] = job.at
-        assert 30 < at <= 40
+        assert 30 <= at <= 40
         heart = other._heartbeat
         assert heart is not None
         await heart.stop()

@@ -106,7 +106,7 @@ def test_heartbeats_go_on_until_the_last_handler_has_ended_and_then_stop(stage: 
         await stage.put(1)
         async with stage.working(grace=60, lease_s=30):
             await stage.clock.advance(1)
-        assert stage.store.beats == [10, 20]
+        assert stage.store.beats == [0, 10, 20]
         await nothing_is_left(stage)
 
     stage.play(scene)

@@ -68,8 +68,8 @@ class Ledger(SpyStore):
         await super().sign_off(incarnation)
         self.gone[incarnation] = self.clock.now()
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
-        beat = super().beat(incarnation, lease_s, overdue_s, running)
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+        beat = super().beat(incarnation, lease_s, running)
         if beat.is_alive:
             self.heard[incarnation].append(self.clock.now())
         return beat
@@ -77,7 +77,7 @@ class Ledger(SpyStore):
     def was_alive(self, incarnation: int, at: float) -> bool:
         """Whether this worker had been heard within its lease, and had not signed off."""
         heard = [instant for instant in self.heard[incarnation] if instant < at]
-        return at - max(heard) <= LEASE_S and self.gone.get(incarnation, at) >= at
+        return at - max(heard) < LEASE_S - 1e-6 and self.gone.get(incarnation, at) >= at
 
     async def _passable(self, incarnation: int) -> None:
         while incarnation in self.frozen:

@@ -29,7 +29,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Burial:
-    """A worker that was given up for dead, or signed off."""
+    """A worker that was declared dead, or signed off."""
 
     label: str
     silent_s: float

@@ -51,7 +51,7 @@ def outage(server: Cluster, ledger: PostgresLedger, folder: Path, lease: str) ->
         print(f"the last {done_s:.2f} s")
         print(f"  {len(runs)} jobs, {sum(runs.values())} runs, {sum(row.rescues for row in history)} rescues,", end=" ")
         print(f"{sum(one.said('its result is dropped') for one in fleet.workers.values())} results dropped,", end=" ")
-        print(f"{sum(one.said('given up for dead') for one in fleet.workers.values())} workers given up")
+        print(f"{sum(one.said('declared dead') for one in fleet.workers.values())} workers given up")
         prove(fleet)
 
 

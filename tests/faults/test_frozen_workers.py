@@ -43,7 +43,7 @@ def test_a_zombie_settles_nothing_and_signs_on_anew(ledger: Ledger, tmp_path: Pa
         zombie.thaw()
         fleet.until(lambda: zombie.said("its result is dropped") >= len(held), "it tells of each loss")
         fleet.until(lambda: zombie.said("signed on as") >= 2, "it signs on anew")
-        assert zombie.said("was given up for dead; it drops what it held and signs on anew")
+        assert zombie.said("was declared dead; it drops what it held and signs on anew")
         runs = [run for run in fleet.effects() if run.task == clutch]
         assert (runs[0].has_ended, runs[-1].has_ended) == (True, False)
         assert ledger.history() == before

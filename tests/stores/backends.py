@@ -25,7 +25,8 @@ FORGET = """delete from everpoll.tasks; delete from everpoll.history; delete fro
     delete from everpoll.losses; delete from everpoll.events"""
 INSTANTS = """select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
     where c.relnamespace = 'everpoll'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
-      and c.relname <> 'migrations' and a.atttypid = 'timestamptz'::regtype and not a.attisdropped"""
+      and c.relname not in ('migrations', 'function_sets')
+      and a.atttypid = 'timestamptz'::regtype and not a.attisdropped"""
 WALL_START = 1_900_000_000.0
 
 
@@ -115,7 +116,7 @@ class MemoryBackend:
 
 
 class SqliteBackend:
-    """One file. Its columns say by their names what they hold: `_at` and `at` microseconds, `_ms` milliseconds."""
+    """One file. Its columns say by their names what they hold: `_at` and `at` are microseconds."""
 
     name = "sqlite"
 
@@ -133,8 +134,7 @@ class SqliteBackend:
         with closing(sqlite3.connect(self._path, timeout=30, isolation_level=None)) as connection:
             connection.execute("begin immediate")
             for table, column in self._instants(connection):
-                units = round(seconds * (1_000 if column.endswith("_ms") else 1_000_000))
-                connection.execute(f"update {table} set {column} = {column} - {units}")  # noqa: S608 - from the catalog
+                connection.execute(f"update {table} set {column} = {column} - {round(seconds * 1_000_000)}")  # noqa: S608 - from the catalog
             connection.execute("commit")
 
     async def cut_connections(self) -> None:
@@ -147,8 +147,8 @@ class SqliteBackend:
     async def insert_first_release_row(self, name: str) -> int:
         with closing(sqlite3.connect(self._path)) as connection, connection:
             row = connection.execute(
-                """insert into everpoll_tasks (due_at, created_at, rank, version, is_due, kind, queue, name, args)
-                   values (1, 1, 0, 1, 1, 'job', 'default', ?, '[1]') returning id""",
+                """insert into everpoll_tasks (due_at, created_at, rank, version, line, kind, queue, name, args)
+                   values (1, 1, 0, 1, 0, 'job', 'default', ?, '[1]') returning id""",
                 [name],
             ).fetchone()
         return int(row[0])
@@ -163,7 +163,7 @@ class SqliteBackend:
             (table, str(column))
             for table in self._tables(connection)
             for (_, column, *_) in connection.execute(f"pragma table_info({table})")
-            if column == "at" or column.endswith(("_at", "_ms"))
+            if column == "at" or column.endswith("_at")
         ]
 
     def _tables(self, connection: sqlite3.Connection) -> list[str]:

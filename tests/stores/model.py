@@ -4,15 +4,12 @@ The model knows nothing of indexes, statements or connections, and its clock mov
 memory store: it does not order, page or wake, and every rule of it is one line of the contract.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from everpoll.stores.contract import (
-    ASKED_TO_CANCEL,
-    DEADLINE_GRACE_S,
     RESCUE_LIMIT,
     Again,
     Ended,
@@ -45,7 +42,6 @@ class ModelTask:
     rescues: int = 0
     sequence: int = 0
     holder: int | None = None
-    deadline: float = math.inf
     cancel: bool = False
     is_unheard: bool = False
     """Asked to cancel while it ran."""
@@ -58,7 +54,7 @@ class ModelTask:
 
     @property
     def is_asked(self) -> bool:
-        return self.kind in ASKED_TO_CANCEL
+        return self.kind == "watch"
 
     def differs(self, shown: TaskInfo) -> list[str]:
         """How the task that the store shows is not the one it should be."""
@@ -93,7 +89,7 @@ class ModelTask:
 
 @dataclass
 class ModelWorker:
-    expires: float
+    beats: int = 0
     is_stopped: bool = False
 
 
@@ -120,8 +116,9 @@ class Model:
                 task.events.append(one.seq)
                 self.feed.append((task.id, one.seq))
 
-    def live_with(self, key: str | None) -> ModelTask | None:
-        return next((one for one in self.tasks.values() if key is not None and one.is_live and one.key == key), None)
+    def live_with(self, kind: str, key: str | None) -> ModelTask | None:
+        live = (one for one in self.tasks.values() if key is not None and one.is_live and one.kind == kind)
+        return next((one for one in live if one.key == key), None)
 
     def due_in(self, queues: Sequence[str]) -> Iterator[ModelTask]:
         queued = (one for one in self.tasks.values() if one.state == "queued" and one.queue in queues)
@@ -136,7 +133,6 @@ class Model:
         task.sequence += 1
         task.attempt += 1
         task.is_unheard = False
-        task.deadline = math.inf if task.timeout_s is None else self.now + task.timeout_s
 
     def settle(self, worker: int, settlement: Settlement, what: str | None) -> bool:
         task = self.tasks[settlement.id]
@@ -159,13 +155,15 @@ class Model:
                 self._requeue(task)
         return True
 
-    def beat(self, worker: int, lease_s: float) -> int:
-        """Extend, bury and rescue; how many were rescued."""
-        self.workers[worker].expires = self.now + lease_s
-        for one in self.workers.values():
-            one.is_stopped = one.is_stopped or one.expires < self.now
-        lost = [one for one in self.tasks.values() if one.holder is not None and self._is_lost(one, one.holder)]
-        for task in lost:
+    def rescue(self, worker: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        """Declare dead, and take back; how many tasks came back or ended."""
+        for incarnation, beats in dead:
+            one = self.workers[incarnation]
+            one.is_stopped = one.is_stopped or one.beats == beats
+        late = [self.tasks[task_id] for task_id, _ in overdue if self.tasks[task_id].holder == worker]
+        late = [one for one in late if (one.id, one.sequence) in overdue]
+        lost = [one for one in self.tasks.values() if one.holder is not None and self.workers[one.holder].is_stopped]
+        for task in [*lost, *late]:
             task.rescues += 1
             task.attempt -= 1
             is_poison = task.rescues >= RESCUE_LIMIT
@@ -175,10 +173,7 @@ class Model:
                 self._end(task, "failed")
             else:
                 self._requeue(task)
-        return len(lost)
-
-    def _is_lost(self, task: ModelTask, holder: int) -> bool:
-        return self.workers[holder].is_stopped or task.deadline + DEADLINE_GRACE_S < self.now
+        return len(lost) + len(late)
 
     def cancel(self, task: ModelTask) -> str:
         if task.is_live:
@@ -196,7 +191,7 @@ class Model:
             task.due, task.wait_s = self.now, None
 
     def retry(self, task: ModelTask) -> bool:
-        if task.is_live or self.live_with(task.key):
+        if task.is_live or self.live_with(task.kind, task.key):
             return False
         task.whats.append("retry")
         task.state, task.attempt, task.rescues, task.cancel = "queued", 0, 0, False
@@ -204,10 +199,10 @@ class Model:
         return True
 
     def _requeue(self, task: ModelTask) -> None:
-        task.state, task.holder, task.deadline = "queued", None, math.inf
+        task.state, task.holder = "queued", None
         if task.cancel and not task.is_asked:
             self._end(task, "canceled")
 
     def _end(self, task: ModelTask, state: str) -> None:
-        task.state, task.holder, task.deadline = state, None, math.inf
+        task.state, task.holder = state, None
         self.ends.append(task.id)

@@ -25,6 +25,8 @@ from stores.backends import Backend
 LEASE_S = 60.0
 HOUR_S = 3600.0
 NOTE = '{"what":"test"}'
+WATCH: dict[str, Any] = {"kind": "watch", "cancels_itself": True, "indexed": True}
+"""What a watch says about its tasks."""
 T = TypeVar("T")
 
 _incarnations = itertools.count(2**62 + 1)  # 63 bits, as real ones: what truncates them is found out
@@ -104,23 +106,35 @@ class Stage:
         assert await self.store.settle(worker, [Ended(lease.id, lease.sequence, state)]) == set()
         return lease.id
 
-    async def beat(
-        self, worker: int, running: Sequence[int] = (), lease_s: float = LEASE_S, overdue_s: float | None = None
-    ) -> Beat:
-        """One heartbeat, from its own thread; it also rescues."""
+    async def beat(self, worker: int, running: Sequence[int] = (), lease_s: float = LEASE_S) -> Beat:
+        """One heartbeat, from its own thread."""
+        beat: Beat = await self._in_heart((await self._own_pulse()).beat, worker, lease_s, list(running))
+        return beat
+
+    async def rescue(
+        self, worker: int, dead: Sequence[tuple[int, int]] = (), overdue: Sequence[tuple[int, int]] = ()
+    ) -> int:
+        """What this worker's heartbeat does about others that it has seen standing still."""
+        rescued: int = await self._in_heart((await self._own_pulse()).rescue, worker, list(dead), list(overdue))
+        return rescued
+
+    async def declare_dead(self, finder: int, *dead: int) -> int:
+        """Have `finder` declare these dead by the beat numbers that they show now; how many tasks came back."""
+        others = (await self.beat(finder)).others
+        return await self.rescue(finder, [(one.incarnation, one.beats) for one in others if one.incarnation in dead])
+
+    async def _own_pulse(self) -> Pulse:
         if self._pulse is None:
             self._pulse = await self._in_heart(self.store.pulse)
-        beat: Beat = await self._in_heart(self._pulse.beat, worker, lease_s, overdue_s, list(running))
-        return beat
+        return self._pulse
 
     async def pass_time(self, seconds: float) -> None:
         await self.backend.pass_time(seconds)
 
     async def bury(self, worker: int) -> None:
-        """Let the worker die silently, and another one find out: what it held is back in the queue."""
-        await self.pass_time(LEASE_S + 1)
+        """Have another worker declare it dead: what it held is back in the queue."""
         finder = await self.worker("finder")
-        await self.beat(finder)
+        await self.declare_dead(finder, worker)
         await self.store.sign_off(finder)
         assert not (await self.beat(worker)).is_alive
 

@@ -2,19 +2,17 @@
 
 import pytest
 
-from everpoll.stores.contract import ASKED_TO_CANCEL, RESCUE_LIMIT, NewTask
-from stores.stage import HOUR_S, LEASE_S, Stage, again, done, json, whats
+from everpoll.stores.contract import RESCUE_LIMIT, NewTask
+from stores.stage import HOUR_S, LEASE_S, WATCH, Stage, again, done, json, whats
 from stores.test_wakeup import Listener
 
 WHY = json({"what": "cancel", "why": "no longer needed"})
-ASKED = sorted(ASKED_TO_CANCEL)
 
 
-@pytest.mark.parametrize("kind", ASKED)
 @pytest.mark.parametrize("delay_s", [0.0, HOUR_S])
-async def test_a_queued_one_is_due_at_once_and_told_so(stage: Stage, kind: str, delay_s: float) -> None:
+async def test_a_queued_one_is_due_at_once_and_told_so(stage: Stage, delay_s: float) -> None:
     worker = await stage.worker()
-    task_id = await stage.put_one(kind=kind, delay_s=delay_s)
+    task_id = await stage.put_one(**WATCH, delay_s=delay_s)
     assert await stage.store.cancel(task_id, WHY) == "queued"
     shown = await stage.show(task_id)
     assert (shown.state, shown.cancel_requested, whats(shown)) == ("queued", True, ["cancel"])
@@ -25,11 +23,10 @@ async def test_a_queued_one_is_due_at_once_and_told_so(stage: Stage, kind: str, 
     assert (shown.state, shown.result) == ("canceled", "stopped")
 
 
-@pytest.mark.parametrize("kind", ASKED)
-async def test_the_request_stays_until_it_ends_itself(stage: Stage, kind: str) -> None:
+async def test_the_request_stays_until_it_ends_itself(stage: Stage) -> None:
     """It may take several looks until what it looks at has stopped; their delays are its own."""
     worker = await stage.worker()
-    task_id = await stage.put_one(kind=kind, delay_s=HOUR_S)
+    task_id = await stage.put_one(**WATCH, delay_s=HOUR_S)
     await stage.store.cancel(task_id, WHY)
     for _ in range(3):
         lease = await stage.take_one(worker)
@@ -41,14 +38,11 @@ async def test_the_request_stays_until_it_ends_itself(stage: Stage, kind: str) -
     assert (await stage.show(task_id)).state == "queued"
 
 
-@pytest.mark.parametrize("kind", ASKED)
 @pytest.mark.parametrize("delay_s", [HOUR_S, None])
-async def test_a_request_that_it_could_not_see_makes_it_due_at_once(
-    stage: Stage, kind: str, delay_s: float | None
-) -> None:
+async def test_a_request_that_it_could_not_see_makes_it_due_at_once(stage: Stage, delay_s: float | None) -> None:
     """It came in the middle of a look: the settlement says "in an hour", and is not heard. The one after it is."""
     worker = await stage.worker()
-    lease = await stage.running(worker, kind=kind)
+    lease = await stage.running(worker, **WATCH)
     assert not lease.cancel_requested
     assert await stage.store.cancel(lease.id, WHY) == "running"
     assert (await stage.beat(worker, [lease.id])).canceled == (lease.id,)
@@ -59,10 +53,9 @@ async def test_a_request_that_it_could_not_see_makes_it_due_at_once(
     assert await stage.take(worker) == []
 
 
-@pytest.mark.parametrize("kind", ASKED)
-async def test_asking_twice_is_the_same(stage: Stage, kind: str) -> None:
+async def test_asking_twice_is_the_same(stage: Stage) -> None:
     worker = await stage.worker()
-    task_id = await stage.put_one(kind=kind, delay_s=HOUR_S)
+    task_id = await stage.put_one(**WATCH, delay_s=HOUR_S)
     assert [await stage.store.cancel(task_id, WHY) for _ in range(2)] == ["queued", "queued"]
     [lease] = await stage.take(worker)
     assert lease.cancel_requested
@@ -71,10 +64,9 @@ async def test_asking_twice_is_the_same(stage: Stage, kind: str) -> None:
     assert whats(await stage.show(task_id)) == ["cancel", "cancel"]
 
 
-@pytest.mark.parametrize("kind", ASKED)
-async def test_a_rescue_hands_it_on_with_the_request(stage: Stage, kind: str) -> None:
+async def test_a_rescue_hands_it_on_with_the_request(stage: Stage) -> None:
     first = await stage.worker()
-    lease = await stage.running(first, kind=kind)
+    lease = await stage.running(first, **WATCH)
     await stage.store.cancel(lease.id, WHY)
     await stage.bury(first)
     shown = await stage.show(lease.id)
@@ -82,9 +74,8 @@ async def test_a_rescue_hands_it_on_with_the_request(stage: Stage, kind: str) ->
     assert (await stage.take_one(await stage.worker())).cancel_requested
 
 
-@pytest.mark.parametrize("kind", ASKED)
-async def test_poison_ends_as_failed_whatever_was_asked(stage: Stage, kind: str) -> None:
-    task_id = await stage.put_one(kind=kind)
+async def test_poison_ends_as_failed_whatever_was_asked(stage: Stage) -> None:
+    task_id = await stage.put_one(**WATCH)
     await stage.store.cancel(task_id, WHY)
     for _ in range(RESCUE_LIMIT):
         worker = await stage.worker()
@@ -96,7 +87,7 @@ async def test_poison_ends_as_failed_whatever_was_asked(stage: Stage, kind: str)
 async def test_jobs_and_watches_in_one_batch(stage: Stage) -> None:
     """Asked while they ran: the job ends, the watch is due, and who was not asked waits."""
     worker = await stage.worker()
-    tasks = [NewTask(name="job"), NewTask(name="w", kind="watch"), NewTask(name="w", kind="watch")]
+    tasks = [NewTask(name="job"), NewTask(name="w", **WATCH), NewTask(name="w", **WATCH)]
     ids = [one.id for one in await stage.store.enqueue(tasks)]
     leases = await stage.take(worker)
     for task_id in ids[:2]:
@@ -109,7 +100,7 @@ async def test_jobs_and_watches_in_one_batch(stage: Stage) -> None:
 @pytest.mark.parametrize("queues", [("default",), ("default", "other")])
 async def test_only_who_was_asked_is_told(stage: Stage, queues: tuple[str, ...]) -> None:
     worker = await stage.worker()
-    ids = [await stage.put_one(kind="watch", key=str(number), delay_s=HOUR_S) for number in range(6)]
+    ids = [await stage.put_one(**WATCH, key=str(number), delay_s=HOUR_S) for number in range(6)]
     for task_id in ids[::2]:
         await stage.store.cancel(task_id, WHY)
     await stage.pass_time(HOUR_S)
@@ -119,7 +110,7 @@ async def test_only_who_was_asked_is_told(stage: Stage, queues: tuple[str, ...])
 
 async def test_a_cancel_wakes_whoever_could_look(stage: Stage) -> None:
     listener, other = Listener(), await stage.another_store()
-    task_id = await stage.put_one(kind="watch", delay_s=HOUR_S)
+    task_id = await stage.put_one(**WATCH, delay_s=HOUR_S)
     await stage.store.listen(listener)
     listener.told.clear()
     await other.cancel(task_id, WHY)
@@ -129,7 +120,7 @@ async def test_a_cancel_wakes_whoever_could_look(stage: Stage) -> None:
 
 async def test_retry_forgets_the_request(stage: Stage) -> None:
     worker = await stage.worker()
-    task_id = await stage.put_one(kind="watch")
+    task_id = await stage.put_one(**WATCH)
     await stage.store.cancel(task_id, WHY)
     await stage.store.settle(worker, [done(await stage.take_one(worker), None, "canceled")])
     assert await stage.store.retry(task_id, json({"what": "retry"}))

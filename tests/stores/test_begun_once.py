@@ -7,16 +7,16 @@ import pytest
 
 from everpoll.errors import BadInput
 from everpoll.stores.contract import EndState, Enqueued, NewTask, Store, TaskFilter
-from stores.stage import HOUR_S, NOTE, Stage, again, done
+from stores.stage import HOUR_S, NOTE, WATCH, Stage, again, done
 
-WATCH = NewTask(name="w", kind="watch", key="k", once=True)
+ONE = NewTask(name="w", **WATCH, key="k", once=True)
 
 
 def watch(key: str = "k", **fields: Any) -> NewTask:
-    return NewTask(**{"name": "w", "kind": "watch", "key": key, "once": True, **fields})
+    return NewTask(**{"name": "w", **WATCH, "key": key, "once": True, **fields})
 
 
-async def begin(store: Store, task: NewTask = WATCH) -> Enqueued:
+async def begin(store: Store, task: NewTask = ONE) -> Enqueued:
     [answer] = await store.enqueue([task])
     return answer
 
@@ -39,7 +39,7 @@ async def test_an_ended_one_answers(stage: Stage, state: EndState) -> None:
 
 async def test_the_newest_ended_one_answers_and_a_live_one_before_it(stage: Stage) -> None:
     worker = await stage.worker()
-    ended = [await stage.ended(worker, "failed", kind="watch", name="w", key="k") for _ in range(3)]
+    ended = [await stage.ended(worker, "failed", **WATCH, name="w", key="k") for _ in range(3)]
     assert await begin(stage.store) == Enqueued(ended[-1], is_new=False)
     live = await begin(stage.store, watch(once=False, delay_s=HOUR_S))
     assert live.is_new
@@ -48,7 +48,7 @@ async def test_the_newest_ended_one_answers_and_a_live_one_before_it(stage: Stag
 
 async def test_after_a_retry_the_live_one_answers(stage: Stage) -> None:
     worker = await stage.worker()
-    ended = await stage.ended(worker, "failed", kind="watch", name="w", key="k")
+    ended = await stage.ended(worker, "failed", **WATCH, name="w", key="k")
     assert await stage.store.retry(ended, NOTE)
     assert await begin(stage.store) == Enqueued(ended, is_new=False)
     assert len((await stage.store.tasks(TaskFilter())).tasks) == 1
@@ -56,7 +56,7 @@ async def test_after_a_retry_the_live_one_answers(stage: Stage) -> None:
 
 async def test_what_is_forgotten_may_be_begun_again(stage: Stage) -> None:
     worker = await stage.worker()
-    ended = await stage.ended(worker, kind="watch", name="w", key="k")
+    ended = await stage.ended(worker, **WATCH, name="w", key="k")
     await stage.pass_time(HOUR_S)
     await stage.store.prune(60.0)
     answer = await begin(stage.store)
@@ -73,7 +73,7 @@ async def test_a_job_with_the_same_key_that_has_ended_is_not_meant(stage: Stage)
 async def test_several_in_one_call(stage: Stage) -> None:
     """New, live, ended and repeated ones; ids and due times of the new are in the order of the call."""
     worker = await stage.worker()
-    ended = await stage.ended(worker, kind="watch", name="w", key="ended")
+    ended = await stage.ended(worker, **WATCH, name="w", key="ended")
     live = await begin(stage.store, watch("live"))
     keys = ["z", "ended", "live", "a", "z", "m", "ended"]
     tasks = [*(watch(key) for key in keys), NewTask(name="job"), NewTask(name="job", key="j")]
@@ -86,7 +86,7 @@ async def test_several_in_one_call(stage: Stage) -> None:
     assert [one.id for one in await stage.take(worker)] == [live.id, *new]
 
 
-@pytest.mark.parametrize("fields", [{"kind": "job"}, {"key": None}])
+@pytest.mark.parametrize("fields", [{"indexed": False}, {"key": None}])
 async def test_it_is_for_watches_with_a_key(stage: Stage, fields: dict[str, Any]) -> None:
     """Nothing of the call is enqueued then."""
     for tasks in ([watch(**fields)], [NewTask(name="job"), watch(**fields)]):
@@ -131,7 +131,7 @@ async def test_it_ends_while_others_begin_it(stage: Stage) -> None:
 async def test_it_is_retried_while_others_begin_it(stage: Stage) -> None:
     worker = await stage.worker()
     others = [await stage.another_store() for _ in range(3)]
-    task_id = await stage.ended(worker, kind="watch", name="w", key="k")
+    task_id = await stage.ended(worker, **WATCH, name="w", key="k")
     for _ in range(40):
         is_back, *answers = await asyncio.gather(
             stage.store.retry(task_id, NOTE), *(begin(store) for store in others for _ in range(2))

@@ -108,7 +108,7 @@ async def test_odd_names(stage: Stage, text: str) -> None:
     wanted = TaskFilter(name=text, queue=text, kind=text, state="running")
     assert [one.id for one in (await stage.store.tasks(wanted)).tasks] == [answer.id]
     assert [one.queue for one in await stage.store.queues()] == [text]
-    [again] = await stage.store.enqueue([NewTask(name="other", key=text)])
+    [again] = await stage.store.enqueue([NewTask(name="other", key=text, kind=text)])
     assert not again.is_new
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from everpoll.errors import BadInput
 from everpoll.stores.contract import Event, NewEvent, NewTask, Settlement, Store
-from stores.stage import HOUR_S, NOTE, Stage, again, done, json
+from stores.stage import HOUR_S, NOTE, WATCH, Stage, again, done, json
 
 
 def happened(*seqs: int, **fields: Any) -> tuple[NewEvent, ...]:
@@ -39,7 +39,7 @@ async def feed(store: Store, after: str, limit: int = 1000) -> list[Event]:
 async def test_an_event_is_read_as_it_was_written(stage: Stage) -> None:
     body = {"what": "started", "text": "ä'\"\\ \u2028 \x00 🦊", "deep": [{"a": None}, 1.5]}
     start = (await stage.store.events(None)).after
-    [answer] = await stage.store.enqueue([NewTask(name="w", kind="watch", key="k", events=(NewEvent(1, json(body)),))])
+    [answer] = await stage.store.enqueue([NewTask(name="w", **WATCH, key="k", events=(NewEvent(1, json(body)),))])
     [event] = await stage.store.task_events(answer.id)
     assert (event.task_id, event.name, event.key, event.seq, event.body) == (answer.id, "w", "k", 1, body)
     assert event.at.utcoffset() == timedelta(0)
@@ -59,9 +59,9 @@ async def test_without_a_key_and_beside_plain_tasks(stage: Stage) -> None:
 @pytest.mark.parametrize("once", [True, False])
 async def test_not_written_where_the_key_was_taken(stage: Stage, once: bool) -> None:
     worker = await stage.worker()
-    task = NewTask(name="w", kind="watch", key="k", once=once, events=happened(1))
+    task = NewTask(name="w", **WATCH, key="k", once=once, events=happened(1))
     [first] = await stage.store.enqueue([task])
-    [second] = await stage.store.enqueue([NewTask(name="w", kind="watch", key="k", once=once, events=happened(1, 2))])
+    [second] = await stage.store.enqueue([NewTask(name="w", **WATCH, key="k", once=once, events=happened(1, 2))])
     assert not second.is_new
     assert await of(stage, first.id) == [1]
     await stage.store.settle(worker, [done(await stage.take_one(worker))])
@@ -70,11 +70,11 @@ async def test_not_written_where_the_key_was_taken(stage: Stage, once: bool) -> 
     assert await of(stage, third.id) == [1]
 
 
-@pytest.mark.parametrize("kind", ["job", "watch"])
-async def test_written_with_every_settlement(stage: Stage, kind: str) -> None:
+@pytest.mark.parametrize("fields", [{}, WATCH])
+async def test_written_with_every_settlement(stage: Stage, fields: dict[str, Any]) -> None:
     """Plain, with results and notes, due again, and canceled meanwhile."""
     worker = await stage.worker()
-    ids = await stage.put(6, kind=kind)
+    ids = await stage.put(6, **fields)
     leases = await stage.take(worker)
     await stage.store.cancel(ids[5], NOTE)
     ways: list[Settlement] = [
@@ -92,7 +92,7 @@ async def test_written_with_every_settlement(stage: Stage, kind: str) -> None:
 
 async def test_a_mixed_batch_writes_those_that_have_some(stage: Stage) -> None:
     worker = await stage.worker()
-    ids = await stage.put(4, key=None, kind="watch", name="w")
+    ids = await stage.put(4, key=None, **WATCH, name="w")
     leases = await stage.take(worker)
     batch = [done(leases[0]), with_events(done(leases[1]), 1), again(leases[2]), with_events(again(leases[3]), 1)]
     assert await stage.store.settle(worker, batch) == set()
@@ -102,7 +102,7 @@ async def test_a_mixed_batch_writes_those_that_have_some(stage: Stage) -> None:
 async def test_not_written_by_a_zombie(stage: Stage) -> None:
     """Neither by one whose lease was lost, nor beside others of the same batch that were not."""
     zombie = await stage.worker()
-    first, second = await stage.put(2, kind="watch")
+    first, second = await stage.put(2, **WATCH)
     old = await stage.take(zombie)
     await stage.bury(zombie)
     worker = await stage.worker()
@@ -120,7 +120,7 @@ async def test_a_repeated_number_is_ignored(stage: Stage) -> None:
     """Within one call, and later: the first stays."""
     worker = await stage.worker()
     events = (*happened(1, by="first"), *happened(1, by="second"), *happened(2))
-    [answer] = await stage.store.enqueue([NewTask(name="w", kind="watch", events=events)])
+    [answer] = await stage.store.enqueue([NewTask(name="w", **WATCH, events=events)])
     start = (await stage.store.events(None)).after
     lease = await stage.take_one(worker)
     await stage.store.settle(worker, [with_events(again(lease), 1, 2, 3, by="third")])
@@ -147,7 +147,7 @@ async def test_the_feed_in_pages_of_any_size(stage: Stage) -> None:
     worker = await stage.worker()
     beginning = (await stage.store.events(None)).after
     for number in range(5):
-        await stage.store.enqueue([NewTask(name="w", kind="watch", queue="a", events=happened(1))] * 3)
+        await stage.store.enqueue([NewTask(name="w", **WATCH, queue="a", events=happened(1))] * 3)
         batch = [with_events(again(one, 0.0), 2 + number) for one in await stage.take(worker, 3, "a")]
         assert await stage.store.settle(worker, batch) == set()
     whole = await feed(stage.store, beginning)
@@ -178,7 +178,7 @@ async def test_what_is_no_position_is_refused(stage: Stage, position: str) -> No
 async def test_old_events_go_and_positions_stay_valid(stage: Stage) -> None:
     worker = await stage.worker(lease_s=10 * HOUR_S)
     beginning = (await stage.store.events(None)).after
-    [answer] = await stage.store.enqueue([NewTask(name="w", kind="watch", events=happened(1, 2))])
+    [answer] = await stage.store.enqueue([NewTask(name="w", **WATCH, events=happened(1, 2))])
     await stage.pass_time(HOUR_S)
     lease = await stage.take_one(worker)
     await stage.store.settle(worker, [with_events(again(lease, 0.0), 3)])
@@ -199,7 +199,7 @@ async def test_old_events_go_and_positions_stay_valid(stage: Stage) -> None:
 async def test_they_outlive_their_task(stage: Stage) -> None:
     """With its name and key, for as long as they are young enough themselves."""
     worker = await stage.worker()
-    [answer] = await stage.store.enqueue([NewTask(name="w", kind="watch", key="k", events=happened(1))])
+    [answer] = await stage.store.enqueue([NewTask(name="w", **WATCH, key="k", events=happened(1))])
     await stage.store.settle(worker, [with_events(done(await stage.take_one(worker)), 2)])
     found = await stage.store.task_events(answer.id)
     assert [(one.seq, one.name, one.key) for one in found] == [(1, "w", "k"), (2, "w", "k")]
@@ -214,9 +214,7 @@ async def test_readers_beside_many_writers_miss_nothing(stage: Stage) -> None:
     async def write(store: Store, number: int) -> list[int]:
         ids = []
         for turn in range(20):
-            tasks = [
-                NewTask(name="w", kind="watch", key=f"{number}-{turn}-{one}", events=happened(1)) for one in range(3)
-            ]
+            tasks = [NewTask(name="w", **WATCH, key=f"{number}-{turn}-{one}", events=happened(1)) for one in range(3)]
             ids += [one.id for one in await store.enqueue(tasks)]
         return ids
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from everpoll.stores.contract import NewTask, TaskFilter, TaskInfo
-from stores.stage import HOUR_S, Stage, again, done, json
+from stores.stage import HOUR_S, WATCH, Stage, again, done, json
 
 DAY_S = 86_400.0
 NOTE = json({"what": "test"})
@@ -31,7 +31,7 @@ async def mixed(stage: Stage) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {state: [] for state in ("queued", "running", "done", "failed", "canceled")}
     for number in range(4):
         for state in ("done", "failed", "canceled"):
-            found[state].append(await stage.ended(worker, state, kind="watch" if number % 2 else "job"))
+            found[state].append(await stage.ended(worker, state, **(WATCH if number % 2 else {})))
         found["running"].append((await stage.running(worker, name="run", queue="a")).id)
         found["queued"].append(await stage.put_one(delay_s=HOUR_S, queue="b", name="send"))
     return found
@@ -62,8 +62,10 @@ async def test_filters(stage: Stage) -> None:
     ended = by_state["done"] + by_state["failed"] + by_state["canceled"]
     watches = sorted((one.id for one in (await stage.store.info(ended)).values() if one.kind == "watch"), reverse=True)
     assert len(watches) == 6
-    assert await listed(stage, 2, kind="watch") == watches
-    assert await listed(stage, 2, kind="watch", state="done") == [one for one in watches if one in by_state["done"]]
+    assert await listed(stage, 2, kind="watch", indexed=True) == watches
+    assert await listed(stage, 2, kind="watch", indexed=True, state="done") == [
+        one for one in watches if one in by_state["done"]
+    ]
     assert await listed(stage, queue="nowhere") == []
 
 

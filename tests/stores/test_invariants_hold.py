@@ -28,7 +28,7 @@ from everpoll.errors import LeaseLost
 from everpoll.stores.contract import Again, Ended, Lease, NewEvent, NewTask, Settlement, TaskFilter
 from stores.backends import Backend
 from stores.model import SLACK_S, Model, ModelTask, ModelWorker
-from stores.stage import Stage, card_of, json
+from stores.stage import WATCH, Stage, card_of, json
 
 T = TypeVar("T")
 
@@ -118,7 +118,7 @@ class StoreMachine(RuleBasedStateMachine):
         task = NewTask(name="job", delay_s=delay_s, **fields)
         key: str | None = fields["key"]
         for answer in self._run(self._stage.store.enqueue([task] * how_many)):
-            known = self._model.live_with(key)
+            known = self._model.live_with("job", key)
             assert answer.is_new == (known is None), "invariant 6: a key has at most one live task"
             if known is not None:
                 assert answer.id == known.id
@@ -136,11 +136,9 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def begin_watches(self, key: str, once: bool, queue: str, delay_s: float, events: tuple[int, ...]) -> None:
         """Two with one key, at the same time."""
-        task = NewTask(
-            name="watch", kind="watch", key=key, once=once, queue=queue, delay_s=delay_s, events=happened(events)
-        )
+        task = NewTask(name="watch", **WATCH, key=key, once=once, queue=queue, delay_s=delay_s, events=happened(events))
         for answer in self._run(self._stage.store.enqueue([task] * 2)):
-            known = self._model.live_with(key) or (self._model.begun(key) if once else None)
+            known = self._model.live_with("watch", key) or (self._model.begun(key) if once else None)
             assert answer.is_new == (known is None), "nothing is begun twice under one key"
             if known is not None:
                 assert answer.id == known.id
@@ -163,7 +161,7 @@ class StoreMachine(RuleBasedStateMachine):
     def sign_on(self, lease_s: float) -> None:
         card = card_of()
         self._run(self._stage.store.sign_on(card, lease_s))
-        self._model.workers[card.incarnation] = ModelWorker(self._model.now + lease_s)
+        self._model.workers[card.incarnation] = ModelWorker()
         self._active.append(card.incarnation)
 
     @precondition(lambda self: self._active)
@@ -255,14 +253,40 @@ class StoreMachine(RuleBasedStateMachine):
 
     def _beat(self, worker: int, lease_s: float) -> None:
         held = [one for one in self._model.tasks.values() if one.holder == worker]
-        overdue_s = min((one.deadline - self._model.now for one in held if one.timeout_s is not None), default=None)
         asked = {one.id for one in held if one.cancel}
-        beat = self._run(self._stage.beat(worker, [one.id for one in held], lease_s, overdue_s))
+        beat = self._run(self._stage.beat(worker, [one.id for one in held], lease_s))
         assert beat.is_alive != self._model.workers[worker].is_stopped
         if beat.is_alive:
-            assert beat.rescued == self._model.beat(worker, lease_s), "invariant 5: the dead's tasks, and only those"
-            still = {one for one in asked if self._model.tasks[one].is_live}
-            assert still <= set(beat.canceled) <= asked
+            self._model.workers[worker].beats += 1
+            assert set(beat.canceled) == asked
+            others = {(one, other.beats) for one, other in self._model.workers.items() if not other.is_stopped}
+            assert {(one.incarnation, one.beats) for one in beat.others} == {one for one in others if one[0] != worker}
+            abandoned = [one for one in self._model.tasks.values() if one.holder and self._is_stopped(one.holder)]
+            assert beat.has_leftovers >= bool(abandoned), "invariant 3: what a stopped worker holds is found"
+
+    def _is_stopped(self, worker: int) -> bool:
+        return self._model.workers[worker].is_stopped
+
+    @precondition(lambda self: self._active)
+    @rule(who=PICK, whom=PICK, how_old=st.integers(0, 1))
+    def declare_dead(self, who: int, whom: int, how_old: int) -> None:
+        """By the number that it has now, or by an old one: it has beaten since, and is left alone."""
+        worker = self._active[who % len(self._active)]
+        known = [one for one in self._model.workers if one != worker]
+        if known and not self._is_stopped(worker):
+            dead = known[whom % len(known)]
+            self._rescue(worker, [(dead, self._model.workers[dead].beats - how_old)], [])
+
+    @precondition(lambda self: self._standing())
+    @rule(which=PICK, how_old=st.integers(0, 1))
+    def name_as_overdue(self, which: int, how_old: int) -> None:
+        worker, lease = self._standing()[which % len(self._standing())]
+        if not self._is_stopped(worker):
+            self._rescue(worker, [], [(lease.id, lease.sequence - how_old)])
+
+    def _rescue(self, worker: int, dead: list[tuple[int, int]], overdue: list[tuple[int, int]]) -> None:
+        rescued = self._run(self._stage.rescue(worker, dead, overdue))
+        assert rescued == self._model.rescue(worker, dead, overdue), "invariant 5: the dead's tasks, and only those"
 
     @precondition(lambda self: len(self._active) > 1)
     @rule(who=PICK)
@@ -275,9 +299,9 @@ class StoreMachine(RuleBasedStateMachine):
     def all_die_and_are_found(self, lease_s: float) -> None:
         """The whole fleet is lost, and a new worker comes."""
         self._active.clear()
-        self.let_time_pass(10_000.0)
+        dead = [(one, worker.beats) for one, worker in self._model.workers.items() if not worker.is_stopped]
         self.sign_on(lease_s)
-        self._beat(self._active[0], lease_s)
+        self._rescue(self._active[0], dead, [])
 
     @precondition(lambda self: len(self._active) > 1)
     @rule(who=PICK)
@@ -291,7 +315,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._active)
     @rule(seconds=st.sampled_from([1_000.0, 1_000.0, 3_000.0]), lease_s=LEASES_S)
     def everybody_beats(self, seconds: float, lease_s: float) -> None:
-        """An ordinary while: nobody dies of it who was not late already."""
+        """An ordinary while: no worker dies of it."""
         self.let_time_pass(seconds)
         for worker in list(self._active):
             self._beat(worker, lease_s)
@@ -354,8 +378,8 @@ class StoreMachine(RuleBasedStateMachine):
     def every_task_is_in_one_place(self) -> None:
         listed = self._run(self._stage.store.tasks(TaskFilter(), limit=1_000)).tasks
         assert [one.id for one in listed] == sorted(self._model.tasks, reverse=True), "invariant 3: nor there twice"
-        keys = Counter(one.key for one in listed if one.key is not None and one.ended_at is None)
-        assert max(keys.values(), default=1) == 1, "invariant 6: a key has at most one live task"
+        keys = Counter((one.kind, one.key) for one in listed if one.key is not None and one.ended_at is None)
+        assert max(keys.values(), default=1) == 1, "invariant 6: a key has at most one live task of a kind"
 
 
 def test_invariants_one_to_six_and_nine(backend: Backend, runner: asyncio.Runner) -> None:

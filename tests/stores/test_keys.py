@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from everpoll.stores.contract import NewTask, TaskFilter
-from stores.stage import HOUR_S, Stage, again, done
+from stores.stage import HOUR_S, WATCH, Stage, again, done
 
 NOTE = '{"what":"test"}'
 
@@ -22,6 +22,26 @@ async def test_the_live_one_is_the_answer(stage: Stage) -> None:
     shown = await stage.show(first.id)
     assert (shown.args, shown.priority, shown.queue) == (1, 0, "default")
     assert len((await stage.store.tasks(TaskFilter())).tasks) == 1
+
+
+async def test_a_job_and_a_watch_may_have_the_same_key(stage: Stage) -> None:
+    """A job key `report:2026` must not swallow the run `2026` of the watch `report`."""
+    tasks = [keyed(), keyed(**WATCH), keyed(**WATCH, once=True), keyed(kind="other")]
+    answers = [(await stage.store.enqueue([task]))[0] for task in tasks]
+    together = await stage.store.enqueue(tasks)
+    assert [one.is_new for one in answers] == [True, True, False, True]
+    assert [one.id for one in together] == [one.id for one in answers]
+    for task in tasks:
+        shown = await stage.store.find(task.kind, "k")
+        assert shown is not None
+        assert shown.kind == task.kind
+    worker = await stage.worker()
+    for lease in await stage.take(worker):
+        await stage.store.settle(worker, [done(lease, state="failed")])
+    job, watch, _, other = answers
+    assert await stage.store.retry(watch.id, NOTE)
+    assert await stage.store.retry(job.id, NOTE)
+    assert await stage.store.retry(other.id, NOTE)
 
 
 async def test_the_first_of_a_call_wins(stage: Stage) -> None:

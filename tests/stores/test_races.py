@@ -15,7 +15,7 @@ import pytest
 from everpoll.errors import LeaseLost
 from everpoll.stores.contract import Ended, NewTask, Store, TaskFilter
 from stores.backends import Backend
-from stores.stage import HOUR_S, LEASE_S, Stage, again, card_of, done, json
+from stores.stage import HOUR_S, Stage, again, card_of, done, json
 
 ROWS = 10_000
 NOTE = json({"what": "test"})
@@ -197,26 +197,26 @@ async def test_a_zombies_settlement_beside_the_rescue(stage: Stage) -> None:
     for _ in range(30):
         zombie = await stage.worker()
         lease = await stage.running(zombie)
-        await stage.pass_time(LEASE_S + 1)
-        lost, beat = await asyncio.gather(stage.store.settle(zombie, [done(lease)]), stage.beat(witness, (), HOUR_S))
+        lost, rescued = await asyncio.gather(
+            stage.store.settle(zombie, [done(lease)]), stage.rescue(witness, [(zombie, 0)])
+        )
         shown = await stage.show(lease.id)
-        assert (shown.state, beat.rescued, shown.rescues) == (("queued", 1, 1) if lost else ("done", 0, 0))
+        assert (shown.state, rescued, shown.rescues) == (("queued", 1, 1) if lost else ("done", 0, 0))
         await stage.store.cancel(lease.id, NOTE)
 
 
-async def test_a_lease_beside_the_funeral(stage: Stage) -> None:
-    """A worker is buried while it leases: it gets nothing, or what it got is rescued; nothing stays with the dead."""
+async def test_a_lease_beside_the_verdict(stage: Stage) -> None:
+    """A worker is declared dead while it leases: it gets nothing, or what it got is rescued; the dead keep nothing."""
     witness = await stage.worker(lease_s=HOUR_S)
     for _ in range(40):
         zombie = await stage.worker()
         task_id = await stage.put_one()
-        await stage.pass_time(LEASE_S + 1)
         await asyncio.gather(
-            stage.store.lease(zombie, {"default": 1}, 1), stage.beat(witness, (), HOUR_S), return_exceptions=True
+            stage.store.lease(zombie, {"default": 1}, 1), stage.rescue(witness, [(zombie, 0)]), return_exceptions=True
         )
         with pytest.raises(LeaseLost):
             await stage.take(zombie)
-        await stage.beat(witness, (), HOUR_S)
+        await stage.rescue(witness)
         assert (await stage.show(task_id)).state == "queued"
         await stage.store.cancel(task_id, NOTE)
 
@@ -225,13 +225,12 @@ async def test_many_rescuers_take_everything_back_once(stage: Stage) -> None:
     dead = await stage.worker()
     ids = await stage.put(200)
     await stage.take(dead, 200)
-    await stage.pass_time(LEASE_S + 1)
     finders = [await stage.worker() for _ in range(4)]
 
     def heart(finder: int) -> int:
         pulse = stage.store.pulse()
         try:
-            return pulse.beat(finder, LEASE_S, None, []).rescued
+            return pulse.rescue(finder, [(dead, 0)], [])
         finally:
             pulse.close()
 

@@ -236,7 +236,7 @@ async def test_an_ended_task_keeps_what_it_was(stage: Stage) -> None:
     """The move to history loses nothing that people ask about."""
     worker = await stage.worker("anna")
     fields = {"name": "send", "kind": "watch", "queue": "mail", "key": "k", "priority": 4}
-    task_id = await stage.put_one(**fields, args=json([1, "ä"]), memory=json({"m": 1}), timeout_s=5)
+    task_id = await stage.put_one(**fields, indexed=True, args=json([1, "ä"]), memory=json({"m": 1}), timeout_s=5)
     before = await stage.show(task_id)
     lease = await stage.take_one(worker, "mail")
     await stage.store.settle(worker, [done(lease, "r")])

@@ -79,7 +79,7 @@ async def test_a_silent_worker_is_not_alive_and_a_buried_one_has_stopped(stage: 
     await stage.pass_time(LEASE_S + 1)
     shown = (await seen(stage))[worker]
     assert (shown.is_alive, shown.stopped_at) == (False, None)
-    await stage.beat(await stage.worker("finder"))
+    await stage.declare_dead(await stage.worker("finder"), worker)
     shown = (await seen(stage))[worker]
     assert not shown.is_alive
     assert shown.stopped_at is not None

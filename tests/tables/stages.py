@@ -262,7 +262,7 @@ class Claimer:
 
         def beat() -> Beat:
             self._pulse = self._pulse or self.source.pulse()
-            return self._pulse.beat(self.incarnation, HOUR_S, None, [one.id for one in leases])
+            return self._pulse.beat(self.incarnation, HOUR_S, [one.id for one in leases])
 
         return await asyncio.get_running_loop().run_in_executor(self._heart, beat)
 

@@ -53,7 +53,7 @@ def list_runs(
     if state is not None and state not in STATES:
         raise BadInput(f"--state {state!r}: write one of {', '.join(STATES)}")
     after = None if after is None else numbered(after, "the last line of a page says which")
-    wanted = msgspec.convert({"state": state, "name": watch, "kind": "watch"}, TaskFilter)
+    wanted = msgspec.convert({"state": state, "name": watch, "kind": "watch", "indexed": True}, TaskFilter)
     page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
     found = RunPage(tuple(run_info(task) for task in page.tasks), page.after)
     if as_json:

@@ -13,6 +13,6 @@ PATIENCE = 600
 
 async def refuse_to_wait_alone(store: Store, looks: int) -> None:
     """Raise `NotRunning` where no worker lives that could bring news, and none was started for a while."""
-    is_virtual = getattr(store, "beats_in_loop", False)
+    is_virtual = store.beats_in_loop
     if is_virtual and looks and looks % PATIENCE == 0 and not any(one.is_alive for one in await store.workers()):
         raise NotRunning("nobody works on this, and under a virtual clock nobody will: write `async with app:`")

@@ -3,6 +3,7 @@
 Promises: a handler that blocks the event loop does not cost the worker its lease. A worker that could not beat for
 two thirds of its lease is told so (`on_silence`), while there still is time to cancel its handlers, and again for as
 long as that lasts. Both hold for a beat that fails and for one that hangs: the thread beats, the event loop watches.
+The first beat comes at once: it opens the connection, and begins to watch the others.
 Never: the thread touches the event loop except through `call_soon_threadsafe`; a beat that hangs never holds up `stop`.
 """
 
@@ -12,52 +13,49 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from everpoll.engine.heart import Fences, Heart, Listeners, Rhythm
 from everpoll.engine.threads import DaemonThreads
-from everpoll.stores.contract import Beat, Pulse
+from everpoll.stores.contract import Pulse
 
 logger = logging.getLogger("everpoll.engine")
 
-BEATS_PER_LEASE = 3
-FENCE_SHARE = 2 / 3
-RETRY_S = 1.0
 STOP_S = 2.0
 
 
 class Heartbeat:
-    """Beats for one incarnation until it is stopped or given up for dead."""
+    """Beats for one incarnation until it is stopped or declared dead."""
 
     def __init__(
         self,
         pulse: Callable[[], Pulse],
         incarnation: int,
-        lease_s: float,
-        beat_s: float | None,
-        running: Callable[[], tuple[Sequence[int], float | None]],
-        on_beat: Callable[[Beat], None],
-        on_silence: Callable[[float], None],
+        rhythm: Rhythm,
+        running: Callable[[], tuple[Sequence[int], Fences]],
+        listeners: Listeners,
     ) -> None:
         self._pulse = pulse
-        self._incarnation = incarnation
-        self._lease_s = lease_s
-        self._beat_s = lease_s / BEATS_PER_LEASE if beat_s is None else beat_s
-        self._running = running
-        self._on_beat = on_beat
-        self._on_silence = on_silence
+        self._rhythm = rhythm
         self._event_loop = asyncio.get_running_loop()
+        self._listeners = listeners
+        told = Listeners(
+            lambda beat: self._tell(listeners.on_beat, beat),
+            lambda rescued: self._tell(listeners.on_rescue, rescued),
+            lambda text: self._tell(listeners.on_failure, text),
+            lambda silence_s: self._tell(listeners.on_silence, silence_s),
+        )
+        self._heart = Heart(incarnation, rhythm, running, time.monotonic, told)
         self._over = False
         self._nudged = threading.Event()
-        self._heard_at = time.monotonic()
         self._watcher: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._beat, name="everpoll-heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin; the sign-on just before counts as the first beat."""
-        self._heard_at = time.monotonic()
+        """Begin; the sign-on just before counts as heard."""
         self._thread.start()
         self._watch()
 
     def hurry(self) -> None:
-        """Beat now: somebody wants something canceled."""
+        """Beat now: a task may have to be canceled."""
         self._nudged.set()
 
     async def stop(self) -> None:
@@ -78,42 +76,30 @@ class Heartbeat:
             logger.warning("the last heartbeat hangs; its thread is left behind")
 
     def _watch(self) -> None:
-        if self._over:
+        if self._over or self._heart.is_over:
             return
-        silence_s = time.monotonic() - self._heard_at
-        left_s = self._lease_s * FENCE_SHARE - silence_s
+        silence_s = time.monotonic() - self._heart.heard_at
+        left_s = self._rhythm.fence_s - silence_s
         if left_s <= 0:
-            self._on_silence(silence_s)
-            left_s = self._beat_s
+            self._listeners.on_silence(silence_s)
+            left_s = self._rhythm.beat_s
         self._watcher = self._event_loop.call_later(left_s, self._watch)
-
-    def _rests(self, wait_s: float) -> bool:
-        """Wait for the next beat, or less; False when it is all over."""
-        self._nudged.wait(wait_s)
-        self._nudged.clear()
-        return not self._over
 
     def _beat(self) -> None:
         pulse: Pulse | None = None
-        wait_s = self._beat_s
         try:
-            while self._rests(wait_s):
-                asked_at = time.monotonic()
+            while not self._over and not self._heart.is_over:
                 try:
                     pulse = pulse or self._pulse()
-                    ids, overdue_s = self._running()
-                    beat = pulse.beat(self._incarnation, self._lease_s, overdue_s, ids)
+                    wait_s = self._heart.beat(pulse)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
                     logger.warning("heartbeat failed: %s: %s; trying again", type(error).__name__, error)
+                    self._tell(self._listeners.on_failure, f"heartbeat: {type(error).__name__}: {error}")
                     _close(pulse)
                     pulse = None
-                    wait_s = min(RETRY_S, self._lease_s / 10, self._beat_s)
-                else:
-                    # The lease counts from before the question: the answer may have been slow.
-                    # And so does the rest until the next: after a slow answer it would come too late for the watcher.
-                    self._heard_at, wait_s = asked_at, max(0.0, asked_at + self._beat_s - time.monotonic())
-                    self._over = self._over or not beat.is_alive
-                    self._tell(self._on_beat, beat)
+                    wait_s = self._rhythm.retry_s
+                self._nudged.wait(wait_s)
+                self._nudged.clear()
         finally:
             _close(pulse)
 
@@ -121,7 +107,7 @@ class Heartbeat:
         try:
             self._event_loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
-            self._over = True  # the event loop is closed: nobody is left to be told
+            self._over = True  # the event loop is closed: no worker is left to be told
 
 
 def _close(pulse: Pulse | None) -> None:

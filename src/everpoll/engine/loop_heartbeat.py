@@ -9,41 +9,37 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-from everpoll.engine.heartbeat import BEATS_PER_LEASE, FENCE_SHARE, RETRY_S
-from everpoll.stores.contract import Beat, Pulse
+from everpoll.engine.heart import Fences, Heart, Listeners, Rhythm
+from everpoll.stores.contract import Pulse
 
 logger = logging.getLogger("everpoll.engine")
 
 
 class LoopHeartbeat:
-    """Beats for one incarnation until it is stopped or given up for dead."""
+    """Beats for one incarnation until it is stopped or declared dead."""
 
     def __init__(
         self,
         pulse: Callable[[], Pulse],
         incarnation: int,
-        lease_s: float,
-        beat_s: float | None,
-        running: Callable[[], tuple[Sequence[int], float | None]],
-        on_beat: Callable[[Beat], None],
-        on_silence: Callable[[float], None],
+        rhythm: Rhythm,
+        running: Callable[[], tuple[Sequence[int], Fences]],
+        listeners: Listeners,
     ) -> None:
         self._pulse = pulse()
-        self._incarnation = incarnation
-        self._lease_s = lease_s
-        self._beat_s = lease_s / BEATS_PER_LEASE if beat_s is None else beat_s
-        self._running = running
-        self._on_beat = on_beat
-        self._on_silence = on_silence
+        self._rhythm = rhythm
+        self._listeners = listeners
+        self._now = asyncio.get_running_loop().time
+        self._heart = Heart(incarnation, rhythm, running, self._now, listeners)
         self._nudged = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin; the sign-on just before counts as the first beat."""
+        """Begin; the sign-on just before counts as heard."""
         self._beating = asyncio.get_running_loop().create_task(self._beat(), name="everpoll-heartbeat")
 
     def hurry(self) -> None:
-        """Beat now: somebody wants something canceled."""
+        """Beat now: a task may have to be canceled."""
         self._nudged.set()
 
     async def stop(self) -> None:
@@ -54,23 +50,17 @@ class LoopHeartbeat:
         self._pulse.close()
 
     async def _beat(self) -> None:
-        now = asyncio.get_running_loop().time
-        heard_at, wait_s = now(), self._beat_s
-        while True:
+        while not self._heart.is_over:
+            try:
+                wait_s = self._heart.beat(self._pulse)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
+                logger.warning("heartbeat failed: %s: %s; trying again", type(error).__name__, error)
+                self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
+                wait_s = self._rhythm.retry_s
+                silence_s = self._now() - self._heart.heard_at
+                if silence_s >= self._rhythm.fence_s:
+                    self._listeners.on_silence(silence_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._nudged.wait()
             self._nudged.clear()
-            ids, overdue_s = self._running()
-            try:
-                beat = self._pulse.beat(self._incarnation, self._lease_s, overdue_s, ids)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
-                logger.warning("heartbeat failed: %s: %s; trying again", type(error).__name__, error)
-                wait_s = min(RETRY_S, self._lease_s / 10, self._beat_s)
-                if now() - heard_at >= self._lease_s * FENCE_SHARE:
-                    self._on_silence(now() - heard_at)
-            else:
-                heard_at, wait_s = now(), self._beat_s
-                self._on_beat(beat)
-                if not beat.is_alive:
-                    return

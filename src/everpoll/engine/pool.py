@@ -39,7 +39,7 @@ OVERDUE_S = DEADLINE_GRACE_S - 1.0
 GIVE_BACK = {
     StopReason.SHUTDOWN: "its worker shuts down",
     StopReason.FENCED: "its worker could not reach the database",
-    StopReason.LOST: "its worker was given up for dead",
+    StopReason.LOST: "its worker was declared dead",
     StopReason.OVERDUE: "its handler did not end at its deadline",
 }
 
@@ -115,11 +115,15 @@ class Pool:
         """Handlers that were told to end and have not yet."""
         return sum(run.stop_reason is not None for run in self._carriers)
 
-    def running(self) -> tuple[list[int], float | None]:
-        """The ids, and the seconds until the nearest deadline. Called from the heartbeat's thread: one copy first."""
+    def running(self) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids, and the fences of those that run past their deadline although they were told to end.
+
+        Called from the heartbeat's thread: one copy first.
+        """
         runs = list(self._carriers)
-        deadlines = [run.deadline for run in runs if run.deadline is not None]
-        return [run.lease.id for run in runs], min(deadlines) - self._event_loop.time() if deadlines else None
+        overdue_at = self._event_loop.time() - DEADLINE_GRACE_S
+        overdue = [run.lease for run in runs if run.deadline is not None and run.deadline < overdue_at]
+        return [run.lease.id for run in runs], [(lease.id, lease.sequence) for lease in overdue]
 
     def give_back(self, leases: Sequence[Lease], incarnation: int) -> None:
         """Hand back what was leased but is not to be run any more."""

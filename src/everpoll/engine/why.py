@@ -191,7 +191,7 @@ def _gone(worker: WorkerInfo) -> str:
 
 def _silence(worker: WorkerInfo) -> str:
     if worker.stopped_at is not None:
-        return f"worker {worker.label} was given up for dead or has ended at {worker.stopped_at:%H:%M:%S}"
+        return f"worker {worker.label} was declared dead or has ended at {worker.stopped_at:%H:%M:%S}"
     return f"worker {worker.label} has been silent for {human(round(worker.beat_age_s))}"
 
 

@@ -23,7 +23,7 @@ class StopReason(StrEnum):
     FENCED = "fenced"
     """This worker could not reach the database for too long: others may own the task by now."""
     LOST = "lost"
-    """This worker was given up for dead: others do own the task."""
+    """This worker was declared dead: others do own the task."""
     OVERDUE = "overdue"
     """Its deadline has passed, and it goes on although it was canceled."""
 

@@ -2,7 +2,7 @@
 
     start ──▶ signed on ──▶ polling ──stop──▶ draining (grace) ──▶ canceling ──▶ handing back ──▶ signed off
                   ▲            │
-                  └─── lost ───┘   given up for dead (it was frozen, or cut off): a new incarnation signs on
+                  └─── lost ───┘   declared dead (it was frozen, or cut off): a new incarnation signs on
 
 Promises (invariants 1-5, 10, 11): no outage of the database, of any length, ends a worker. What it cannot prove to
 own any more it does not settle. Shutting down takes no new work, hands back at once what has not begun, gives handlers
@@ -19,6 +19,7 @@ import socket
 from collections.abc import Callable, Iterable
 
 from everpoll.drivers.wake import Wake
+from everpoll.engine.heart import BEATS_PER_LEASE, Listeners, Rhythm
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.meter import UNHEALTHY_ERRORS, Meter, PollerHealth
@@ -58,7 +59,7 @@ class Worker:
         self.meter = Meter()
         self._settler = Settler(store, self.meter, self._lost, options.lease_s)
         self._pool = Pool(works, options.slots, self._settler.add)
-        self._pool.on_turn = getattr(store, "hand_over", None)
+        self._pool.on_turn = store.hand_over
         self._settler.on_settled = on_settled
         self._settler.is_busy = lambda: len(self._pool) > 0
         self._poller = Poller(store, works, self._pool, options, self.meter, lambda: self._settler.backlog)
@@ -201,22 +202,19 @@ class Worker:
                 logger.warning("cannot sign on: %s; trying again in %s", error, human(delay_s))
                 await self._store.back_off(delay_s)
         self._poller.incarnation = card.incarnation
-        kind = LoopHeartbeat if getattr(self._store, "beats_in_loop", False) else Heartbeat
-        self._heartbeat = kind(
-            self._store.pulse,
-            card.incarnation,
-            self.options.lease_s,
-            self.options.beat_s,
-            self._pool.running,
-            lambda beat: self._beaten(card.incarnation, beat),
-            self._fence,
+        lease_s, beat_s = self.options.lease_s, self.options.beat_s
+        rhythm = Rhythm(lease_s, lease_s / BEATS_PER_LEASE if beat_s is None else beat_s)
+        listeners = Listeners(
+            lambda beat: self._beaten(card.incarnation, beat), self._rescued, self.meter.failed, self._fence
         )
+        kind = LoopHeartbeat if self._store.beats_in_loop else Heartbeat
+        self._heartbeat = kind(self._store.pulse, card.incarnation, rhythm, self._pool.running, listeners)
         self._heartbeat.start()
         self._poller.resume()
         logger.info("worker %s signed on as %016x", card.label, card.incarnation)
 
     async def _sign_on_anew(self) -> None:
-        logger.error("worker %s was given up for dead; it drops what it held and signs on anew", self.options.label)
+        logger.error("worker %s was declared dead; it drops what it held and signs on anew", self.options.label)
         self._pool.stop(StopReason.LOST)
         await self._silence()
         await self._sign_on()
@@ -240,8 +238,11 @@ class Worker:
         if beat.canceled:
             self._pool.stop(StopReason.CANCELED, beat.canceled)
         if beat.rescued:
-            logger.warning("rescued %d tasks from lost workers or past deadlines", beat.rescued)
-            self._poller.wake()
+            self._rescued(beat.rescued)
+
+    def _rescued(self, tasks: int) -> None:
+        logger.warning("rescued %d tasks from lost workers or past deadlines", tasks)
+        self._poller.wake()
 
     def _woken(self, wake: Wake) -> None:
         if wake.cancel and len(self._pool) and self._heartbeat is not None:

@@ -13,6 +13,7 @@ from everpoll.policy.durations import LONGEST_S, Duration, human, seconds
 from everpoll.policy.evidence import Confirm, Confirmation, Gate
 from everpoll.policy.figures import number, shown, whole_number
 from everpoll.policy.jitter import Rng, spread, spread_up
+from everpoll.policy.liveness import Sighting, Standstill, Verdict, Vigil, judge
 from everpoll.policy.pause import NOT_PAUSED, STAGGER_S, PauseReason, PauseReasons, paused, resume_order, resumed
 from everpoll.policy.rate import Rate, Tokens
 from everpoll.policy.replies import Cancel, Snooze
@@ -37,10 +38,15 @@ __all__ = [
     "PauseReasons",
     "Rate",
     "Rng",
+    "Sighting",
     "Snooze",
+    "Standstill",
     "Tokens",
+    "Verdict",
+    "Vigil",
     "growth",
     "human",
+    "judge",
     "number",
     "paused",
     "resume_order",

@@ -3,23 +3,24 @@
     enqueue ──▶ queued ──lease──▶ running ──settle(Ended)──▶ done · failed · canceled   (moved to history)
                   ▲                  │
                   ├── settle(Again) ─┤   retry, snooze, give-back
-                  └───── rescue ─────┘   its worker is dead, or it is past its deadline
+                  └───── rescue ─────┘   its worker was declared dead, or names it as past its deadline
 
 Every implementation promises the same (one conformance suite proves it):
 
 - A lease belongs to one incarnation of one worker and carries a sequence that grows with every lease of the row.
   A settlement that does not match both changes nothing and is reported as lost.
 - A task is in exactly one place: live, or in history. It moves in the transaction that settles it.
-- Due times, leases and deadlines are decided by the store's own clock; callers only ever pass delays.
+- Due times are decided by the store's own clock; callers only ever pass delays. No clock decides that a worker is
+  dead: another worker does, which has watched its beat number stand still (`policy/liveness.py`).
 - Higher priority first, then the earlier due time, then the earlier enqueued.
-- A key has at most one live task; enqueueing it again answers with that one.
-- A task of a kind in `ASKED_TO_CANCEL` ends itself: a cancel makes it due and tells it, and nothing else ends it.
+- A key has at most one live task of each kind; enqueueing it again answers with that one.
+- A task that `cancels_itself` is only asked: a cancel makes it due and tells it, and nothing else ends it.
 - Events are written with what they tell about, or not at all; whoever reads the feed from a position misses none.
 - Errors of the connection are raised as `StoreUnavailable`, and then nothing is known about the outcome. Every
   operation may be repeated; an enqueue that must not happen twice carries a key.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -28,6 +29,7 @@ from msgspec import Struct
 
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import BadInput
+from everpoll.policy.liveness import Sighting
 
 TaskState = Literal["queued", "running", "done", "failed", "canceled"]
 EndState = Literal["done", "failed", "canceled"]
@@ -38,14 +40,11 @@ LEASE_LIMIT = 500
 """The largest batch that one statement leases: above it the gain is gone, and plans have been seen to flip."""
 TRAIL_LIMIT = 100
 """How many decisions a task remembers; the oldest go first."""
-ASKED_TO_CANCEL = frozenset({"watch"})
-"""Kinds that have something to do before they end as canceled (a remote operation to stop): a cancel only asks them."""
-BEGUN_ONCE = frozenset({"watch"})
-"""Kinds whose keys are found in history as well, by an index of their own."""
 RESCUE_LIMIT = 3
 """A task whose worker died this many times is poison: it ends as failed, with that reason."""
 DEADLINE_GRACE_S = 5.0
-"""A worker ends its own handlers at their deadline; only when it cannot, the rescue does, this much later."""
+"""A worker ends its own handlers at their deadline. A handler that still runs this much later is overdue: the worker
+has its task taken back."""
 
 
 _json = msgspec.json.Encoder(enc_hook=str, decimal_format="string")
@@ -77,8 +76,12 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """How long one run may take; the lease sets the row's deadline from it, for the rescue to see."""
     memory: str | None = None
     version: int = 1
+    cancels_itself: bool = False
+    """It has something to do before it ends as canceled (a remote operation to stop): a cancel only asks it."""
+    indexed: bool = False
+    """It is found by its kind, name and key, also after its end, through indexes that other tasks do not pay for."""
     once: bool = False
-    """With a key, for watches: an ended task that history still has answers as well; nothing is begun twice."""
+    """With a key, for indexed tasks: an ended task that history still has answers as well; nothing is begun twice."""
     events: tuple[NewEvent, ...] = ()
     """Written with the task, unless the key was taken."""
 
@@ -142,7 +145,7 @@ class Ended(Struct, frozen=True, gc=False):
 class Again(Struct, frozen=True, gc=False):
     """Settle: the task is due again.
 
-    A cancel that was requested meanwhile wins and ends it instead, but for the kinds in `ASKED_TO_CANCEL`.
+    A cancel that was requested meanwhile wins and ends it instead, unless the task cancels itself.
     """
 
     id: int
@@ -179,11 +182,15 @@ class Beat(Struct, frozen=True, gc=False, kw_only=True):
     """What a heartbeat learns, beside having been heard."""
 
     is_alive: bool
-    """False: this incarnation was given up for dead; its leases belong to others by now."""
+    """False: this incarnation was declared dead; its leases belong to others by now."""
     rescued: int = 0
-    """Tasks that this beat took back from dead workers or past deadlines: there is work to lease."""
+    """Rows that this beat took back by itself; only adopted tables do that."""
     canceled: tuple[int, ...] = ()
-    """Of the tasks asked about, those that somebody wants canceled."""
+    """Of the tasks asked about, those that are to be canceled."""
+    others: tuple[Sighting, ...] = ()
+    """The other workers that have not stopped."""
+    has_leftovers: bool = False
+    """A worker has stopped or was declared dead, and still holds tasks: call `rescue`."""
 
 
 class TaskInfo(Struct, frozen=True, kw_only=True):
@@ -287,6 +294,8 @@ class TaskFilter(Struct, frozen=True, kw_only=True):
     queue: str | None = None
     name: str | None = None
     kind: str | None = None
+    indexed: bool = False
+    """Only indexed tasks: with a kind, an index finds them."""
 
 
 class TaskPage(Struct, frozen=True):
@@ -299,22 +308,35 @@ class TaskPage(Struct, frozen=True):
 class Pulse(Protocol):
     """The heartbeat's own way to the store: blocking calls, from its own thread, on its own connection."""
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
-        """Extend the worker's lease, rescue what is lost, and ask about cancels; `overdue_s`: its nearest deadline."""
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+        """Count one more beat of this worker; tell which running tasks are to be canceled, and what others beat."""
+
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        """Take back what dead and stopped workers hold, and overdue tasks of this worker; how many.
+
+        `dead`: incarnations to declare dead, each with the beat number that stood still. A worker that has beaten
+        since is left alone, whenever this call arrives. `overdue`: ids and sequences that this worker holds.
+        """
 
     def close(self) -> None:
         """Let go of the connection."""
 
 
 class Source(Protocol):
-    """Where the engine gets its tasks: a store, or somebody's own table.
+    """Where the engine gets its tasks: a store, or an adopted table.
 
-    All raise `StoreUnavailable` when the database cannot be reached. One that works in a thread of its own may have a
-    `hand_over()`: called in the middle of many short runs, it lets that thread have the interpreter for a moment.
+    All raise `StoreUnavailable` when the database cannot be reached.
     """
 
     has_push: bool
     """Whether an enqueue elsewhere really wakes `on_wake` here; found out by a self-test in `listen`."""
+    beats_in_loop: bool
+    """True under a virtual clock: the heartbeat then belongs into the event loop, whose time that is."""
+
+    @property
+    def hand_over(self) -> Callable[[], None] | None:
+        """For a store that works in a thread of its own: called in the middle of many short runs, it gives that thread
+        the interpreter for a moment. None: nothing to call."""
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """Enter a worker; it may lease from now on."""
@@ -325,7 +347,7 @@ class Source(Protocol):
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """At most `most` due tasks (never more than LEASE_LIMIT), of each queue at most its room, best first.
 
-        Raises `LeaseLost` for an incarnation that was given up for dead: it must sign on anew.
+        Raises `LeaseLost` for an incarnation that was declared dead: it must sign on anew.
         """
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
@@ -371,7 +393,7 @@ class Store(Source, Protocol):
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """All or none, in order; wakes workers. Of two equal keys in one call, the first wins.
 
-        `once` for another kind than a watch, or without a key, is `BadInput`.
+        `once` without a key, or for a task that is not indexed, is `BadInput`.
         """
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
@@ -380,7 +402,7 @@ class Store(Source, Protocol):
     async def cancel(self, task_id: int, note: str) -> TaskState | None:
         """A queued task ends as canceled; a running one is asked to. Its state after that; None: not known.
 
-        Of the kinds in `ASKED_TO_CANCEL` a queued one is asked, too: it is due at once, and its lease says so.
+        A queued task that cancels itself is asked, too: it is due at once, and its lease says so.
         """
 
     async def retry(self, task_id: int, note: str) -> bool:
@@ -396,10 +418,10 @@ class Store(Source, Protocol):
         """Those that have ended: the cheap look that all waiters of a process share."""
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
-        """The live task of that kind with that key, else the newest ended one."""
+        """The live task of that kind with that key, else, of indexed tasks, the one that ended last."""
 
     async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
-        """The results, where there are any, of the tasks of that name that ended last, newest first."""
+        """The results, where there are any, of the indexed tasks of that name that ended last, newest first."""
 
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
         """What happened to one task, behind the number `after`, by number."""
@@ -422,9 +444,11 @@ class Store(Source, Protocol):
 
 
 def refuse_misused_once(task: NewTask) -> None:
-    """`once` needs a key, and an index on history that only watches have."""
-    if task.once and (task.key is None or task.kind not in BEGUN_ONCE):
-        raise BadInput(f"{task.name}: once=True is for watches with a key; this is a {task.kind} with key {task.key!r}")
+    """`once` needs a key, and the index on history that only indexed tasks have."""
+    if task.once and (task.key is None or not task.indexed):
+        raise BadInput(
+            f"{task.name}: once=True needs a key and indexed=True; got key={task.key!r}, indexed={task.indexed}"
+        )
 
 
 def place_in_feed(position: str) -> int:

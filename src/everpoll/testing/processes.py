@@ -69,11 +69,14 @@ class _GatedPulse:
         self._pulse = pulse
         self._process = process
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         if self._process.state != "alive":
-            # A stopped process notices nothing: neither that it is silent, nor that it was given up.
+            # A stopped process notices nothing: neither that it is silent, nor that it was declared dead.
             return Beat(is_alive=True)
-        return self._pulse.beat(incarnation, lease_s, overdue_s, running)
+        return self._pulse.beat(incarnation, lease_s, running)
+
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        return self._pulse.rescue(incarnation, dead, overdue) if self._process.state == "alive" else 0
 
     def close(self) -> None:
         self._pulse.close()

@@ -130,7 +130,7 @@ async def sweep(watches: "Watches", name: str, limit: int = SWEEP_LIMIT) -> int:
     for state in states:
         after, seen = None, 0
         while seen < limit:
-            page = await store.tasks(TaskFilter(kind="watch", name=name, state=state), PAGE, after)
+            page = await store.tasks(TaskFilter(kind="watch", name=name, state=state, indexed=True), PAGE, after)
             for task in page.tasks:
                 if run_info(task).cleaned is False:
                     note = encode({"what": "requeue", "why": "its cleanup is tried again"})
@@ -162,6 +162,8 @@ def _cleanup_of(task: TaskInfo, timeout_s: float) -> NewTask:
         key=f":cleanup:{task.key}",
         timeout_s=timeout_s,
         memory=encode_memory(memory),
+        cancels_itself=True,
+        indexed=True,
         once=True,
     )
 

@@ -244,6 +244,8 @@ class Watch(Generic[Op]):
             timeout_s=self.policy.step_s,
             memory=encode(memory),
             version=self.policy.version,
+            cancels_itself=True,
+            indexed=True,
             once=True,
             events=(NewEvent(1, encode_json({"phase": memory.phase})),),
         )

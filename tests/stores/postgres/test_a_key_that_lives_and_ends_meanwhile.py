@@ -6,11 +6,12 @@ import asyncpg
 
 from everpoll.stores.contract import Enqueued, NewTask, TaskFilter
 from everpoll.stores.postgres import PostgresStore
-from stores.stage import Stage
+from everpoll.stores.postgres.functions import versioned
+from stores.stage import WATCH, Stage
 
-BEGIN = """insert into everpoll.tasks (name, kind, key, owner, lease, is_leased)
-    values ('w', 'watch', 'k', 7, 1, true) returning id"""
-END = "select everpoll.settle(7, array[$1::bigint], 1" + ", null" * 11 + ")"
+BEGIN = """insert into everpoll.tasks (name, kind, indexed, key, owner, sequence, is_leased)
+    values ('w', 'watch', true, 'k', 7, 1, true) returning id"""
+END = versioned("select everpoll.settle(7, array[$1::bigint], 1" + ", null" * 11 + ")")
 IS_WAITED_FOR = "select exists (select from pg_locks where not granted and locktype = 'transactionid')"
 
 
@@ -21,7 +22,7 @@ async def test_it_is_seen_by_the_look_after_the_insert(stage: Stage, store: Post
     life = other.transaction()
     await life.start()
     task_id = await other.fetchval(BEGIN)
-    beginning = asyncio.create_task(store.enqueue([NewTask(name="w", kind="watch", key="k", once=True)]))
+    beginning = asyncio.create_task(store.enqueue([NewTask(name="w", **WATCH, key="k", once=True)]))
     async with asyncio.timeout(20):
         while not await watching.fetchval(IS_WAITED_FOR):
             pass

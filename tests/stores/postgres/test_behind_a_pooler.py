@@ -28,7 +28,7 @@ async def use(store: PostgresStore) -> None:
         assert await store.progress(worker, leases[0], "1")
         assert await store.cancel(third, NOTE) == "running"
         pulse = await asyncio.to_thread(store.pulse)
-        beat = await asyncio.to_thread(pulse.beat, worker, LEASE_S, None, [one.id for one in leases])
+        beat = await asyncio.to_thread(pulse.beat, worker, LEASE_S, [one.id for one in leases])
         await asyncio.to_thread(pulse.close)
         assert beat.canceled == (third,)
         batch: list[Settlement] = [

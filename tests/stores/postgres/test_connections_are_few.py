@@ -44,7 +44,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def beat(pulse: PostgresPulse, worker: int) -> None:
-    await asyncio.to_thread(pulse.beat, worker, LEASE_S, None, [])
+    await asyncio.to_thread(pulse.beat, worker, LEASE_S, [])
 
 
 async def use_everything(store: PostgresStore, worker: int) -> None:

@@ -48,7 +48,7 @@ def calls(store: PostgresStore) -> dict[str, Callable[[], Awaitable[object]]]:
         "queues": store.queues,
         "prune": lambda: store.prune(1.0),
         "beat": lambda: asyncio.to_thread(_beat, store),
-        "beat on": lambda: asyncio.to_thread(pulse.beat, 1, LEASE_S, None, []),
+        "beat on": lambda: asyncio.to_thread(pulse.beat, 1, LEASE_S, []),
         "close pulse": lambda: asyncio.to_thread(pulse.close),
     }
 
@@ -60,7 +60,7 @@ def _lease() -> Lease:
 def _beat(store: PostgresStore) -> None:
     pulse = store.pulse()
     try:
-        pulse.beat(1, LEASE_S, None, [])
+        pulse.beat(1, LEASE_S, [])
     finally:
         pulse.close()
 

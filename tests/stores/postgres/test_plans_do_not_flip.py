@@ -10,8 +10,9 @@ import pytest
 from everpoll.drivers.postgres.lane import Connection
 from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, NewEvent, NewTask, TaskFilter
 from everpoll.stores.postgres import PostgresStore
+from everpoll.stores.postgres.functions import versioned
 from servers.databases import PostgresServers
-from stores.stage import HOUR_S, LEASE_S, Stage, again, done
+from stores.stage import HOUR_S, LEASE_S, WATCH, Stage, again, done
 
 FLOOD = 3_000
 EXPLAIN = """load 'auto_explain'; set auto_explain.log_min_duration = 0; set auto_explain.log_nested_statements = on"""
@@ -112,13 +113,13 @@ async def test_a_beat_that_finds_everybody_alive_reads_no_tasks(
     await stage.take(worker, 10)
     await store._desk.call(lambda connection: connection.execute(EXPLAIN))
     plans = Plans(postgres_servers, major)
-    sql = "select * from everpoll.beat($1, $2, null, $3, 5, 3)"
+    sql = versioned("select * from everpoll.beat($1, $2, $3)")
     assert (await store._desk.row(sql, worker, LEASE_S, []))["is_alive"]
     assert not re.search(r"Scan .* on tasks", plans.new())
-    await stage.pass_time(LEASE_S + 1)
     witness = await stage.worker()
     plans.new()
-    assert (await store._desk.row(sql, witness, LEASE_S, []))["rescued"] == 10
+    rescue = versioned("select everpoll.rescue($1, $2, $3, $4, $5, $6)")
+    assert (await store._desk.row(rescue, witness, [worker], [1], [], [], 3))[0] == 10
     plan = plans.new()
     assert BAD.findall(plan) == []
     assert "tasks_ready" in plan
@@ -133,8 +134,8 @@ async def test_a_lease_is_a_hot_update(stage: Stage, store: PostgresStore) -> No
     async def in_transaction(connection: Connection) -> tuple[int, int]:
         async with connection.transaction():
             await connection.fetchrow(
-                """select * from everpoll.lease($1, 300, '{default}', '{300}', '{default}', '{-2147483648}',
-                    '{-infinity}', '{2147483648}', true)""",
+                versioned("""select * from everpoll.lease($1, 300, '{default}', '{300}', '{default}', '{-2147483648}',
+                    '{-infinity}', '{2147483648}', true)"""),
                 worker,
             )
             row = await connection.fetchrow(
@@ -171,10 +172,10 @@ async def test_watches_among_many_jobs_are_found_by_indexes_of_their_own(
     worker = await stage.worker()
     for turn in range(5):
         await stage.put(400)
-        await store.enqueue([NewTask(name=f"w{turn}", kind="watch", key=f"k{turn}-{one}") for one in range(100)])
+        await store.enqueue([NewTask(name=f"w{turn}", **WATCH, key=f"k{turn}-{one}") for one in range(100)])
         await store.settle(worker, [done(one, 1) for one in await stage.take(worker, 500)])
     await stage.put(2_000)
-    await stage.put_one(kind="watch", name="w", key="live")
+    await stage.put_one(**WATCH, name="w", key="live")
     await store._desk.call(lambda connection: connection.execute(EXPLAIN))
     plans = Plans(postgres_servers, major)
     for analyze in (False, True):
@@ -182,26 +183,26 @@ async def test_watches_among_many_jobs_are_found_by_indexes_of_their_own(
             await store._desk.row("analyze everpoll.tasks")
             await store._desk.row("analyze everpoll.history")
             plans.new()
-        page = await store.tasks(TaskFilter(kind="watch"), 3)
+        page = await store.tasks(TaskFilter(kind="watch", indexed=True), 3)
         assert len(page.tasks) == 3
         plan = plans.new()
-        assert "using tasks_watch on tasks" in plan, plan
-        assert re.search(r"Index Scan Backward using history_\d+_id_idx2 ", plan), plan
+        assert "using tasks_indexed on tasks" in plan, plan
+        assert re.search(r"Index Scan Backward using history_\d+_kind_id_idx ", plan), plan
         assert await store.find("watch", "k3-3") is not None
         plan = plans.new()
         assert "using tasks_key on tasks" in plan, plan
-        assert re.search(r"using history_\d+_key_ended_at_id_idx ", plan), plan
+        assert re.search(r"using history_\d+_kind_key_ended_at_id_idx ", plan), plan
         assert len(await store.last_results("watch", "w3")) == 100
         plan = plans.new()
         assert "Sort Key" not in re.sub(r"Merge Append.*\n.*Sort Key", "", plan), plan
-        assert re.search(r"using history_\d+_name_ended_at_id_idx ", plan), plan
+        assert re.search(r"using history_\d+_kind_name_ended_at_id_idx ", plan), plan
 
 
 async def test_beginning_once_and_events_walk_their_indexes(
     stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int
 ) -> None:
     worker = await stage.worker()
-    watches = [NewTask(name="w", kind="watch", key=str(number), once=True) for number in range(200)]
+    watches = [NewTask(name="w", **WATCH, key=str(number), once=True) for number in range(200)]
     await store.enqueue(watches)
     events = (NewEvent(1, "{}"),)
     ended = [Ended(one.id, one.sequence, events=events) for one in await stage.take(worker, 100)]
@@ -213,7 +214,7 @@ async def test_beginning_once_and_events_walk_their_indexes(
     assert not any(one.is_new for one in await store.enqueue(watches[:3] + watches[-3:]))
     plan = plans.new()
     assert "using tasks_key on tasks" in plan
-    assert re.search(r"using history_\d+_key_ended_at_id_idx ", plan)
+    assert re.search(r"using history_\d+_kind_key_ended_at_id_idx ", plan)
     leases = await stage.take(worker, 100)
     plans.new()
     batch = [Again(one.id, one.sequence, 5.0, events=events) for one in leases[:50]]

@@ -21,7 +21,7 @@ MAKE_DAY = """do $$ declare day date := (now() at time zone 'UTC')::date - {days
 def beat_once(store: PostgresStore, worker: int) -> bool:
     pulse = store.pulse()
     try:
-        return pulse.beat(worker, LEASE_S, None, []).is_alive
+        return pulse.beat(worker, LEASE_S, []).is_alive
     finally:
         pulse.close()
 
@@ -118,7 +118,7 @@ async def test_workers_that_are_gone_are_forgotten(stage: Stage, store: Postgres
     count = "select count(*) from everpoll.workers"
     assert await store._desk.value(count) == 1
     finder = await stage.worker("finder")
-    assert (await stage.beat(finder)).rescued == 1
+    assert await stage.rescue(finder) == 1
     await store.prune(DAY_S)
     assert await store._desk.value(count) == 1
     del finder

@@ -16,10 +16,11 @@ import pytest
 from everpoll.drivers.postgres.lane import Connection
 from everpoll.stores.contract import Event, NewTask
 from everpoll.stores.postgres import PostgresStore
-from stores.stage import Stage, done
+from everpoll.stores.postgres.functions import versioned
+from stores.stage import WATCH, Stage, done
 from stores.test_events import happened, with_events
 
-APPEND = "select everpoll.append_events($1, $2, $3, null)"
+APPEND = versioned("select everpoll.append_events($1, $2, $3, null)")
 
 
 @asynccontextmanager
@@ -62,7 +63,7 @@ def reader(stage: Stage, store: PostgresStore, runner: asyncio.Runner) -> Reader
 @pytest.mark.parametrize("is_kept", [True, False])
 async def test_the_later_id_commits_first(stage: Stage, url: str, reader: Reader, is_kept: bool) -> None:
     """What is behind a gap is held back until the gap is closed, by a commit or by a rollback."""
-    task_id = await stage.put_one(kind="watch")
+    task_id = await stage.put_one(**WATCH)
     async with connected(url) as first, connected(url) as second:
         slow = first.transaction()
         await slow.start()
@@ -81,7 +82,7 @@ async def test_the_later_id_commits_first(stage: Stage, url: str, reader: Reader
 async def test_whoever_asks_for_now_while_somebody_is_at_it_gets_it_later(
     stage: Stage, store: PostgresStore, url: str
 ) -> None:
-    task_id = await stage.put_one(kind="watch")
+    task_id = await stage.put_one(**WATCH)
     async with connected(url) as first, connected(url) as second:
         slow = first.transaction()
         await slow.start()
@@ -95,7 +96,7 @@ async def test_whoever_asks_for_now_while_somebody_is_at_it_gets_it_later(
 
 async def test_what_was_committed_before_the_gap_is_read(stage: Stage, url: str, reader: Reader) -> None:
     """And what comes after it is when it is closed, in order, once."""
-    task_id = await stage.put_one(kind="watch")
+    task_id = await stage.put_one(**WATCH)
     async with connected(url) as first, connected(url) as second:
         await append(second, task_id, 1, 2)
         slow = first.transaction()
@@ -113,7 +114,7 @@ async def test_what_was_committed_before_the_gap_is_read(stage: Stage, url: str,
 
 async def test_an_old_transaction_that_appends_late_is_not_missed(stage: Stage, url: str, reader: Reader) -> None:
     """Its number is older than those of transactions whose events were read long ago: it must not matter."""
-    task_id = await stage.put_one(kind="watch")
+    task_id = await stage.put_one(**WATCH)
     async with connected(url) as first, connected(url) as second:
         old = first.transaction()
         await old.start()
@@ -128,7 +129,7 @@ async def test_an_old_transaction_that_appends_late_is_not_missed(stage: Stage, 
 
 
 async def test_a_savepoint_that_is_undone_closes_its_gap(stage: Stage, url: str, reader: Reader) -> None:
-    task_id = await stage.put_one(kind="watch")
+    task_id = await stage.put_one(**WATCH)
     async with connected(url) as first, connected(url) as second:
         outer = first.transaction()
         await outer.start()
@@ -146,14 +147,14 @@ async def test_a_savepoint_that_is_undone_closes_its_gap(stage: Stage, url: str,
 async def test_a_settlement_in_a_transaction_of_its_own(stage: Stage, url: str, reader: Reader) -> None:
     """The very function that settles, kept open while another one overtakes it."""
     worker = await stage.worker()
-    await stage.put(2, kind="watch")
+    await stage.put(2, **WATCH)
     slow_lease, quick_lease = await stage.take(worker)
     async with connected(url) as first:
         slow = first.transaction()
         await slow.start()
         lost = await first.fetchval(
-            """select everpoll.settle($1, null, 1, $2, $3, null, null, null, null, null, null, null, null, null,
-                $2, '{1}', '{"{}"}')""",
+            versioned("""select everpoll.settle($1, null, 1, $2, $3, null, null, null, null, null, null, null, null,
+                null, $2, '{1}', '{"{}"}')"""),
             worker,
             [slow_lease.id],
             [slow_lease.sequence],
@@ -167,9 +168,9 @@ async def test_a_settlement_in_a_transaction_of_its_own(stage: Stage, url: str, 
 
 async def test_the_server_may_forget_numbers_that_it_gave_out(stage: Stage, url: str, reader: Reader) -> None:
     """As in a crash before their commit: nobody has a position among them, so what gets them anew is not missed."""
-    task_id = await stage.put_one(kind="watch")
+    task_id = await stage.put_one(**WATCH)
     async with connected(url) as connection:
-        last = await connection.fetchval("select everpoll.last_event()")
+        last = await connection.fetchval(versioned("select everpoll.last_event()"))
         await connection.execute("select nextval('everpoll.events_id_seq') from generate_series(1, 10)")
         assert await reader.read() == []
         now = Reader(reader._store, (await stage.store.events(None)).after)
@@ -183,7 +184,7 @@ async def test_many_transactions_that_commit_in_any_order(
     stage: Stage, store: PostgresStore, url: str, reader: Reader
 ) -> None:
     """Some append twice, some roll back, some are overtaken by all others; one reads all the while."""
-    task_id = await stage.put_one(kind="watch")
+    task_id = await stage.put_one(**WATCH)
     dice = random.Random(5)
     kept: list[int] = []
     async with connected(url) as a, connected(url) as b, connected(url) as c, connected(url) as d:
@@ -222,9 +223,11 @@ async def test_only_its_own_locks_are_looked_at(stage: Stage, url: str, reader: 
         transaction = connection.transaction()
         await transaction.start()
         await connection.execute(
-            "select pg_advisory_xact_lock(1), pg_advisory_xact_lock(-1), pg_advisory_xact_lock(9223372036854775807),"
-            " pg_advisory_xact_lock((everpoll.feed_lock() >> 32)::int, 0), pg_advisory_xact_lock(0, 1)"
+            versioned(
+                "select pg_advisory_xact_lock(1), pg_advisory_xact_lock(-1), pg_advisory_xact_lock(9223372036854775807)"
+                ", pg_advisory_xact_lock((everpoll.feed_lock() >> 32)::int, 0), pg_advisory_xact_lock(0, 1)"
+            )
         )
-        await stage.store.enqueue([NewTask(name="w", kind="watch", events=happened(1))])
+        await stage.store.enqueue([NewTask(name="w", **WATCH, events=happened(1))])
         assert await reader.read() == [1]
         await transaction.rollback()

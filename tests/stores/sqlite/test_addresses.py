@@ -76,7 +76,7 @@ async def test_odd_names(tmp_path: Path, written: str, name: str) -> None:
     [task] = await store.enqueue([NewTask(name="job")])
     assert task.id in await store.info([task.id])
     pulse = store.pulse()
-    assert not pulse.beat(1, 30, None, []).is_alive
+    assert not pulse.beat(1, 30, []).is_alive
     pulse.close()
     await store.close()
     assert os.listdir(tmp_path) == [name]  # noqa: PTH208 - the names as the system has them

@@ -195,12 +195,12 @@ async def test_a_beat_is_refused(path: Path, store: SqliteStore) -> None:
     """A worker that cannot prove that it lives must not go on as if it had."""
     await store.sign_on(CARD, 600)
     pulse = store.pulse()
-    assert pulse.beat(5, 600, None, []).is_alive
+    assert pulse.beat(5, 600, []).is_alive
     delete(path, ["-wal"])
     with pytest.raises(StoreUnavailable, match=f"{path}-wal was deleted"):
-        pulse.beat(5, 600, None, [])
+        pulse.beat(5, 600, [])
     await enqueued(store)
-    assert pulse.beat(5, 600, None, []).is_alive
+    assert pulse.beat(5, 600, []).is_alive
     pulse.close()
 
 

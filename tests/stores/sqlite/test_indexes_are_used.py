@@ -38,13 +38,14 @@ STATEMENTS: list[tuple[str, str]] = [
     (leasing.IS_ASKED, CANCELS),
     (leasing.ASKED, BY_ID),
     (enqueueing.LIVE, KEY),
-    (enqueueing.ONE_ENDED, "everpoll_history_watch_keys"),
+    (enqueueing.ONE_ENDED, "everpoll_history_key"),
     (feed.ADD, BY_ID),
     (feed.OF_TASK, "sqlite_autoindex_everpoll_events"),
     (feed.BEHIND, BY_ID),
-    (reading.FOUND.format(kind="t.kind = 'watch'"), KEY),
-    (reading.FOUND.format(kind="t.kind = 'watch'"), "everpoll_history_watch_keys"),
-    (reading.RESULTS.format(kind="t.kind = 'watch'"), "everpoll_history_watch_names"),
+    (reading.FOUND, KEY),
+    (reading.FOUND, "everpoll_history_key"),
+    (reading.RESULTS, "everpoll_history_name"),
+    (rescue.HAS_LEFTOVERS, LEASED),
     (reading.WORKERS, LEASED),
     (reading.BY_ID, BY_ID),
     (reading.ENDED_BY_ID, BY_ID),
@@ -89,7 +90,7 @@ async def test_counts_and_queue_names_come_from_the_indexes(store: SqliteStore, 
 
 async def test_watches_among_many_jobs_are_paged_by_indexes_of_their_own(store: SqliteStore) -> None:
     """Counted in SQLite's own steps: a page of watches costs the same beside a hundred thousand jobs."""
-    watch = NewTask(name="w", kind="watch")
+    watch = NewTask(name="w", kind="watch", cancels_itself=True, indexed=True)
     await store.enqueue([watch] * 10)
 
     async def steps() -> int:
@@ -102,7 +103,7 @@ async def test_watches_among_many_jobs_are_paged_by_indexes_of_their_own(store: 
 
         def run(con: Any) -> None:
             con.set_progress_handler(count, 10)
-            assert len(reading.tasks(con, TaskFilter(kind="watch"), 5, None).tasks) == 5
+            assert len(reading.tasks(con, TaskFilter(kind="watch", indexed=True), 5, None).tasks) == 5
             con.set_progress_handler(None, 0)
 
         await store._read(run)
@@ -122,9 +123,8 @@ async def _plan(store: SqliteStore, statement: str) -> list[str]:
         "owner",
         "sequence",
         "ids",
-        "steady",
-        "grace",
-        "slack",
+        "overdue",
+        "bytes",
         "oldest",
         "queue",
         "limit",

@@ -88,7 +88,7 @@ async def test_a_cancel_by_another_process_is_told_once(store: SqliteStore, url:
             pass
         assert finish(canceler) == [["running"]]
         for _ in range(3):
-            beat = await asyncio.to_thread(pulse.beat, 5, 600, None, [task.id])
+            beat = await asyncio.to_thread(pulse.beat, 5, 600, [task.id])
             assert beat.canceled == (task.id,)
             assert await woken.get() == NOW
     pulse.close()

@@ -36,11 +36,11 @@ async def test_a_lock_held_too_long(path: Path, store: SqliteStore, intruder: sq
     with pytest.raises(StoreUnavailable, match=f"{path}.*locked"):
         await store.enqueue([JOB])
     with pytest.raises(StoreUnavailable, match=f"{path}.*locked"):
-        pulse.beat(5, 600, None, [])
+        pulse.beat(5, 600, [])
     assert await store.info([1]) == {}
     intruder.execute("rollback")
     assert await store.enqueue([JOB]) == [Enqueued(1)]
-    assert pulse.beat(5, 600, None, []).is_alive
+    assert pulse.beat(5, 600, []).is_alive
     pulse.close()
 
 
@@ -78,7 +78,7 @@ async def test_a_deleted_file(path: Path, store: SqliteStore) -> None:
     """SQLite would go on writing into a file that nobody can find any more. And no new one appears in its place."""
     await store.sign_on(CARD, 600)
     pulse = store.pulse()
-    assert pulse.beat(5, 600, None, []).is_alive
+    assert pulse.beat(5, 600, []).is_alive
     _delete(path.parent)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=f"{path} was deleted or replaced"):
@@ -86,7 +86,7 @@ async def test_a_deleted_file(path: Path, store: SqliteStore) -> None:
         with pytest.raises(StoreUnavailable, match=f"{path} was deleted or replaced"):
             await store.info([1])
         with pytest.raises(StoreUnavailable, match=f"{path} was deleted or replaced"):
-            pulse.beat(5, 600, None, [])
+            pulse.beat(5, 600, [])
     pulse.close()
     assert os.listdir(path.parent) == []  # noqa: PTH208 - a folder that is not a Path stays out of the way of the lint
 

@@ -10,8 +10,8 @@ import pytest
 from everpoll import Everpoll
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import Ended
-from everpoll.stores.silence import Silence
 from everpoll.tables import Row, Table
+from everpoll.tables.outages import Outages
 from everpoll.tables.postgres import PostgresTable
 from everpoll.tables.postgres.doubts import SECOND_LOOK_S, Doubts
 from everpoll.tables.urls import source_for
@@ -221,7 +221,9 @@ async def test_a_restarted_worker_finds_the_table_it_left(postgres_stage: Postgr
     assert set((await postgres_stage.statuses()).values()) == {"completed"}
 
 
-async def test_d3_who_was_cut_off_itself_buries_nobody_with_its_first_beat(postgres_stage: PostgresStage) -> None:
+async def test_a_worker_that_was_cut_off_itself_takes_nothing_from_others_for_one_beat(
+    postgres_stage: PostgresStage,
+) -> None:
     """Neither a new connection of the heartbeat nor a new thread makes it forget for how long it was away."""
     await postgres_stage.create()
     await postgres_stage.queue(1)
@@ -230,11 +232,14 @@ async def test_d3_who_was_cut_off_itself_buries_nobody_with_its_first_beat(postg
         await postgres_stage.age(400, "last_heartbeat")
         now = [0.0]
         assert isinstance(alive.source, PostgresTable)
-        alive.source._silence = Silence(lambda: now[0])
+        alive.source._outages = Outages(postgres_stage.mapping(), lambda: now[0], lambda: now[0])
         await alive.sign_on()
-        now[0] += 160
+        alive.source._outages.heard()
+        now[0] += 271
         assert (await alive.beat()).rescued == 0
-        now[0] += 30
+        now[0] += 29  # a second beat that comes too soon, because a wake-up hurried it
+        assert (await alive.beat()).rescued == 0
+        now[0] += 1
         assert (await alive.beat()).rescued == 1
 
 

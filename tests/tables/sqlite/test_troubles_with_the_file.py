@@ -14,9 +14,9 @@ from everpoll.drivers.sqlite.connection import Connection, Displaced
 from everpoll.errors import NotRunning, StoreUnavailable
 from everpoll.stores.contract import Again, Ended, Settlement, encode
 from everpoll.tables import AdoptedTable, Row, Table
+from everpoll.tables.outages import Outages
 from everpoll.tables.row import RowLease
 from everpoll.tables.sqlite import SqliteTable
-from everpoll.tables.sqlite.pulse import Outages
 from tables.sqlite_stage import SqliteStage
 from tables.stages import GIVE_UP_S, Claimer, keys
 

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 
 from everpoll.stores.contract import (
-    ASKED_TO_CANCEL,
     TRAIL_LIMIT,
     NewTask,
     TaskFilter,
@@ -49,7 +48,7 @@ class TaskRow:
     @property
     def is_asked(self) -> bool:
         """Whether a cancel only asks it."""
-        return self.new.kind in ASKED_TO_CANCEL
+        return self.new.cancels_itself
 
     @property
     def is_unheard(self) -> bool:
@@ -69,6 +68,7 @@ class TaskRow:
             and (wanted.queue is None or self.new.queue == wanted.queue)
             and (wanted.name is None or self.new.name == wanted.name)
             and (wanted.kind is None or self.new.kind == wanted.kind)
+            and (self.new.indexed or not wanted.indexed)
         )
 
     def shown(self) -> TaskInfo:
@@ -106,7 +106,8 @@ class WorkerRow:
     card: WorkerCard
     started_at: float
     beat_at: float
-    expires_at: float
+    lease_s: float
+    beats: int = 0
     stopped_at: float | None = None
     losses: list[dict[str, Any]] = field(default_factory=list)
 
@@ -124,7 +125,7 @@ class WorkerRow:
             started_at=_instant(self.started_at),
             beat_at=_instant(self.beat_at),
             beat_age_s=now - self.beat_at,
-            is_alive=self.stopped_at is None and self.expires_at >= now,
+            is_alive=self.stopped_at is None and self.beat_at >= now - self.lease_s,
             stopped_at=None if self.stopped_at is None else _instant(self.stopped_at),
             running=running,
         )

@@ -16,7 +16,7 @@ class Shelves:
     def __init__(self) -> None:
         self.live: dict[int, TaskRow] = {}
         self.history: dict[int, TaskRow] = {}
-        self._keys: dict[str, int] = {}
+        self._keys: dict[tuple[str, str], int] = {}
         self._ended_keys: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
 
     def __getitem__(self, task_id: int) -> TaskRow:
@@ -30,7 +30,7 @@ class Shelves:
         """It lives, and has its key."""
         self.live[row.id] = row
         if row.new.key is not None:
-            self._keys[row.new.key] = row.id
+            self._keys[row.new.kind, row.new.key] = row.id
 
     def held(self, incarnation: int, task_id: int, sequence: int) -> TaskRow | None:
         """The fence: the row, if it still is leased by this incarnation under this sequence."""
@@ -44,7 +44,7 @@ class Shelves:
         row.state, row.ended_at, row.deadline_at = state, now, None
         del self.live[row.id]
         if row.new.key is not None:
-            del self._keys[row.new.key]
+            del self._keys[row.new.kind, row.new.key]
             self._ended_keys[row.new.kind, row.new.key].append(row.id)
         self.history[row.id] = row
 
@@ -56,14 +56,14 @@ class Shelves:
             if not self._ended_keys[row.new.kind, row.new.key]:
                 del self._ended_keys[row.new.kind, row.new.key]
 
-    def of_key(self, key: str | None) -> TaskRow | None:
-        """The live one that has it."""
-        return None if key is None else self.live.get(self._keys.get(key, 0))
+    def of_key(self, kind: str, key: str | None) -> TaskRow | None:
+        """The live task of that kind that has the key."""
+        return None if key is None else self.live.get(self._keys.get((kind, key), 0))
 
     def last_of_key(self, kind: str, key: str | None) -> TaskRow | None:
-        """The one that ended last of those that had it."""
-        ended = None if key is None else self._ended_keys.get((kind, key))
-        return self.history[ended[-1]] if ended else None
+        """The indexed task that ended last of those that had the key."""
+        ended = () if key is None else self._ended_keys.get((kind, key), ())
+        return next((self.history[one] for one in reversed(ended) if self.history[one].new.indexed), None)
 
     def newest_first(self, wanted: TaskFilter, after: int | None) -> Iterator[TaskRow]:
         """All that match, by their ids."""

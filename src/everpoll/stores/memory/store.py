@@ -18,10 +18,10 @@ import msgspec
 from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import LeaseLost
 from everpoll.policy import Clock
+from everpoll.policy.liveness import Sighting
 from everpoll.stores import limits
 from everpoll.stores.contract import (
     COUNT_LIMIT,
-    DEADLINE_GRACE_S,
     LEASE_LIMIT,
     RESCUE_LIMIT,
     TRAIL_LIMIT,
@@ -50,7 +50,6 @@ from everpoll.stores.memory.feed import Feed
 from everpoll.stores.memory.lines import Lines
 from everpoll.stores.memory.rows import TaskRow, WorkerRow
 from everpoll.stores.memory.shelves import Shelves
-from everpoll.stores.silence import Silence
 
 WORKERS_SHOWN_S = 86_400.0
 
@@ -66,6 +65,7 @@ class MemoryStore:
     """Tasks in dictionaries."""
 
     has_push = True
+    hand_over = None
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
@@ -75,7 +75,6 @@ class MemoryStore:
         # The wall clock names the instants, the monotonic one moves them: a step of the former changes nothing.
         self._epoch = self._clock.wall() - self._clock.now()
         self._lock = threading.RLock()
-        self._silence = Silence()
         self._shelves = Shelves()
         self._lines = Lines(self._shelves.live)
         self._feed = Feed()
@@ -104,7 +103,7 @@ class MemoryStore:
         return answers
 
     def _enqueue(self, task: NewTask, delay_s: float) -> Enqueued:
-        known = self._shelves.of_key(task.key)
+        known = self._shelves.of_key(task.kind, task.key)
         if known is None and task.once:
             known = self._shelves.last_of_key(task.kind, task.key)
         if known is not None:
@@ -121,22 +120,20 @@ class MemoryStore:
         """See the contract."""
         with self._lock:
             now = self._now()
-            self._workers[card.incarnation] = WorkerRow(card, now, now, now + lease_s)
-            self._silence.heard(card.incarnation)
+            self._workers[card.incarnation] = WorkerRow(card, now, now, lease_s)
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
         with self._lock:
             if (worker := self._workers.get(incarnation)) and worker.stopped_at is None:
                 worker.stopped_at = self._now()
-            self._silence.forget(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
         with self._lock:
             worker = self._workers.get(incarnation)
             if worker is None or worker.stopped_at is not None:
-                raise LeaseLost(f"worker {incarnation} was given up for dead: sign on anew")
+                raise LeaseLost(f"worker {incarnation} was declared dead: sign on anew")
             self._lines.promote(self._now())
             most, left = min(most, LEASE_LIMIT), dict(rooms)
             leases: list[Lease] = []
@@ -251,7 +248,7 @@ class MemoryStore:
         """See the contract."""
         with self._lock:
             row = self._shelves.history.get(task_id)
-            if row is None or self._shelves.of_key(row.new.key) is not None:
+            if row is None or self._shelves.of_key(row.new.kind, row.new.key) is not None:
                 return False
             self._shelves.forget(row)
             row.remember(note, self._now(), "")
@@ -286,16 +283,14 @@ class MemoryStore:
     async def find(self, kind: str, key: str) -> TaskInfo | None:
         """See the contract."""
         with self._lock:
-            row = self._shelves.of_key(key)
-            if row is None or row.new.kind != kind:
-                row = self._shelves.last_of_key(kind, key)
+            row = self._shelves.of_key(kind, key) or self._shelves.last_of_key(kind, key)
             return None if row is None else row.shown()
 
     async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
         """See the contract."""
         with self._lock:
             ended = reversed(self._shelves.history.values())
-            rows = (row for row in ended if (row.new.kind, row.new.name) == (kind, name))
+            rows = (row for row in ended if row.new.indexed and (row.new.kind, row.new.name) == (kind, name))
             results = (row.result for row in rows if row.result is not None and row.result != "null")
             return [msgspec.json.decode(result) for result in islice(results, limit)]
 
@@ -366,33 +361,43 @@ class MemoryStore:
         """See the contract."""
         return MemoryPulse(self)
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """See the contract."""
-        del overdue_s  # only a hint that spares databases a scan
         with self._lock:
-            worker, now = self._workers.get(incarnation), self._now()
+            worker = self._workers.get(incarnation)
             if worker is None or worker.stopped_at is not None:
                 return Beat(is_alive=False)
-            worker.beat_at, worker.expires_at = now, now + lease_s
-            rescued = 0 if self._silence.was_cut_off(incarnation, lease_s) else self._rescue(now)
-            self._silence.heard(incarnation)
-            canceled = tuple(one for one in running if (row := self._shelves.live.get(one)) and row.cancel_requested)
-        return Beat(is_alive=True, rescued=rescued, canceled=canceled)
+            worker.beat_at, worker.lease_s = self._now(), lease_s
+            worker.beats += 1
+            return Beat(
+                is_alive=True,
+                canceled=tuple(one for one in running if (row := self._shelves.live.get(one)) and row.cancel_requested),
+                others=tuple(
+                    Sighting(other, row.beats, row.lease_s)
+                    for other, row in self._workers.items()
+                    if other != incarnation and row.stopped_at is None
+                ),
+                has_leftovers=any(self._is_held_by_stopped(row) for row in self._shelves.live.values()),
+            )
 
-    def _rescue(self, now: float) -> int:
-        for worker in self._workers.values():
-            if worker.stopped_at is None and worker.expires_at < now:
-                worker.stopped_at = now
-        lost = [row for row in self._shelves.live.values() if row.state == "running" and self._is_lost(row, now)]
-        for row in lost:
-            self._take_back(row, now)
-        return len(lost)
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        """See the contract."""
+        with self._lock:
+            now = self._now()
+            for other, beats in dead:
+                worker = self._workers.get(other)
+                if worker is not None and worker.stopped_at is None and worker.beats == beats:
+                    worker.stopped_at = now
+            late = [self._shelves.held(incarnation, *fence) for fence in overdue]
+            lost = [row for row in self._shelves.live.values() if self._is_held_by_stopped(row)]
+            lost += [row for row in late if row is not None]
+            for row in lost:
+                self._take_back(row, now)
+            return len(lost)
 
-    def _is_lost(self, row: TaskRow, now: float) -> bool:
+    def _is_held_by_stopped(self, row: TaskRow) -> bool:
         worker = self._workers.get(row.incarnation or 0)
-        if worker is None or worker.stopped_at is not None:
-            return True
-        return row.deadline_at is not None and row.deadline_at + DEADLINE_GRACE_S < now
+        return row.state == "running" and (worker is None or worker.stopped_at is not None)
 
     def _take_back(self, row: TaskRow, now: float) -> None:
         worker = self._workers.get(row.incarnation or 0)
@@ -433,6 +438,7 @@ class MemoryPulse:
 
     def __init__(self, store: MemoryStore) -> None:
         self.beat = store.beat
+        self.rescue = store.rescue
 
     def close(self) -> None:
         """There is no connection."""

@@ -13,6 +13,7 @@ from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.stores import limits
 from everpoll.stores.contract import Enqueued, NewTask
 from everpoll.stores.limits import checked_bytes, in_portions, task_bytes
+from everpoll.stores.postgres.functions import versioned
 
 CHUNK = 5_000
 """Rows per statement."""
@@ -20,39 +21,42 @@ CHUNK = 5_000
 # The notification rides on the row: a SELECT in a CTE that nobody reads would never run.
 _ONE = """insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind) values ($1, $2, $3, $4, $5, $6)
     returning id"""
-_LATER = """insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind, version, memory, is_due, due_at)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9::float8 <= 0, clock_timestamp() + $9::float8 * interval '1 second')
+_LATER = """insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind, version, memory, line, due_at)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, case when $9::float8 <= 0 then 0 else 1 end,
+            clock_timestamp() + $9::float8 * interval '1 second')
     returning id"""
 ONE = (_ONE, _ONE + ", pg_notify('everpoll', '')")
 LATER = (_LATER, _LATER + ", pg_notify('everpoll', '')")
 ALIKE = """with put as (
-    insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind, version, is_due, due_at)
-    select $1, $2, $3, u.args, $4, $5, $6, $7::float8 <= 0, clock_timestamp() + $7::float8 * interval '1 second'
+    insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind, version, line, due_at)
+    select $1, $2, $3, u.args, $4, $5, $6, case when $7::float8 <= 0 then 0 else 1 end,
+           clock_timestamp() + $7::float8 * interval '1 second'
       from unnest($8::text[]) u(args) returning id)
     select array_agg(id), case when $9 then pg_notify('everpoll', '') end from put"""
 MANY = """with put as (
-    insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind, version, memory, is_due, due_at)
-    select u.queue, u.name, u.rank, u.args, u.timeout_s, u.kind, u.version, u.memory, u.delay_s <= 0,
+    insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind, version, memory, line, due_at)
+    select u.queue, u.name, u.rank, u.args, u.timeout_s, u.kind, u.version, u.memory,
+           case when u.delay_s <= 0 then 0 else 1 end,
            clock_timestamp() + u.delay_s * interval '1 second'
       from unnest($1::text[], $2::text[], $3::int[], $4::text[], $5::float8[], $6::text[], $7::int[], $8::text[],
                   $9::float8[]) u(queue, name, rank, args, timeout_s, kind, version, memory, delay_s) returning id)
     select array_agg(id), case when $10 then pg_notify('everpoll', '') end from put"""
-KEYED = """select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end from everpoll.enqueue_keyed(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10) e"""
-
-WATCHES = """select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end from everpoll.enqueue_watches(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15) e"""
+KEYED = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+    from everpoll.enqueue_keyed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) e""")
+SPECIAL = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+    from everpoll.enqueue_special($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17) e""")
 
 _shape = attrgetter(
-    "queue", "name", "priority", "timeout_s", "kind", "version", "delay_s", "memory", "key", "once", "events"
+    *("queue", "name", "priority", "timeout_s", "kind", "version", "delay_s"),
+    *("memory", "key", "once", "cancels_itself", "indexed", "events"),
 )
-PLAIN = (None, None, False, ())
+PLAIN = (None, None, False, False, False, ())
 
 
 async def enqueue(lane: Lane, tasks: Sequence[NewTask], notify: bool) -> list[Enqueued]:
     """Put them in; the last statement carries the notification."""
     size = checked_bytes(tasks)
-    if len(tasks) == 1 and _shape(tasks[0])[-3:] == PLAIN[-3:]:
+    if len(tasks) == 1 and _shape(tasks[0])[-5:] == PLAIN[-5:]:
         return [Enqueued((await _one(lane, tasks[0], notify))[0])]
     if len(tasks) <= CHUNK and size <= limits.STATEMENT_BYTES:
         return await lane.call(lambda connection: _many(connection, tasks, notify))
@@ -87,7 +91,7 @@ async def _one(lane: Lane, task: NewTask, notify: bool) -> Any:
 
 async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) -> list[Enqueued]:
     shape = _shape(tasks[0])
-    if shape[-4:] == PLAIN and all(map(shape.__eq__, map(_shape, tasks))):
+    if shape[-6:] == PLAIN and all(map(shape.__eq__, map(_shape, tasks))):
         queue, name, priority, timeout_s, kind, version, delay_s, *_ = shape
         args = [task.args for task in tasks]
         row = await connection.fetchrow(
@@ -112,9 +116,9 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
         ),
         strict=True,
     )
-    if any(task.once or task.events for task in tasks):
+    if any(task.once or task.events or task.cancels_itself or task.indexed for task in tasks):
         columns = (queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys)
-        row = await connection.fetchrow(WATCHES, *columns, notify, *_specials(tasks))
+        row = await connection.fetchrow(SPECIAL, *columns, notify, *_specials(tasks))
         return [Enqueued(*answer) for answer in zip(row[0], row[1], strict=True)]
     if any(key is not None for key in keys):
         row = await connection.fetchrow(
@@ -128,7 +132,11 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
 
 
 def _specials(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
-    """Which are to be begun once; and the events, by the place of their task."""
+    """What few tasks have; and the events, by the place of their task."""
     events = [(place, event.seq, event.body) for place, task in enumerate(tasks, 1) for event in task.events]
-    onces = [task.once for task in tasks]
-    return [onces, *(list(column) for column in zip(*events, strict=True))] if events else [onces, None, None, None]
+    flags: list[list[Any] | None] = [
+        [task.once for task in tasks],
+        [task.cancels_itself for task in tasks],
+        [task.indexed for task in tasks],
+    ]
+    return [*flags, *(list(column) for column in zip(*events, strict=True))] if events else [*flags, None, None, None]

@@ -13,11 +13,12 @@ import msgspec
 
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.stores.contract import Event, EventPage, place_in_feed
+from everpoll.stores.postgres.functions import versioned
 
 COLUMNS = "task_id, name, key, seq, at, body, id"
 OF_TASK = f"select {COLUMNS} from everpoll.events where task_id = $1 and seq > $2 order by seq limit $3"
-BEHIND = f"select {COLUMNS} from everpoll.feed($1, $2)"
-NOW = "select everpoll.feed_now()"
+BEHIND = versioned(f"select {COLUMNS} from everpoll.feed($1, $2)")
+NOW = versioned("select everpoll.feed_now()")
 
 
 async def of_task(lane: Lane, task_id: int, after: int, limit: int) -> list[Event]:

@@ -13,11 +13,12 @@ import msgspec
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import EverpollError, LeaseLost, StoreUnavailable
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
+from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.hands import Hands
 from everpoll.stores.postgres.marks import Marks, Ranges
 
-LEASE = "select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-RECOVER = "select everpoll.recover($1, $2, $3)"
+LEASE = versioned("select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+RECOVER = versioned("select everpoll.recover($1, $2, $3)")
 
 
 class Leasing:
@@ -91,9 +92,9 @@ class Leasing:
             raise
         if row["is_lost"]:
             self._hands.sign_off(incarnation)
-            raise LeaseLost(f"worker {incarnation:016x} was given up for dead: sign on anew")
+            raise LeaseLost(f"worker {incarnation:016x} was declared dead: sign on anew")
         leases = _leases(row, queues)
-        self._hands.take(incarnation, zip(row["ids"] or (), row["leases"] or (), strict=True))
+        self._hands.take(incarnation, zip(row["ids"] or (), row["sequences"] or (), strict=True))
         self._remember(row, ranges, len(leases), most)
         next_due_s = row["next_due_s"]
         # A marked look steps over what it knows to be gone, and may step over more: nobody rests on it.
@@ -121,7 +122,7 @@ def _leases(row: Any, queues: list[str]) -> list[Lease]:
     if not ids:
         return []
     in_queues = row["in_queues"] or repeat(queues[0])
-    sequences = row["leases"]
+    sequences = row["sequences"]
     # The attempt is the sequence, unless some lease was not counted: such a row is an odd one.
     leases = list(map(Lease, ids, sequences, sequences, row["names"], in_queues, row["args"]))
     if row["odd_ids"]:

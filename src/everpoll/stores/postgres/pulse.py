@@ -1,59 +1,70 @@
 """The heartbeat's own connection: blocking calls, from the heartbeat's thread.
 
-Promises: a beat is one statement, on a connection and an event loop of its own that runs only while it beats; a handler
-that blocks the worker's event loop does not stop it. A connection that was cut while nothing was asked of it is
-replaced within the same beat.
+Promises: a beat is one statement, a rescue another, on a connection and an event loop of its own that runs only while
+it beats; a handler that blocks the worker's event loop does not stop it. A connection that was cut while it was idle is
+replaced within the same call.
 """
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.errors import StoreUnavailable
-from everpoll.stores.contract import DEADLINE_GRACE_S, RESCUE_LIMIT, Beat
-from everpoll.stores.silence import Silence
+from everpoll.policy.liveness import Sighting
+from everpoll.stores.contract import RESCUE_LIMIT, Beat
+from everpoll.stores.postgres.functions import versioned
 
-BEAT = "select * from everpoll.beat($1, $2, $3, $4, $5, $6)"
+BEAT = versioned("select * from everpoll.beat($1, $2, $3)")
+RESCUE = versioned("select everpoll.rescue($1, $2, $3, $4, $5, $6)")
 
 
 class PostgresPulse:
     """One heartbeat's way to the database."""
 
-    def __init__(self, dial: Dial, silence: Silence, on_rescue: Callable[[], None]) -> None:
+    def __init__(self, dial: Dial, on_rescue: Callable[[], None]) -> None:
         self._event_loop = asyncio.new_event_loop()
         self._lane = Lane(dial)
-        self._silence = silence
         self._on_rescue = on_rescue
         self._was_heard = False
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """See the contract."""
+        row = self._asked(BEAT, incarnation, lease_s, list(running))
+        canceled = set(row["canceled"] or ())
+        others = zip(row["others"] or (), row["others_beats"] or (), row["others_lease_s"] or (), strict=True)
+        return Beat(
+            is_alive=row["is_alive"],
+            canceled=tuple(one for one in running if one in canceled),
+            others=tuple(Sighting(*other) for other in others),
+            has_leftovers=bool(row["has_leftovers"]),
+        )
+
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        """See the contract."""
+        row = self._asked(RESCUE, incarnation, *_columns(dead), *_columns(overdue), RESCUE_LIMIT)
+        if row[0]:
+            self._on_rescue()
+        return int(row[0])
+
+    def _asked(self, sql: str, *args: Any) -> Any:
         try:
-            beat = self._event_loop.run_until_complete(self._beat(incarnation, lease_s, overdue_s, running))
+            row = self._event_loop.run_until_complete(self._lane.row(sql, *args))
         except StoreUnavailable:
-            # The server may have ended the connection while nobody looked at it. A beat may be repeated.
+            # The server may have ended the connection while it was idle. Both statements may be repeated.
             was_heard, self._was_heard = self._was_heard, False
             if not was_heard:
                 raise
-            beat = self._event_loop.run_until_complete(self._beat(incarnation, lease_s, overdue_s, running))
+            row = self._event_loop.run_until_complete(self._lane.row(sql, *args))
         self._was_heard = True
-        if beat.rescued:
-            self._on_rescue()
-        return beat
-
-    async def _beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
-        most_rescues = None if self._silence.was_cut_off(incarnation, lease_s) else RESCUE_LIMIT
-        row = await self._lane.row(BEAT, incarnation, lease_s, overdue_s, list(running), DEADLINE_GRACE_S, most_rescues)
-        self._silence.heard(incarnation)
-        canceled = set(row["canceled"] or ())
-        return Beat(
-            is_alive=row["is_alive"],
-            rescued=row["rescued"],
-            canceled=tuple(one for one in running if one in canceled),
-        )
+        return row
 
     def close(self) -> None:
         """Let go of the connection."""
         if not self._event_loop.is_closed():
             self._event_loop.run_until_complete(self._lane.close())
             self._event_loop.close()
+
+
+def _columns(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [one for one, _ in pairs], [other for _, other in pairs]

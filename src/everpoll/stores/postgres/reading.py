@@ -6,7 +6,7 @@ jumping through the indexes, and counts look at the head of each line only.
 
 # ruff: noqa: S608 - only the column lists and conditions of this package are put into SQL
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,28 +14,24 @@ import msgspec
 
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.stores.contract import COUNT_LIMIT, END_STATES, QueueInfo, TaskFilter, TaskInfo, TaskPage, WorkerInfo
+from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.rows import ENDED, LIVE, WORKER, task_info, worker_info
 
 ENDED_BY_ID = f"select {ENDED} from everpoll.history h where h.id = any($1::bigint[])"
 BY_ID = f"select {LIVE} from everpoll.tasks t where t.id = any($1::bigint[]) union all {ENDED_BY_ID}"
-FOUND = f"""select {LIVE} from everpoll.tasks t where t.key = $1 and t.kind = $2
-    union all (select {ENDED} from everpoll.history h where h.key = $1 and h.kind = $2
-               order by h.ended_at desc, h.id desc limit 1)"""
-# Watches have indexes of their own. The live one is looked for whatever its kind: there is one with that key at most.
-FOUND_WATCH = f"""select {LIVE} from everpoll.tasks t where t.key = $1
-    union all select {ENDED} from everpoll.history h where h.id = (select everpoll.ended_watch($1))"""
-RESULTS = """select h.result from everpoll.history h where h.name = $1 and h.kind = $3
-    and h.result is not null and h.result <> 'null' order by h.ended_at desc, h.id desc limit $2"""
-WATCH_RESULTS = "select everpoll.watch_results($1, $2)"
+FOUND = versioned(f"""select {LIVE} from everpoll.tasks t where t.key = $2 and t.kind = $1
+    union all select {ENDED} from everpoll.history h where h.id = (select everpoll.last_ended($1, $2))""")
+RESULTS = versioned("select everpoll.last_results($1, $2, $3)")
 LOSSES = "select extract(epoch from at)::float8, note from everpoll.losses where task_id = $1 order by id"
 WORKERS = f"""select {WORKER} from everpoll.workers w
-    where w.stopped_at is null or w.stopped_at > now() - interval '1 day' order by w.started_at, w.owner"""
-# Once more than the limit: what runs stands before what is ready, and both are counted.
-HEADS = "select queue, owner, tasks from everpoll.heads($1)"
-# One statement, so one snapshot: a task that falls due between two would be in neither, and who drains would leave it.
-QUEUES = """select queue, owner is not null as is_running, true as is_due, tasks from everpoll.heads($1)
-    union all select queue, false, is_late, tasks from everpoll.waits($2)"""
-HEAD_LIMIT = 2 * COUNT_LIMIT
+    where w.stopped_at is null or w.stopped_at > now() - interval '1 day' order by w.started_at, w.incarnation"""
+RUNNING = versioned("select queue, owner, tasks from everpoll.running($1)")
+# One statement, so one snapshot: a task that falls due between two would be in neither, and a drain would leave it.
+QUEUES = versioned("""select queue, 'running' as what, tasks from everpoll.running($2)
+    union all select queue, 'ready', tasks from everpoll.ready($1)
+    union all select queue, case when is_late then 'ready' else 'waiting' end, tasks from everpoll.waiting($1)""")
+RUNNING_LIMIT = 100_000
+"""Running tasks that are counted at most, over all queues."""
 
 
 async def by_id(lane: Lane, sql: str, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
@@ -78,10 +74,7 @@ def _state(wanted: TaskFilter, table: str) -> str | None:
 
 def _conditions(wanted: TaskFilter, after: int | None, letter: str, values: list[Any]) -> list[str]:
     wishes = {"id <": after, "queue =": wanted.queue, "name =": wanted.name, "kind =": wanted.kind}
-    conditions = []
-    if wanted.kind == "watch":  # a constant, so that the index of watches can be used
-        del wishes["kind ="]
-        conditions.append(f"{letter}.kind = 'watch'")
+    conditions = [f"{letter}.indexed"] if wanted.indexed else []
     for comparison, value in wishes.items():
         if value is not None:
             values.append(value)
@@ -90,40 +83,36 @@ def _conditions(wanted: TaskFilter, after: int | None, letter: str, values: list
 
 
 async def find(lane: Lane, kind: str, key: str) -> TaskInfo | None:
-    """The live task with that key, else the newest ended one."""
-    rows = await (lane.rows(FOUND_WATCH, key) if kind == "watch" else lane.rows(FOUND, key, kind))
-    infos = [info for info in map(task_info, rows) if info.kind == kind]
+    """The live task with that key, else the indexed one that ended last."""
+    infos = map(task_info, await lane.rows(FOUND, kind, key))
     return min(infos, key=lambda info: info.ended_at is not None, default=None)
 
 
 async def last_results(lane: Lane, kind: str, name: str, limit: int) -> list[Any]:
-    """What the tasks of that name brought that ended last."""
-    rows = await (lane.rows(WATCH_RESULTS, name, limit) if kind == "watch" else lane.rows(RESULTS, name, limit, kind))
-    return [msgspec.json.decode(row[0]) for row in rows]
+    """The results of the indexed tasks of that name that ended last."""
+    return [msgspec.json.decode(row[0]) for row in await lane.rows(RESULTS, kind, name, limit)]
 
 
 async def workers(lane: Lane) -> list[WorkerInfo]:
     """Those alive, and those that ended lately, each with what it runs."""
     rows = await lane.rows(WORKERS)
     running: Counter[int] = Counter()
-    for _, owner, count in await lane.rows(HEADS, HEAD_LIMIT):
+    for _, owner, count in await lane.rows(RUNNING, RUNNING_LIMIT):
         running[owner] += count
     return [worker_info(row, running[row[0]]) for row in rows]
 
 
 async def queues(lane: Lane) -> list[QueueInfo]:
     """What waits where."""
-    ready: Counter[str] = Counter()
-    waiting: Counter[str] = Counter()
-    running: Counter[str] = Counter()
-    for queue, is_running, is_due, count in await lane.rows(QUEUES, HEAD_LIMIT, COUNT_LIMIT):
-        (running if is_running else ready if is_due else waiting)[queue] += count
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for queue, what, count in await lane.rows(QUEUES, COUNT_LIMIT, RUNNING_LIMIT):
+        counts[queue][what] += count
     return [
         QueueInfo(
             queue=queue,
-            ready=min(ready[queue], COUNT_LIMIT),
-            waiting=min(waiting[queue], COUNT_LIMIT),
-            running=min(running[queue], COUNT_LIMIT),
+            ready=min(counted["ready"], COUNT_LIMIT),
+            waiting=min(counted["waiting"], COUNT_LIMIT),
+            running=min(counted["running"], COUNT_LIMIT),
         )
-        for queue in sorted({*ready, *waiting, *running})
+        for queue, counted in sorted(counts.items())
     ]

@@ -5,13 +5,14 @@ kept, and in the default partition, rows are deleted one by one, in bounded step
 """
 
 from everpoll.drivers.postgres.lane import Lane
+from everpoll.stores.postgres.functions import versioned
 
 DAY_S = 86_400.0
 STEP = 10_000
 """Rows per statement: well under a second, so that nobody waits behind it."""
 
-DROP = "select everpoll.drop_partitions(now() - $1::float8 * interval '1 second')"
-DELETE = "select everpoll.delete_history(now() - $1::float8 * interval '1 second', $2, $3)"
+DROP = versioned("select everpoll.drop_partitions(now() - $1::float8 * interval '1 second')")
+DELETE = versioned("select everpoll.delete_history(now() - $1::float8 * interval '1 second', $2, $3)")
 DELETE_LOSSES = """with old as (select id from everpoll.losses
         where at < now() - $1::float8 * interval '1 second' order by id limit $2),
     gone as (delete from everpoll.losses where id in (select id from old) returning 1)

@@ -8,18 +8,19 @@ from everpoll.stores.contract import TaskInfo, WorkerInfo
 
 # Both lists have the same columns in the same order: a task is in exactly one of the tables.
 LIVE = """t.id, t.kind, t.name, t.queue, t.key, case when t.is_leased then 'running' else 'queued' end as state, t.rank,
-    t.attempt, t.rescues, t.created_at, t.due_at, t.leased_at, null::timestamptz as ended_at,
-    case when t.is_leased then t.leased_at + t.timeout_s * interval '1 second' end as deadline_at,
-    case when t.is_leased then (select w.label from everpoll.workers w where w.owner = t.owner) else t.worker end,
+    t.attempt, t.rescues, t.created_at, t.due_at, t.started_at, null::timestamptz as ended_at,
+    case when t.is_leased then t.started_at + t.timeout_s * interval '1 second' end as deadline_at,
+    case when t.is_leased then (select w.label from everpoll.workers w where w.incarnation = t.owner) else t.worker end,
     t.owner, t.cancel_requested, t.args, t.memory, t.progress, null::text as result, t.trail"""
 ENDED = """h.id, h.kind, h.name, h.queue, h.key, h.state, h.rank,
-    h.attempt, h.rescues, h.created_at, h.due_at, h.leased_at, h.ended_at,
+    h.attempt, h.rescues, h.created_at, h.due_at, h.started_at, h.ended_at,
     null::timestamptz as deadline_at,
     h.worker,
     h.owner, h.cancel_requested, h.args, h.memory, h.progress, h.result, h.trail"""
-WORKER = """w.owner, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,
+WORKER = """w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,
     extract(epoch from clock_timestamp() - w.beat_at)::float8 as beat_age_s,
-    w.stopped_at is null and w.expires_at >= now() as is_alive, w.stopped_at"""
+    w.stopped_at is null and w.beat_at >= clock_timestamp() - w.lease_s * interval '1 second' as is_alive,
+    w.stopped_at"""
 
 _decode = msgspec.json.decode
 

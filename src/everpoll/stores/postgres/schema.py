@@ -1,4 +1,4 @@
-"""The schema `everpoll`, in numbered files that are applied once each, in order, in one transaction.
+"""The schema `everpoll`: tables by numbered files that are applied once each, in order; functions by their content.
 
 Promises: several processes may start at once; one migrates, the others wait and find it done. What is up to date is
 left alone, by one cheap look. Never: session locks, which a transaction pooler would hand to somebody else.
@@ -8,6 +8,8 @@ from importlib.resources import files
 
 from everpoll.drivers.postgres.lane import Connection
 from everpoll.errors import SchemaOutdated
+from everpoll.stores.postgres import functions
+from everpoll.stores.postgres.functions import versioned
 
 # An arbitrary number of our own: only who migrates everpoll's schema takes this lock.
 LOCK = 0x45564552504F4C4C
@@ -19,7 +21,7 @@ TABLE = """create table if not exists everpoll.migrations (
     name text primary key, applied_at timestamptz not null default clock_timestamp())"""
 APPLY = "insert into everpoll.migrations (name) values ($1)"
 # Today's partition of history, and a week's ahead; afterwards the beats see to it.
-PARTITIONS = "select everpoll.make_partitions(7, 7)"
+PARTITIONS = versioned("select everpoll.make_partitions(7, 7)")
 
 
 def migrations() -> dict[str, str]:
@@ -40,7 +42,8 @@ async def missing(connection: Connection) -> list[str]:
             f"the database's schema is newer than this release of everpoll, which does not know {unknown[-1]}: "
             "upgrade everpoll"
         )
-    return [name for name in known if name not in applied]
+    missed = [name for name in known if name not in applied]
+    return missed if await functions.is_installed(connection) else [*missed, f"functions {functions.digest()}"]
 
 
 async def migrate(connection: Connection) -> list[str]:
@@ -56,8 +59,10 @@ async def migrate(connection: Connection) -> list[str]:
         await connection.execute(TABLE)
         names = await missing(connection)
         for name in names:
-            await connection.execute(steps[name])
-            await connection.execute(APPLY, name)
+            if name in steps:
+                await connection.execute(steps[name])
+                await connection.execute(APPLY, name)
+        await functions.install(connection)
         await connection.fetchval(PARTITIONS)
     return names
 

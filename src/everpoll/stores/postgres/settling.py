@@ -10,10 +10,12 @@ from typing import Any
 
 from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.stores.contract import Again, Ended, Settlement
+from everpoll.stores.postgres.functions import versioned
 
-SETTLE = "select everpoll.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-SETTLE_WITH_EVENTS = """select everpoll.settle(
-    $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"""
+SETTLE = versioned("select everpoll.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
+SETTLE_WITH_EVENTS = versioned(
+    "select everpoll.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
+)
 
 NOTHING_ELSE: list[None] = [None] * 11
 

@@ -40,32 +40,36 @@ from everpoll.stores.contract import (
     was_settled,
 )
 from everpoll.stores.postgres import enqueueing, feed, reading, retention, schema, settling
+from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.hands import Hands
 from everpoll.stores.postgres.leasing import Leasing
 from everpoll.stores.postgres.marks import Marks
 from everpoll.stores.postgres.notify import CHANNEL, Notifier
 from everpoll.stores.postgres.pulse import PostgresPulse
 from everpoll.stores.postgres.repeats import repeated
-from everpoll.stores.silence import Silence
 
 # Repeatable, as everything: a sign-on whose answer got lost is made again under the same incarnation.
-SIGN_ON = """insert into everpoll.workers (owner, label, host, pid, queues, slots, version, expires_at)
-    values ($1, $2, $3, $4, $5, $6, $7, now() + $8::float8 * interval '1 second')
-    on conflict (owner) do update set label = excluded.label, host = excluded.host, pid = excluded.pid,
-        queues = excluded.queues, slots = excluded.slots, version = excluded.version, started_at = now(),
-        beat_at = now(), expires_at = excluded.expires_at, overdue_at = null, stopped_at = null, is_clear = false"""
-# Who certainly holds nothing needs no rescue to look for it.
-SIGN_OFF = "update everpoll.workers set stopped_at = now(), is_clear = $2 where owner = $1 and stopped_at is null"
+SIGN_ON = """insert into everpoll.workers (incarnation, label, host, pid, queues, slots, version, lease_s)
+    values ($1, $2, $3, $4, $5, $6, $7, $8)
+    on conflict (incarnation) do update set label = excluded.label, host = excluded.host, pid = excluded.pid,
+        queues = excluded.queues, slots = excluded.slots, version = excluded.version, lease_s = excluded.lease_s,
+        started_at = now(), beat_at = now(), beats = workers.beats + 1, stopped_at = null, is_clear = false"""
+# A worker that certainly holds nothing needs no rescue to look for it.
+SIGN_OFF = """update everpoll.workers set stopped_at = now(), is_clear = $2
+    where incarnation = $1 and stopped_at is null"""
 PROGRESS = """update everpoll.tasks set progress = $4
-    where id = $1 and owner = $2 and lease = $3 and is_leased returning 1"""
-CANCEL = "select state, is_changed from everpoll.cancel($1, $2)"
-RETRY = "select everpoll.retry($1, $2)"
+    where id = $1 and owner = $2 and sequence = $3 and is_leased returning 1"""
+CANCEL = versioned("select state, is_changed from everpoll.cancel($1, $2)")
+RETRY = versioned("select everpoll.retry($1, $2)")
 LANES = 4
 NOTE_LOSS = "insert into everpoll.losses (task_id, note) values ($1, $2)"
 
 
 class PostgresStore:
     """Tasks in Postgres."""
+
+    beats_in_loop = False
+    hand_over = None
 
     def __init__(self, url: str) -> None:
         dial = Dial(read_address(url))
@@ -81,7 +85,6 @@ class PostgresStore:
         self._heartbeats = connections.heartbeats()
         self._marks = Marks()
         self._hands = Hands()
-        self._silence = Silence()
         self._leasing = Leasing(self._leases, self._marks, self._hands)
         self._notifier = Notifier(self._entrance)
         self._listener = Listener(connections, self._calls, CHANNEL)
@@ -142,7 +145,6 @@ class PostgresStore:
             lease_s,
         )
         self._hands.sign_on(card.incarnation)
-        self._silence.heard(card.incarnation)
         self._connections.await_heartbeat()
 
     async def sign_off(self, incarnation: int) -> None:
@@ -152,7 +154,6 @@ class PostgresStore:
         is_clear = self._hands.holds(incarnation) == ([], []) and not self._hands.has_doubts(incarnation)
         await self._calls.row(SIGN_OFF, incarnation, is_clear)
         self._hands.sign_off(incarnation)
-        self._silence.forget(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
@@ -189,7 +190,7 @@ class PostgresStore:
         """See the contract."""
         row = await repeated(lambda: self._calls.row(CANCEL, task_id, note))
         if row["is_changed"]:
-            self._marks.forget()  # a watch is due now
+            self._marks.forget()  # a task that cancels itself is due now
             self._listener.wake(cancel=True)
         state: TaskState | None = row["state"]
         return state
@@ -264,4 +265,4 @@ class PostgresStore:
 
     def pulse(self) -> PostgresPulse:
         """See the contract."""
-        return PostgresPulse(self._heartbeats, self._silence, self._marks.forget)
+        return PostgresPulse(self._heartbeats, self._marks.forget)

@@ -26,9 +26,11 @@ class Row(NamedTuple):
     key: str | None
     rank: int
     delay_us: int
-    timeout_us: int | None
+    timeout_s: float | None
     memory: str | None
     version: int
+    cancels_itself: bool
+    indexed: bool
 
 
 class Special(NamedTuple):
@@ -49,22 +51,23 @@ class Call(NamedTuple):
 
 
 ONE = """insert into everpoll_tasks
-    (name, args, kind, queue, key, rank, timeout_us, memory, version, due_at, is_due, created_at)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, due_at, line, created_at)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 # Tasks that differ in their arguments and keys only, as those of one call nearly always do.
 ALIKE = """insert into everpoll_tasks
-    (name, args, kind, queue, key, rank, timeout_us, memory, version, due_at, is_due, created_at)
+    (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, due_at, line, created_at)
     select :name, j.value ->> 0, :kind, :queue, j.value ->> 1, :rank,
-           :timeout_us, :memory, :version, :now + :delay_us, :delay_us = 0, :now
+           :timeout_s, :memory, :version, :cancels_itself, :indexed, :now + :delay_us, :delay_us > 0, :now
     from json_each(:rows) j"""
 MANY = """insert into everpoll_tasks
-    (name, args, kind, queue, key, rank, timeout_us, memory, version, due_at, is_due, created_at)
+    (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, due_at, line, created_at)
     select j.value ->> 0, j.value ->> 1, j.value ->> 2, j.value ->> 3, j.value ->> 4, j.value ->> 5,
-           j.value ->> 7, j.value ->> 8, j.value ->> 9, :now + (j.value ->> 6), j.value ->> 6 = 0, :now
+           j.value ->> 7, j.value ->> 8, j.value ->> 9, j.value ->> 10, j.value ->> 11, :now + (j.value ->> 6),
+           j.value ->> 6 > 0, :now
     from json_each(:rows) j"""
-LIVE = "select key, id from everpoll_tasks where key in (select value from json_each(?))"
-ONE_ENDED = """select id from everpoll_history indexed by everpoll_history_watch_keys
-    where kind = 'watch' and key = ? order by ended_at desc, id desc limit 1"""
+LIVE = "select kind, key, id from everpoll_tasks where key in (select value from json_each(?))"
+ONE_ENDED = """select id from everpoll_history indexed by everpoll_history_key
+    where indexed = 1 and kind = ? and key = ? order by ended_at desc, id desc limit 1"""
 
 
 def call_of(tasks: Sequence[NewTask]) -> Call:
@@ -83,9 +86,11 @@ def _row_of(task: NewTask) -> Row:
         task.key,
         -task.priority,
         microseconds(task.delay_s) if task.delay_s > 0 else 0,
-        None if task.timeout_s is None else microseconds(task.timeout_s),
+        task.timeout_s,
         task.memory,
         task.version,
+        task.cancels_itself,
+        task.indexed,
     )
 
 
@@ -96,7 +101,7 @@ def enqueue(con: Connection, now: int, call: Call) -> list[Enqueued]:
         return _enqueue(con, now, rows, {}, size)
     ended = {}
     for place, special in specials.items():
-        if special.once and (found := con.execute(ONE_ENDED, (rows[place].key,)).fetchone()):
+        if special.once and (found := con.execute(ONE_ENDED, (rows[place].kind, rows[place].key)).fetchone()):
             ended[place] = found[0]
     answers = _enqueue(con, now, rows, ended, size)
     feed.add(con, now, [(answers[place].id, one.events) for place, one in specials.items() if answers[place].is_new])
@@ -111,8 +116,8 @@ def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, in
     fresh: list[Row] = []
     answers: list[tuple[int, bool]] = []
     for place, row in enumerate(rows):
-        if row.key is not None and row.key in known:
-            answers.append((known[row.key], False))
+        if row.key is not None and (row.kind, row.key) in known:
+            answers.append((known[row.kind, row.key], False))
             continue
         if place in ended:
             answers.append((ended[place], False))
@@ -121,14 +126,16 @@ def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, in
         fresh.append(row)
         answers.append((-len(fresh), True))
         if row.key is not None:
-            known[row.key] = -len(fresh)
+            known[row.kind, row.key] = -len(fresh)
     before = _insert_all(con, now, fresh, size) - len(fresh)
     return [Enqueued(before - found if found < 0 else found, is_new) for found, is_new in answers]
 
 
-def _live(con: Connection, rows: Sequence[Row]) -> dict[str, int]:
+def _live(con: Connection, rows: Sequence[Row]) -> dict[tuple[str, str], int]:
+    """By kind and key."""
     keys = [row.key for row in rows if row.key is not None]
-    return dict(con.execute(LIVE, (encode(keys),))) if keys else {}
+    live = con.execute(LIVE, (encode(keys),)) if keys else ()
+    return {(kind, key): found for kind, key, found in live}
 
 
 def _insert_all(con: Connection, now: int, rows: list[Row], size: int) -> int:
@@ -154,8 +161,7 @@ def _insert(con: Connection, now: int, rows: Sequence[Row]) -> int:
 
 
 def _insert_one(con: Connection, now: int, row: Row) -> int:
-    name, args, kind, queue, key, rank, delay_us, timeout_us, memory, version = row
-    due = (now + delay_us, delay_us == 0, now)
-    cursor = con.execute(ONE, (name, args, kind, queue, key, rank, timeout_us, memory, version, *due))
+    name, args, kind, queue, key, rank, delay_us, *rest = row
+    cursor = con.execute(ONE, (name, args, kind, queue, key, rank, *rest, now + delay_us, delay_us > 0, now))
     assert cursor.lastrowid is not None
     return cursor.lastrowid

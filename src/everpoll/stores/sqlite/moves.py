@@ -15,8 +15,8 @@ from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import TRAIL_LIMIT, EndState, encode
 
 COPIED = (
-    "due_at, created_at, owner, started_at, timeout_us, sequence, rank, version, cancel_requested, "
-    "kind, queue, name, key, args, progress"
+    "due_at, created_at, owner, started_at, timeout_s, sequence, rank, version, cancel_requested, cancels_itself, "
+    "indexed, kind, queue, name, key, args, progress"
 )
 T_COPIED = ", ".join(f"t.{column.strip()}" for column in COPIED.split(","))
 
@@ -61,8 +61,7 @@ END = f"""insert into everpoll_history
     from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0 and t.sequence = j.value ->> 1"""
 DROP = "delete from everpoll_tasks where id in (select value from json_each(?))"
 REQUEUE = f"""update everpoll_tasks as t
-    set is_leased = 0, deadline_ms = null,
-        due_at = coalesce(:now + (j.value ->> 2), t.due_at), is_due = coalesce(j.value ->> 2, 0) <= 0,
+    set is_leased = 0, due_at = coalesce(:now + (j.value ->> 2), t.due_at), line = coalesce(j.value ->> 2, 0) > 0,
         trail = {longer_trail("(j.value ->> 3)")}, attempt = t.attempt - (j.value ->> 4),
         memory = coalesce(j.value ->> 5, t.memory),
         rescues = case when j.value ->> 5 is null then t.rescues + (j.value ->> 6) else 0 end

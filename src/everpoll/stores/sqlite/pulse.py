@@ -1,38 +1,45 @@
 """The heartbeat's own connection: blocking calls, from the heartbeat's thread.
 
-Promises: a beat is one transaction, and depends on neither the event loop nor the writer's queue. It fails, with
-`StoreUnavailable`, when the file is locked for longer than the patience, or is not where it was.
+Promises: a beat is one transaction, a rescue another, and neither depends on the event loop or the writer's queue.
+They fail, with `StoreUnavailable`, when the file is locked for longer than the patience, or is not where it was.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
 from everpoll.stores.contract import Beat
-from everpoll.stores.silence import Silence
+from everpoll.stores.sqlite import rescue
 from everpoll.stores.sqlite.clock import Instants
-from everpoll.stores.sqlite.rescue import beat
+
+T = TypeVar("T")
 
 
 class SqlitePulse:
     """One heartbeat's way to the file; connects at the first beat, and anew after a beat that failed."""
 
-    def __init__(self, address: Address, patience_s: float, instants: Instants, silence: Silence) -> None:
+    def __init__(self, address: Address, patience_s: float, instants: Instants) -> None:
         self._address = address
         self._patience_s = patience_s
         self._instants = instants
-        self._silence = silence
         self._con: Connection | None = None
         self._lock = threading.Lock()
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """See the contract."""
-        del overdue_s  # only a hint that spares a scan; here the index of leased rows does
+        return self._written(lambda con, now: rescue.beat(con, now, incarnation, lease_s, running))
+
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        """See the contract."""
+        return self._written(lambda con, now: rescue.rescue(con, now, incarnation, dead, overdue))
+
+    def _written(self, run: Callable[[Connection, int], T]) -> T:
         with self._lock:
             try:
-                return self._beat(incarnation, lease_s, running)
+                return self._committed(run)
             except Exception as error:
                 self._close()
                 told = explained(error, self._address.path)
@@ -40,19 +47,16 @@ class SqlitePulse:
                     raise
                 raise told from error
 
-    def _beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+    def _committed(self, run: Callable[[Connection, int], T]) -> T:
         if self._con is None:
             self._con = connect(self._address, patience_s=self._patience_s, cache_kb=2_000)
             self._con.execute("pragma busy_timeout = 0")  # begin() waits by itself
         con = self._con
         con.begin(self._patience_s)
-        # After begin(), which may have waited for long.
-        rescues = not self._silence.was_cut_off(incarnation, lease_s)
-        now, steady = self._instants.wall_us(), self._instants.steady_ms()
-        answer = beat(con, now, steady, incarnation, lease_s, running, rescues=rescues)
+        # The time after begin(), which may have waited for long.
+        answer = run(con, self._instants.wall_us())
         con.execute("commit")
         con.check_place()
-        self._silence.heard(incarnation)
         return answer
 
     def close(self) -> None:

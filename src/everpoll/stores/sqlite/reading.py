@@ -22,13 +22,13 @@ from everpoll.stores.contract import (
     WorkerInfo,
     encode,
 )
-from everpoll.stores.sqlite.clock import REBOOT_SLACK_MS
 
 WORKERS_SHOWN_US = 86_400 * 1_000_000
 
 LABEL = "(select w.label from everpoll_workers w where w.incarnation = t.owner)"
 LIVE = f"""t.id, t.kind, t.name, t.queue, t.key, iif(t.is_leased, 'running', 'queued') as state, -t.rank, t.attempt,
-    t.rescues, t.created_at, t.due_at, t.started_at, null, iif(t.is_leased, t.started_at + t.timeout_us, null),
+    t.rescues, t.created_at, t.due_at, t.started_at, null,
+    iif(t.is_leased, t.started_at + cast(t.timeout_s * 1000000 as integer), null),
     {LABEL}, iif(t.is_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, null, t.trail"""
 ENDED = f"""t.id, t.kind, t.name, t.queue, t.key, t.state, -t.rank, t.attempt,
     t.rescues, t.created_at, t.due_at, t.started_at, t.ended_at, null,
@@ -37,15 +37,15 @@ ENDED_BY_ID = f"select {ENDED} from json_each(:ids) j cross join everpoll_histor
 BY_ID = f"""select {LIVE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value
     union all {ENDED_BY_ID}"""
 FOUND = f"""select * from (select {LIVE} from everpoll_tasks t where t.key = :key and t.kind = :kind)
-    union all select * from (select {ENDED} from everpoll_history t where {{kind}} and t.key = :key
-        order by t.ended_at desc, t.id desc limit 1)"""
-RESULTS = """select t.result from everpoll_history t where {kind} and t.name = :name
+    union all select * from (select {ENDED} from everpoll_history t
+        where t.indexed = 1 and t.kind = :kind and t.key = :key order by t.ended_at desc, t.id desc limit 1)"""
+RESULTS = """select t.result from everpoll_history t where t.indexed = 1 and t.kind = :kind and t.name = :name
     and t.result is not null and t.result <> 'null' order by t.ended_at desc, t.id desc limit :limit"""
 LOSSES = "select at, note from everpoll_losses where task_id = ? order by id"
 
 WORKERS = """select w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,
-        (:steady - w.beat_ms) / 1000.0,
-        w.stopped_at is null and w.expires_ms >= :steady and w.beat_ms <= :steady + :slack,
+        max(0, :now - w.beat_at) / 1000000.0,
+        w.stopped_at is null and w.beat_at >= :now - w.lease_s * 1000000,
         w.stopped_at, coalesce(held.running, 0)
     from everpoll_workers w left join
         (select owner, count(*) as running from everpoll_tasks indexed by everpoll_tasks_leased
@@ -53,8 +53,8 @@ WORKERS = """select w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.
         on held.owner = w.incarnation
     where w.stopped_at is null or w.stopped_at > :oldest order by w.started_at, w.incarnation"""
 
-READY = "is_due = 1 and is_leased = 0"
-WAITING = "is_due = 0"
+READY = "line = 0 and is_leased = 0"
+WAITING = "line = 1"
 LEASED = "is_leased = 1"
 
 
@@ -76,9 +76,9 @@ def losses(con: Connection, task_id: int) -> list[dict[str, Any]]:
 def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
     """A page, newest first."""
     bound = {"after": after, "limit": limit + 1, **msgspec.structs.asdict(wanted)}
-    same = "".join(f" and t.{name} = :{name}" for name in ("queue", "name") if bound[name] is not None)
-    if wanted.kind is not None:
-        same += f" and {_is_of(wanted.kind)}"
+    same = "".join(f" and t.{name} = :{name}" for name in ("queue", "name", "kind") if bound[name] is not None)
+    if wanted.indexed:
+        same += " and t.indexed = 1"
     if after is not None:
         same += " and t.id < :after"
     parts = []
@@ -105,24 +105,19 @@ def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) ->
 
 def find(con: Connection, kind: str, key: str) -> TaskInfo | None:
     """The live task with that key, else the newest ended one."""
-    rows = con.execute(FOUND.format(kind=_is_of(kind)), {"kind": kind, "key": key})
+    rows = con.execute(FOUND, {"kind": kind, "key": key})
     return min(map(_shown, rows), key=lambda info: info.ended_at is not None, default=None)
 
 
 def last_results(con: Connection, kind: str, name: str, limit: int) -> list[Any]:
     """What the tasks of that name brought that ended last."""
     bound = {"kind": kind, "name": name, "limit": limit}
-    return [msgspec.json.decode(result) for (result,) in con.execute(RESULTS.format(kind=_is_of(kind)), bound)]
+    return [msgspec.json.decode(result) for (result,) in con.execute(RESULTS, bound)]
 
 
-def _is_of(kind: str) -> str:
-    """The condition on the kind; watches have indexes of their own, which SQLite uses if it reads their name."""
-    return "t.kind = 'watch'" if kind == "watch" else "t.kind = :kind"
-
-
-def workers(con: Connection, now: int, steady: int) -> list[WorkerInfo]:
+def workers(con: Connection, now: int) -> list[WorkerInfo]:
     """Those alive, and those that ended lately."""
-    bound = {"steady": steady, "slack": REBOOT_SLACK_MS, "oldest": now - WORKERS_SHOWN_US}
+    bound = {"now": now, "oldest": now - WORKERS_SHOWN_US}
     return [
         WorkerInfo(
             incarnation=incarnation,

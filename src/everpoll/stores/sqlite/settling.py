@@ -27,10 +27,10 @@ DONE_WITH_RESULT = f"""insert into everpoll_history
     (id, ended_at, state, result, trail, attempt, memory, rescues, was_leased, {COPIED})
     select t.id, :now, 'done', j.value ->> 1, t.trail, t.attempt, t.memory, t.rescues, 1, {T_COPIED}
     from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0 and {HOLDS}"""
-# What becomes of a request to cancel. A watch decides by itself; if the request came while it ran, which its due time
-# tells (see `steering`), it could not know, and is due at once.
+# What becomes of a request to cancel. A task that cancels itself decides; if the request came while it ran, which its
+# due time tells (see `steering`), it could not know, and is due at once.
 HELD = """select json_group_array(json_array(t.id, case when t.cancel_requested = 0 then 0
-        when t.kind <> 'watch' then 1 when t.due_at > t.started_at then 2 else 0 end))
+        when t.cancels_itself = 0 then 1 when t.due_at > t.started_at then 2 else 0 end))
     from json_each(:rows) j cross join everpoll_tasks t
     where t.id = j.value ->> 0 and t.sequence = j.value ->> 1 and t.owner = :owner and t.is_leased = 1"""
 FREE, CANCELED, ASKED = 0, 1, 2
@@ -120,7 +120,7 @@ def _move(con: Connection, now: int, batch: Batch) -> set[int]:
 
 
 def _held(con: Connection, incarnation: int, fences: list[tuple[int, int]]) -> dict[int, int]:
-    """Those still held, and whether somebody wants them canceled: FREE, CANCELED or ASKED."""
+    """Those still held, and whether they are to be canceled: FREE, CANCELED or ASKED."""
     found = con.execute(HELD, {"rows": encode(fences), "owner": incarnation}).fetchone()[0]
     return dict(_decode_held(found))
 

@@ -44,7 +44,6 @@ from everpoll.stores.contract import (
     place_in_feed,
     was_settled,
 )
-from everpoll.stores.silence import Silence
 from everpoll.stores.sqlite import enqueueing, feed, leasing, reading, rescue, retention, settling, steering
 from everpoll.stores.sqlite.clock import Instants, microseconds
 from everpoll.stores.sqlite.pulse import SqlitePulse
@@ -64,6 +63,7 @@ class SqliteStore:
     """Tasks in a file."""
 
     has_push = True
+    beats_in_loop = False
 
     def __init__(self, url: str, *, clock: Clock | None = None, patience_s: float = PATIENCE_S) -> None:
         self._address = read_address(url)
@@ -75,7 +75,6 @@ class SqliteStore:
         self._found = False
         self._is_heavy = False
         self._reader: Lane | None = None
-        self._silence = Silence()
         self._pid = os.getpid()
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
@@ -137,20 +136,18 @@ class SqliteStore:
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""
-        await self._write(Op(lambda con: rescue.sign_on(con, self._now(), self._steady(), card, lease_s)))
-        self._silence.heard(card.incarnation)
+        await self._write(Op(lambda con: rescue.sign_on(con, self._now(), card, lease_s)))
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
         await self._write(Op(lambda con: rescue.sign_off(con, self._now(), incarnation)))
-        self._silence.forget(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract. A caller that is canceled meanwhile leases nothing: what it got is handed back."""
         look = leasing.Look(incarnation, dict(rooms), most, self._is_heavy)
         leased = await self._write(
             Op(
-                lambda con: leasing.lease(con, self._now(), self._steady(), look),
+                lambda con: leasing.lease(con, self._now(), look),
                 # Where the look before brought something, this one will, too: why ask first?
                 peek=None if self._found else lambda con: leasing.peek(con, self._now(), look),
                 unwanted=lambda leased: self._hand_back(incarnation, leased.leases),
@@ -241,7 +238,7 @@ class SqliteStore:
 
     async def workers(self) -> list[WorkerInfo]:
         """See the contract."""
-        return await self._read(lambda con: reading.workers(con, self._now(), self._steady()))
+        return await self._read(lambda con: reading.workers(con, self._now()))
 
     async def queues(self) -> list[QueueInfo]:
         """See the contract."""
@@ -292,7 +289,7 @@ class SqliteStore:
 
     def pulse(self) -> SqlitePulse:
         """See the contract."""
-        return SqlitePulse(self._address, self._patience_s, self._instants, self._silence)
+        return SqlitePulse(self._address, self._patience_s, self._instants)
 
     def hand_over(self) -> None:
         """See the contract."""
@@ -311,9 +308,6 @@ class SqliteStore:
 
     def _now(self) -> int:
         return self._instants.wall_us()
-
-    def _steady(self) -> int:
-        return self._instants.steady_ms()
 
 
 def _note_failure(handing: "asyncio.Future[set[int]]") -> None:

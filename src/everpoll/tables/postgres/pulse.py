@@ -13,8 +13,8 @@ from typing import Any
 from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import Beat
-from everpoll.stores.silence import Silence
 from everpoll.tables.claims import Claim, Claims
+from everpoll.tables.outages import Outages
 from everpoll.tables.postgres.names import identifier, literal
 from everpoll.tables.postgres.phrases import LOCKED, SECOND, Phrases
 from everpoll.tables.postgres.refused import REFUSED
@@ -26,11 +26,11 @@ RESCUE_BATCH = 500
 class TablePulse:
     """One heartbeat's way to the database."""
 
-    def __init__(self, dial: Dial, phrases: Phrases, claims: Claims, silence: Silence, worker: str) -> None:
+    def __init__(self, dial: Dial, phrases: Phrases, claims: Claims, outages: Outages, worker: str) -> None:
         self._event_loop = asyncio.new_event_loop()
         self._lane = Lane(dial)
         self._claims = claims
-        self._silence = silence
+        self._outages = outages
         self._worker = worker
         self._stale_after_s = phrases.table.stale_after_s
         self._beat_sql = beat(phrases)
@@ -42,24 +42,28 @@ class TablePulse:
         self._unrescued = Refusals(phrases.table.name, "given back")
         self._was_heard = False
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
-        """See the contract. Nobody gives a table's worker up for dead: it loses rows, one by one."""
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        """See the contract. No worker of a table is declared dead as a whole: each row is lost by itself."""
+        del incarnation, dead, overdue
+        return 0
+
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+        """A sign of life for the rows that this worker holds, and a look at those of others."""
+        del incarnation, lease_s
         try:
-            answer = self._event_loop.run_until_complete(self._beat(incarnation, running))
+            answer = self._event_loop.run_until_complete(self._beat(running))
         except StoreUnavailable:
             # The server may have ended the connection while nobody looked at it. A beat may be repeated.
             was_heard, self._was_heard = self._was_heard, False
             if not was_heard:
                 raise
-            answer = self._event_loop.run_until_complete(self._beat(incarnation, running))
+            answer = self._event_loop.run_until_complete(self._beat(running))
         self._was_heard = True
         return answer
 
-    async def _beat(self, incarnation: int, running: Sequence[int]) -> Beat:
-        was_cut_off = self._silence.was_cut_off(incarnation, self._stale_after_s)
+    async def _beat(self, running: Sequence[int]) -> Beat:
         gone = await self._gone(running)
-        back = 0 if was_cut_off else await self._rescued()
-        self._silence.heard(incarnation)
+        back = await self._rescued() if self._outages.heard() else 0
         return Beat(is_alive=True, rescued=back, canceled=gone)
 
     async def _gone(self, running: Sequence[int]) -> tuple[int, ...]:

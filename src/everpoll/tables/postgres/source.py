@@ -24,10 +24,10 @@ from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import SchemaOutdated, TableUnfit
 from everpoll.stores.contract import Again, Leased, Settlement, WorkerCard
-from everpoll.stores.silence import Silence
 from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
+from everpoll.tables.outages import Outages
 from everpoll.tables.postgres import catalog, ddl, inspection
 from everpoll.tables.postgres.catalog import Relation
 from everpoll.tables.postgres.claiming import Claiming
@@ -51,6 +51,7 @@ class PostgresTable:
     """One table of one database, for one worker."""
 
     beats_in_loop = False
+    hand_over = None
 
     def __init__(self, url: str, table: Table) -> None:
         dial = Dial(read_address(url))
@@ -63,7 +64,7 @@ class PostgresTable:
         self._heartbeats = connections.heartbeats()
         self._claims = Claims(table.name)
         self._doubts = Doubts()
-        self._silence = Silence()
+        self._outages = Outages(table)
         self._taking.on_connect = self._doubts.connected
         self._relation: Relation | None = None
         self._opened: Opened | None = None
@@ -161,7 +162,6 @@ class PostgresTable:
                 f"worker is called {card.label!r}: set WORKER_ID to a shorter name, or widen the column"
             )
         self._worker = opened.claiming.worker = card.label
-        self._silence.heard(card.incarnation)
         self._connections.await_heartbeat()
         self._doubts.is_id_unique = card.label != os.environ.get("WORKER_ID")
 
@@ -172,7 +172,6 @@ class PostgresTable:
                 await self._told(self._is_open().claiming.recover())
             except TableUnfit as error:
                 logger.warning("%s; what this worker may have claimed without knowing stays as it is", error)
-        self._silence.forget(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
@@ -220,7 +219,7 @@ class PostgresTable:
 
     def pulse(self) -> TablePulse:
         """See the contract."""
-        return TablePulse(self._heartbeats, self._is_open().phrases, self._claims, self._silence, self._worker)
+        return TablePulse(self._heartbeats, self._is_open().phrases, self._claims, self._outages, self._worker)
 
     def _is_open(self) -> "Opened":
         assert self._opened is not None, "a table is opened before it is used"

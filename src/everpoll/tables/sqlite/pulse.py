@@ -12,7 +12,6 @@ A row that the table refuses to have changed costs the others neither their beat
 import logging
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +20,7 @@ from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
 from everpoll.stores.contract import Beat
 from everpoll.tables.claims import Claim, Claims
-from everpoll.tables.mapping import Table
+from everpoll.tables.outages import Outages
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.sqlite.claiming import instants
 from everpoll.tables.sqlite.instants import SECOND_US, now_us, stored
@@ -29,29 +28,6 @@ from everpoll.tables.sqlite.settling import by_fence, fence
 from everpoll.tables.sqlite.statements import RESCUE_LIMIT, Statements, bound_keys
 
 logger = logging.getLogger("everpoll.tables")
-
-
-class Outages:
-    """Remembers when the file was last written to, over all connections of a table in this process."""
-
-    def __init__(
-        self, table: Table, steady: Callable[[], float] = time.monotonic, wall: Callable[[], float] = time.time
-    ) -> None:
-        every_s = table.heartbeat_every_s
-        # What is silent for less cannot make anybody look dead, whose last beat before was up to one interval ago.
-        self._limit_s = max(table.stale_after_s - every_s, 1.5 * every_s)
-        self._every_s = every_s
-        self._clocks = (steady, wall)
-        self._heard: tuple[float, float] | None = None
-        self._trusts_at = steady()
-
-    def heard(self) -> bool:
-        """The file could be written to just now; whether what looks stale may be called so."""
-        steady, wall = (clock() for clock in self._clocks)
-        last, self._heard = self._heard, (steady, wall)
-        if last is not None and max(steady - last[0], wall - last[1]) > self._limit_s:
-            self._trusts_at = steady + self._every_s
-        return steady >= self._trusts_at
 
 
 class SqlitePulse:
@@ -70,9 +46,14 @@ class SqlitePulse:
         self._unbeaten = Refusals(statements.table.name, "kept alive")
         self._unrescued = Refusals(statements.table.name, "given back")
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
-        """See the contract. Nobody is ever given up for dead as a whole: each row is lost by itself."""
-        del incarnation, lease_s, overdue_s
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        """See the contract. No worker of a table is declared dead as a whole: each row is lost by itself."""
+        del incarnation, dead, overdue
+        return 0
+
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+        """See the contract."""
+        del incarnation, lease_s
         with self._lock:
             try:
                 return self._beat(running)

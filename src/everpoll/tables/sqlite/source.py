@@ -31,11 +31,12 @@ from everpoll.stores.contract import LEASE_LIMIT, Again, Leased, Settlement, Wor
 from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
+from everpoll.tables.outages import Outages
 from everpoll.tables.outcome import written
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.sqlite import claiming, findings, settling
 from everpoll.tables.sqlite.instants import Starts
-from everpoll.tables.sqlite.pulse import Outages, SqlitePulse
+from everpoll.tables.sqlite.pulse import SqlitePulse
 from everpoll.tables.sqlite.settling import Settled
 from everpoll.tables.sqlite.shape import Shape, read_shape
 from everpoll.tables.sqlite.statements import Statements
@@ -51,6 +52,7 @@ class SqliteTable:
     """One table of the user's own."""
 
     has_push = True
+    beats_in_loop = False
 
     def __init__(self, url: str, table: Table, *, patience_s: float = PATIENCE_S) -> None:
         if len(table.parts) > 1 and table.parts[0].lower() != "main":

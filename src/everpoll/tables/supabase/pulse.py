@@ -17,8 +17,8 @@ from typing import Any
 
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import Beat
-from everpoll.stores.silence import Silence
 from everpoll.tables.claims import Claim, Claims
+from everpoll.tables.outages import Outages
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.clock import monotonic_s
@@ -34,12 +34,12 @@ RESCUE_LIMIT = 500
 class SupabasePulse:
     """Made and used in the heartbeat's thread."""
 
-    def __init__(self, link: Link, statements: Statements, claims: Claims, silence: Silence) -> None:
+    def __init__(self, link: Link, statements: Statements, claims: Claims, outages: Outages) -> None:
         self._link = link
         self._statements = statements
         self._table = statements.table
         self._claims = claims
-        self._silence = silence
+        self._outages = outages
         self._http: Http | None = None
         self._unbeaten = Refusals(statements.table.name, "kept alive")
         self._unrescued = Refusals(statements.table.name, "given back")
@@ -47,9 +47,15 @@ class SupabasePulse:
         self._seen: dict[Any, tuple[str | None, float]] = {}
         """By key: the sign of life of a row, and since when it is the same; kept only where no clock can be trusted."""
 
-    def beat(self, incarnation: int, lease_s: float, overdue_s: float | None, running: Sequence[int]) -> Beat:
-        """A sign of life for rows in our hands, and a look at those of others."""
-        return self._runner.run(self._beat(incarnation, running))
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        """See the contract. No worker of a table is declared dead as a whole: each row is lost by itself."""
+        del incarnation, dead, overdue
+        return 0
+
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+        """A sign of life for the rows that this worker holds, and a look at those of others."""
+        del incarnation, lease_s
+        return self._runner.run(self._beat(running))
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -59,13 +65,12 @@ class SupabasePulse:
         finally:
             self._runner.close()
 
-    async def _beat(self, incarnation: int, running: Sequence[int]) -> Beat:
+    async def _beat(self, running: Sequence[int]) -> Beat:
         if self._http is None:
             self._http = Http(self._link)
-        was_cut_off = self._silence.was_cut_off(incarnation, self._table.stale_after_s)
         gone = await self._gone(self._http, running)
-        back = 0 if was_cut_off or self._table.heartbeat is None else await self._rescued(self._http)
-        self._silence.heard(incarnation)
+        may_rescue = self._outages.heard() and self._table.heartbeat is not None
+        back = await self._rescued(self._http) if may_rescue else 0
         return Beat(is_alive=True, rescued=back, canceled=gone)
 
     async def _gone(self, http: Http, running: Sequence[int]) -> tuple[int, ...]:

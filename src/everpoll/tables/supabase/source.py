@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import NotRunning, TableUnfit
 from everpoll.stores.contract import LEASE_LIMIT, Leased, Pulse, Settlement, WorkerCard
-from everpoll.stores.silence import Silence
 from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding, Token
 from everpoll.tables.mapping import Table
+from everpoll.tables.outages import Outages
 from everpoll.tables.supabase import inspection
 from everpoll.tables.supabase.address import address_of
 from everpoll.tables.supabase.claiming import Claiming
@@ -48,12 +48,15 @@ class Opened:
 class SupabaseTable:
     """The table at that address: `https://….supabase.co`, or that of a PostgREST server."""
 
+    beats_in_loop = False
+    hand_over = None
+
     def __init__(self, url: str, table: Table, token: Token | None = None) -> None:
         self._table = table
         self._link = Link(address_of(url), Key(token, table.name), DatabaseClock())
         self._claims = Claims(table.name)
         self._realtime = Realtime(self._link, table)
-        self._silence = Silence()
+        self._outages = Outages(table)
         self._workers: dict[int, str] = {}
         self._opened: Opened | None = None
         self._shape: inspection.Shape | None = inspection.Shape({table.key: None})
@@ -136,12 +139,10 @@ class SupabaseTable:
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """Its label is what the worker's column gets."""
         self._workers[card.incarnation] = card.label
-        self._silence.heard(card.incarnation)
 
     async def sign_off(self, incarnation: int) -> None:
         """Put back what claims without an answer may have brought."""
         self._workers.pop(incarnation, None)
-        self._silence.forget(incarnation)
         if self._opened is not None:
             await self._opened.claiming.give_up()
 
@@ -182,7 +183,7 @@ class SupabaseTable:
     def pulse(self) -> Pulse:
         """Connections and an event loop of its own, for another thread."""
         opened = self._at_work()
-        return SupabasePulse(self._link, opened.statements, self._claims, self._silence)
+        return SupabasePulse(self._link, opened.statements, self._claims, self._outages)
 
     def _at_work(self) -> Opened:
         if self._opened is None:

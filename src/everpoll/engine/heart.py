@@ -1,0 +1,104 @@
+"""One beat: say that this worker lives, look at the others, and take back what dead workers hold.
+
+Promises: every verdict about another worker rests on answers that this worker got itself (`policy/liveness.py`). A
+handler that runs past its deadline is named by its own worker, so no clock but its own decides. A rescue that fails
+costs the worker neither its beat nor its next one.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from everpoll.policy.liveness import Vigil, judge
+from everpoll.stores.contract import Beat, Pulse
+
+logger = logging.getLogger("everpoll.engine")
+
+BEATS_PER_LEASE = 3
+FENCE_SHARE = 2 / 3
+RETRY_S = 1.0
+
+Fences = Sequence[tuple[int, int]]
+"""Task ids with their sequences."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """What the heartbeat tells its worker."""
+
+    on_beat: Callable[[Beat], None]
+    on_rescue: Callable[[int], None]
+    on_failure: Callable[[str], None]
+    on_silence: Callable[[float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How long a worker that falls silent keeps its tasks, and how often it beats."""
+
+    lease_s: float
+    beat_s: float
+
+    @property
+    def retry_s(self) -> float:
+        """The pause after a beat that failed."""
+        return min(RETRY_S, self.lease_s / 10, self.beat_s)
+
+    @property
+    def fence_s(self) -> float:
+        """After so long without an answer the worker cancels its handlers."""
+        return self.lease_s * FENCE_SHARE
+
+
+class Heart:
+    """The beats of one incarnation, one after another; when, is decided outside."""
+
+    def __init__(
+        self,
+        incarnation: int,
+        rhythm: Rhythm,
+        running: Callable[[], tuple[Sequence[int], Fences]],
+        clock: Callable[[], float],
+        listeners: Listeners,
+    ) -> None:
+        self._incarnation = incarnation
+        self._rhythm = rhythm
+        self._running = running
+        self._clock = clock
+        self._listeners = listeners
+        self._vigil = Vigil()
+        self.heard_at = clock()
+        """When the last beat that was answered was sent: the answer may have been slow, and the lease counts from
+        before it."""
+        self.is_over = False
+
+    def beat(self, pulse: Pulse) -> float:
+        """Beat once; seconds until the next one is due. Whatever the pulse raises passes through."""
+        running, overdue = self._running()
+        asked_at = self._clock()
+        beat = pulse.beat(self._incarnation, self._rhythm.lease_s, running)
+        answered_at = self._clock()
+        self.heard_at = asked_at
+        self.is_over = not beat.is_alive
+        self._listeners.on_beat(beat)
+        if self.is_over:
+            return self._rhythm.beat_s
+        verdict = judge(self._vigil, asked_at, answered_at, beat.others)
+        self._vigil = verdict.vigil
+        if verdict.dead or overdue or beat.has_leftovers:
+            self._rescue(pulse, verdict.dead, overdue)
+        # Counted from the question: after a slow answer the next beat would come too late for the fence.
+        wait_s = asked_at + self._rhythm.beat_s - self._clock()
+        return max(0.0, wait_s if verdict.look_again_s is None else min(wait_s, verdict.look_again_s))
+
+    def _rescue(self, pulse: Pulse, dead: Fences, overdue: Fences) -> None:
+        for incarnation, _ in dead:
+            logger.warning("worker %016x has not beaten for a whole lease: declaring it dead", incarnation)
+        try:
+            rescued = pulse.rescue(self._incarnation, dead, overdue)
+        except Exception as error:  # noqa: BLE001 - the next beat rescues; this one was heard
+            self._listeners.on_failure(f"rescue: {type(error).__name__}: {error}")
+            logger.warning("rescue failed: %s: %s; the next heartbeat tries again", type(error).__name__, error)
+        else:
+            if rescued:
+                self._listeners.on_rescue(rescued)

@@ -1,0 +1,85 @@
+"""Liveness: which other workers are dead, judged by one worker from what it has seen itself.
+
+    its beat number changes ──▶ alive       its number stands still over a whole lease ──▶ dead
+                                  ▲                           │
+                                  └─ the watcher was cut off ─┘   the watch starts over
+
+Dead is a worker that does not beat while the watcher does. An outage that both share (the database is away, frozen or
+restarted, a pooler hangs, a machine is paused) stops the watcher's own beats as well: it has not watched all along, and
+starts over. No wall clock takes part, so a clock that steps kills nobody; and a verdict names the number that stood
+still, so it is void if that worker has beaten by the time the verdict arrives.
+
+Promises: a worker that beats at least every half of its lease, while the watcher does too, is never called dead. One
+that has stopped is called dead within one lease and one beat of the watcher. Never reads a clock.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+GAP_SHARE = 0.5
+"""Of the other's lease: a longer gap between two looks of the watcher may have been an outage that both shared."""
+LOOKS_PER_LEASE = 3
+"""How often a worker whose number stands still is looked at."""
+
+
+class Sighting(NamedTuple):
+    """Another worker, as one beat shows it."""
+
+    incarnation: int
+    beats: int
+    lease_s: float
+
+
+class Standstill(NamedTuple):
+    """A beat number, and since when it has been seen by the watcher's steady clock."""
+
+    beats: int
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Vigil:
+    """What one worker knows about the others."""
+
+    looked_at: float | None = None
+    """When the last look that was answered was sent."""
+    standstills: Mapping[int, Standstill] = field(default_factory=dict)
+
+
+class Verdict(NamedTuple):
+    """What follows from one look."""
+
+    vigil: Vigil
+    dead: tuple[tuple[int, int], ...]
+    """Incarnations, each with the number that stood still."""
+    look_again_s: float | None
+    """When to look again, counted from the answer, if that is needed sooner than usual."""
+
+
+def judge(vigil: Vigil, asked_at: float, answered_at: float, others: Iterable[Sighting]) -> Verdict:
+    """Judge the others by a look that was sent and answered at these times of the watcher's steady clock.
+
+    The look happened somewhere between the two: a standstill counts from an answer to a question, and a gap from a
+    question to an answer.
+    """
+    gap_s = None if vigil.looked_at is None else answered_at - vigil.looked_at
+    standstills: dict[int, Standstill] = {}
+    dead: list[tuple[int, int]] = []
+    again_s: list[float] = []
+    for other in others:
+        before = vigil.standstills.get(other.incarnation)
+        is_still = before is not None and before.beats == other.beats
+        if before is None or not is_still or gap_s is None or gap_s > other.lease_s * GAP_SHARE:
+            standstills[other.incarnation] = Standstill(other.beats, answered_at)
+            if is_still:
+                again_s.append(other.lease_s / LOOKS_PER_LEASE)
+            continue
+        standstills[other.incarnation] = before
+        left_s = before.since + other.lease_s - asked_at
+        if left_s <= 0:
+            dead.append((other.incarnation, other.beats))
+        else:
+            due_s = before.since + other.lease_s - answered_at
+            again_s.append(max(0.0, min(due_s, other.lease_s / LOOKS_PER_LEASE)))
+    return Verdict(Vigil(asked_at, standstills), tuple(dead), min(again_s, default=None))

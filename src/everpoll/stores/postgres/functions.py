@@ -1,0 +1,82 @@
+"""The functions in SQL, in a set that is known by its content: each release has its own, beside those of others.
+
+A set is named by a digest of its files. `everpoll.lease(…)` in a statement or in another function means the one of this
+release, `everpoll.lease_<digest>`. So a changed file is a new set: installing it changes nothing for workers of the
+release before, which go on calling theirs. Tables are not versioned: they change by migrations.
+
+Promises: sets are installed whole, in the caller's transaction. The five newest are kept, and all that are younger than
+a month; older ones are dropped.
+"""
+
+import hashlib
+import re
+from functools import cache
+from importlib.resources import files
+
+from everpoll.drivers.postgres.lane import Connection
+
+# Columns that a task takes with it into history as they are.
+KEPT = (
+    *("due_at", "created_at", "owner", "started_at", "timeout_s", "sequence", "rank", "version", "cancels_itself"),
+    *("indexed", "kind", "queue", "name", "key", "args", "progress"),
+)
+# Defined in this order: a function in SQL is checked when it is made, so what it calls must be there.
+FILES = (
+    *("trail", "partitions", "counts", "lookup", "feed", "move", "lease", "recover", "settle", "rescue", "beat"),
+    *("cancel", "retry", "enqueue"),
+)
+
+TABLE = """create table if not exists everpoll.function_sets (
+    digest text primary key, installed_at timestamptz not null default clock_timestamp())"""
+IS_INSTALLED = "select exists (select from everpoll.function_sets where digest = $1)"
+INSTALLED = "insert into everpoll.function_sets (digest) values ($1)"
+OUTDATED = """delete from everpoll.function_sets where installed_at < now() - interval '30 days' and digest not in (
+    select digest from everpoll.function_sets order by installed_at desc limit 5) returning digest"""
+OF_SET = """select p.oid::regprocedure::text from pg_proc p
+    where p.pronamespace = 'everpoll'::regnamespace and p.proname like '%\\_' || $1"""
+
+_CREATED = re.compile(r"create function everpoll\.(\w+)\(")
+
+
+@cache
+def _sources() -> str:
+    folder = files(__package__) / "functions"
+    text = "\n".join((folder / f"{name}.sql").read_text("utf-8") for name in FILES)
+    text = text.replace("{kept}", ", ".join(KEPT))
+    return text.replace("{g.kept}", ", ".join(f"g.{column}" for column in KEPT))
+
+
+@cache
+def digest() -> str:
+    """What names the set of this release."""
+    return hashlib.sha256(_sources().encode()).hexdigest()[:8]
+
+
+@cache
+def _calls() -> re.Pattern[str]:
+    return re.compile(rf"\beverpoll\.({'|'.join(_CREATED.findall(_sources()))})\(")
+
+
+def versioned(sql: str) -> str:
+    """The same SQL, calling the functions of this release."""
+    return _calls().sub(rf"everpoll.\1_{digest()}(", sql)
+
+
+async def is_installed(connection: Connection) -> bool:
+    """Whether the database has the set of this release."""
+    if not await connection.fetchval("select to_regclass('everpoll.function_sets') is not null"):
+        return False
+    return bool(await connection.fetchval(IS_INSTALLED, digest()))
+
+
+async def install(connection: Connection) -> None:
+    """Install the set of this release, unless it is there; drop sets that have been replaced for long."""
+    await connection.execute(TABLE)
+    if await connection.fetchval(IS_INSTALLED, digest()):
+        return
+    await connection.execute(versioned(_sources()))
+    await connection.execute(INSTALLED, digest())
+    for row in await connection.fetch(OUTDATED):
+        for (signature,) in await connection.fetch(OF_SET, row[0]):
+            # Cascades to functions of the same set that call it; the loop may meet one that is gone already.
+            await connection.execute(f"drop function if exists {signature} cascade")

@@ -1,0 +1,62 @@
+-- Every queue that has a ready or waiting task, by jumping from name to name in the indexes.
+create function everpoll.queue_names() returns setof text
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+    with recursive names(queue) as (
+        select least((select t.queue from everpoll.tasks t where t.line = 0 order by t.queue limit 1),
+                     (select t.queue from everpoll.tasks t where t.line = 1 order by t.queue limit 1))
+        union all
+        select least((select t.queue from everpoll.tasks t
+                       where t.line = 0 and t.queue > n.queue order by t.queue limit 1),
+                     (select t.queue from everpoll.tasks t
+                       where t.line = 1 and t.queue > n.queue order by t.queue limit 1))
+          from names n where n.queue is not null)
+    select n.queue from names n where n.queue is not null
+$$;
+
+-- How many tasks each worker runs in each queue. Held tasks have an index. Tasks that were leased a moment ago stand at
+-- the head of the line of their priority: the first 1,000 entries of each of the first 100 priorities are looked at.
+create function everpoll.running(most int) returns table (queue text, owner bigint, tasks bigint)
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+    with recursive ranks(queue, rank, nth) as (
+        select q.queue, first.rank, 1 from everpoll.queue_names() q(queue) cross join lateral (
+            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = q.queue
+            order by t.queue, t.rank limit 1) first
+        union all
+        select r.queue, next.rank, r.nth + 1 from ranks r cross join lateral (
+            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank > r.rank
+            order by t.queue, t.rank limit 1) next
+        where r.nth < 100),
+    leased(queue, owner) as (
+        select * from (select t.queue, t.owner from everpoll.tasks t where t.line = 2 limit most) held
+        union all
+        select r.queue, head.owner from ranks r cross join lateral (
+            select t.owner from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank = r.rank
+            order by t.queue, t.rank, t.due_at, t.id limit 1000) head
+        where head.owner is not null)
+    select l.queue, l.owner, count(*) from leased l group by l.queue, l.owner
+$$;
+
+-- How many tasks of each queue are ready, up to `most`: the head of each line is looked at, never everything.
+create function everpoll.ready(most int) returns table (queue text, tasks bigint)
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+    select q.queue, count(*) from everpoll.queue_names() q(queue) cross join lateral (
+        select from everpoll.tasks t where t.line = 0 and not t.is_leased and t.queue = q.queue
+        order by t.queue, t.rank, t.due_at, t.id limit most) head
+    group by q.queue
+$$;
+
+create function everpoll.waiting(most int) returns table (queue text, is_late boolean, tasks bigint)
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+    select q.queue, head.is_late, count(*) from everpoll.queue_names() q(queue) cross join lateral (
+        select t.due_at <= now() as is_late from everpoll.tasks t where t.line = 1 and t.queue = q.queue
+        order by t.queue, t.due_at limit most) head
+    group by q.queue, head.is_late
+$$;

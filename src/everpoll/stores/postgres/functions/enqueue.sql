@@ -1,0 +1,107 @@
+-- Enqueues a batch in which some carry a key that may have a live task already: that one answers then. All or none.
+-- Ids and due times are given in the order of the call, but keys are taken in their own order, and always from the
+-- first one on: where a task that had a key ends between the insert and the look for it, everything is undone and
+-- tried again. So no two batches ever wait for each other crosswise.
+create function everpoll.enqueue_keyed(queues text[], names text[], ranks int[], argss text[], delays_s float8[],
+    timeouts_s float8[], kinds text[], versions int[], memories text[], keys text[],
+    out ids bigint[], out are_new boolean[])
+language plpgsql volatile
+set enable_seqscan = off set enable_mergejoin = off set jit = off
+as $$
+declare new_ids bigint[]; new_dues timestamptz[]; put bigint[]; known bigint[];
+begin
+    select array_agg(n.id order by n.place), array_agg(n.due_at order by n.place) into new_ids, new_dues from (
+        select u.place, nextval('everpoll.tasks_id_seq') as id,
+               clock_timestamp() + u.delay_s * interval '1 second' as due_at
+          from unnest(delays_s) with ordinality u(delay_s, place)) n;
+    loop
+        begin
+            with fresh as (
+                insert into everpoll.tasks (id, due_at, line, queue, name, rank, args, timeout_s, kind, version, memory,
+                    key)
+                select u.id, u.due_at, case when u.delay_s <= 0 then 0 else 1 end, u.queue, u.name, u.rank, u.args,
+                       u.timeout_s, u.kind, u.version, u.memory, u.key
+                  from unnest(new_ids, new_dues, delays_s, queues, names, ranks, argss, timeouts_s, kinds, versions,
+                              memories, keys)
+                       u(id, due_at, delay_s, queue, name, rank, args, timeout_s, kind, version, memory, key)
+                 order by u.key collate "C", u.kind collate "C", u.id
+                on conflict (key, kind) where key is not null do nothing returning tasks.id)
+            select array_agg(r.id) into put from fresh r;
+            if cardinality(put) = cardinality(new_ids) then
+                ids := new_ids;
+                are_new := array_fill(true, array[cardinality(new_ids)]);
+                return;
+            end if;
+            -- Of equal keys in one call the first has the smallest id, and came first.
+            select array_agg(case when f.id is null then t.id else u.id end order by u.place),
+                   array_agg(f.id is not null order by u.place)
+              into known, are_new
+              from unnest(new_ids, keys, kinds) with ordinality u(id, key, kind, place)
+              left join unnest(put) f(id) on f.id = u.id
+              left join everpoll.tasks t on t.key = u.key and t.kind = u.kind;
+            if array_position(known, null) is null then
+                ids := known;
+                return;
+            end if;
+            raise exception 'a task ended meanwhile' using errcode = 'EV001';
+        exception when sqlstate 'EV001' then null;
+        end;
+    end loop;
+end $$;
+
+-- Enqueues a batch in which some tasks are begun once, bring events, are indexed or cancel themselves: row by row, so
+-- that those that do none of this, and come by other ways, pay nothing for it. As in enqueue_keyed, ids and due times
+-- are in the order of the call, and keys are taken in their own order.
+--   onces: a caller that has inserted a row with the key has no rival any more, and whatever had the key before is in
+--   history for the next statement to see. So the look after the insert cannot come too early; the one before saves
+--   the insert.
+create function everpoll.enqueue_special(queues text[], names text[], ranks int[], argss text[], delays_s float8[],
+    timeouts_s float8[], kinds text[], versions int[], memories text[], keys text[], onces boolean[],
+    cancel_themselves boolean[], are_indexed boolean[],
+    event_places int[], event_seqs bigint[], event_bodies text[], out ids bigint[], out are_new boolean[])
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare task record; known bigint; inserted bigint;
+begin
+    -- Numbered and timed first, in the order of the call. Whole rows: a subscript of a text array walks through it.
+    ids := array(select nextval('everpoll.tasks_id_seq') from unnest(names));
+    are_new := array_fill(true, array[cardinality(ids)]);
+    for task in
+        select * from (
+            select u.*, clock_timestamp() + u.delay_s * interval '1 second' as due_at
+              from unnest(ids, delays_s, queues, names, ranks, argss, timeouts_s, kinds, versions, memories, keys,
+                          onces, cancel_themselves, are_indexed) with ordinality
+                   u(id, delay_s, queue, name, rank, args, timeout_s, kind, version, memory, key, once, cancels_itself,
+                     indexed, place)
+            offset 0) numbered
+         order by numbered.key collate "C", numbered.kind collate "C", numbered.place loop
+        loop
+            select t.id into known from everpoll.tasks t where t.key = task.key and t.kind = task.kind;
+            if known is null and task.once then
+                known := everpoll.last_ended(task.kind, task.key);
+            end if;
+            if known is not null then
+                ids[task.place] := known;
+                are_new[task.place] := false;
+                exit;
+            end if;
+            insert into everpoll.tasks (id, due_at, line, queue, name, rank, args, timeout_s, kind, version, memory,
+                key, cancels_itself, indexed)
+            values (task.id, task.due_at, case when task.delay_s <= 0 then 0 else 1 end, task.queue, task.name,
+                    task.rank, task.args, task.timeout_s, task.kind, task.version, task.memory, task.key,
+                    task.cancels_itself, task.indexed)
+            on conflict (key, kind) where key is not null do nothing returning tasks.id into inserted;
+            continue when inserted is null;
+            exit when not task.once or everpoll.last_ended(task.kind, task.key) is null;
+            delete from everpoll.tasks t where t.id = task.id;
+        end loop;
+    end loop;
+    if event_places is not null then
+        perform everpoll.append_events(
+            array(select case when are_new[u.place] then ids[u.place] end
+                    from unnest(event_places) with ordinality u(place, nth) order by u.nth),
+            event_seqs, event_bodies, null);
+    end if;
+end $$;

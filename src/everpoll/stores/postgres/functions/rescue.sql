@@ -1,0 +1,73 @@
+-- Declares workers dead and takes back what dead and stopped workers hold, and what `me` holds past its deadline.
+--   dead: each with the beat number that stood still. The row is locked before the number is compared: a worker that
+--   has beaten since is left alone, whenever this call arrives.
+-- The lock also holds off a lease of that worker, and is held off by one: a worker that leases afterwards learns that it
+-- is dead, and what it leased before is found here. A lease under way takes milliseconds, so it is waited for, but not
+-- for long: its client may be frozen with the answer half sent. Tasks that are locked (a settlement under way) are left;
+-- their worker stays open for the next beat.
+-- Held tasks are found by their owner. Those leased a moment ago are found by a walk of tasks_ready, since there is no
+-- index on the owner of all.
+create function everpoll.rescue(me bigint, dead bigint[], dead_beats bigint[], overdue bigint[],
+    overdue_sequences int[], most_rescues int, out rescued int)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set lock_timeout = '300ms'
+as $$
+declare stopped bigint[]; seen tid[]; seen_late tid[]; ends bigint[]; back int;
+begin
+    rescued := 0;
+    begin
+        select array_agg(w.incarnation) into stopped from (
+            select w.incarnation from everpoll.workers w
+            where not w.is_clear and (w.stopped_at is not null or w.beats = dead_beats[array_position(dead, w.incarnation)])
+            order by w.incarnation for update) w;
+    exception when lock_not_available then
+        select array_agg(w.incarnation) into stopped from (
+            select w.incarnation from everpoll.workers w
+            where not w.is_clear and (w.stopped_at is not null or w.beats = dead_beats[array_position(dead, w.incarnation)])
+            for update skip locked) w;
+    end;
+    update everpoll.workers w set stopped_at = now() where w.incarnation = any(stopped) and w.stopped_at is null;
+
+    if stopped is not null then
+        seen := array(select t.ctid from everpoll.tasks t where t.line = 2 and t.held_by = any(stopped))
+             || array(select t.ctid from everpoll.tasks t where t.line = 0 and t.is_leased and t.owner = any(stopped));
+    end if;
+    seen_late := array(
+        select t.ctid from everpoll.tasks t join unnest(overdue, overdue_sequences) o(id, sequence) on o.id = t.id
+        where t.id = any(overdue) and t.sequence = o.sequence and t.owner = me);
+    if coalesce(cardinality(seen), 0) + cardinality(seen_late) > 0 then
+        with lost as materialized (
+            select t.id, t.sequence, t.owner, t.rescues + 1 as rescues, t.started_at,
+                   t.owner = any(coalesce(stopped, '{}')) as is_dead,
+                   t.cancel_requested and not t.cancels_itself as is_canceled
+              from everpoll.tasks t
+             where t.ctid = any(coalesce(seen, '{}') || seen_late) and t.is_leased
+               and (t.owner = any(coalesce(stopped, '{}')) or t.id = any(overdue)) for update skip locked),
+        told as materialized (
+            select l.*, w.label, l.rescues >= most_rescues or l.is_canceled as is_end,
+                   json_build_object(
+                       'what', case when l.rescues >= most_rescues then 'failed' else 'rescue' end,
+                       'why', case when l.is_dead then 'its worker was lost' else 'it ran past its deadline' end,
+                       'worker', w.label, 'started_at', extract(epoch from l.started_at), 'rescues', l.rescues)::text
+                       as note
+              from lost l left join everpoll.workers w on w.incarnation = l.owner),
+        back as (
+            update everpoll.tasks t
+            set owner = null, is_leased = false, line = 0, attempt = t.attempt - 1, rescues = t.rescues + 1,
+                worker = n.label, trail = everpoll.remember(t.trail, 'rescue', n.note)
+            from told n where t.id = n.id and t.id = any(array(select o.id from told o)) and not n.is_end
+            returning t.id),
+        ended as (
+            select everpoll.move(null, array_agg(n.id), array_agg(n.sequence),
+                       array_agg(case when n.is_canceled then 'canceled' else 'failed' end), null, array_agg(n.label),
+                       array_agg('rescue'::text), array_agg(n.note), array_agg(1), null, array_agg(1), false) as ids
+              from told n where n.is_end)
+        select (select count(*) from back), e.ids into back, ends from ended e;
+        rescued := back + coalesce(cardinality(ends), 0);
+    end if;
+    if rescued >= coalesce(cardinality(seen), 0) + cardinality(seen_late) then
+        update everpoll.workers w set is_clear = true where w.incarnation = any(stopped);
+    end if;
+    -- The caller may have no free slot: workers that have one are told.
+    if rescued > 0 then perform pg_notify('everpoll', ''); end if;
+end $$;

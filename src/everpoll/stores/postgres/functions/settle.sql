@@ -1,0 +1,75 @@
+-- Settles a mixed batch of one worker. Ended tasks move to history, the others become due again. A row is touched only
+-- if (owner, sequence) still is the caller's; what is not comes back as lost. Absent arrays are null.
+--   done_ids: ended as done, with nothing to say, all under the one sequence done_sequence: needs no join (measured:
+--   3.2 against 4.2 us a row). delays_s: null keeps the place in the line. refunds: 1 gives the attempt back.
+-- A task that would be due again although it is to be canceled ends as canceled. One that cancels itself does not: if
+-- it was asked while it ran, which its due time tells (see cancel), it could not know, and is due at once.
+--   event_tasks: what happened to which task (events), unless it was lost.
+create function everpoll.settle(me bigint, done_ids bigint[], done_sequence int,
+    ids bigint[], sequences int[], states text[], results text[], notes text[],
+    again_ids bigint[], again_sequences int[], delays_s float8[], refunds int[], memories text[], again_notes text[],
+    event_tasks bigint[] default null, event_seqs bigint[] default null, event_bodies text[] default null,
+    out lost bigint[])
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare touched bigint[]; moved bigint[]; moves int; me_label text;
+begin
+    select w.label into me_label from everpoll.workers w where w.incarnation = me;
+    if done_ids is not null then
+        with gone as (
+            delete from everpoll.tasks t
+            where t.id = any(done_ids) and t.owner = me and t.sequence = done_sequence returning t.*)
+        insert into everpoll.history (id, {kept}, attempt, rescues, cancel_requested, state, worker, memory, trail)
+        select id, {kept}, attempt, rescues, cancel_requested, 'done', me_label, memory, trail from gone;
+        get diagnostics moves = row_count;
+        if moves < cardinality(done_ids) then   -- rare: what is not in history under this very transaction was lost
+            lost := array(select d from unnest(done_ids) d where not exists (
+                select from everpoll.history h
+                where h.id = d and h.sequence = done_sequence and h.owner = me and h.ended_at = now()));
+        end if;
+    end if;
+    if ids is not null then
+        touched := everpoll.move(me, ids, sequences, states, results, array_fill(me_label, array[cardinality(ids)]),
+            array_fill(me_label, array[cardinality(ids)]), notes, null, null, null, false);
+        if cardinality(touched) is distinct from cardinality(ids) then
+            lost := coalesce(lost, '{}') || array(select unnest(ids) except select unnest(touched));
+        end if;
+    end if;
+    if again_ids is not null then
+        with again as (
+            update everpoll.tasks t set
+                owner = null, is_leased = false, worker = me_label,
+                attempt = t.attempt - u.refund,
+                due_at = case when t.cancel_requested and t.due_at > t.started_at then clock_timestamp()
+                              when u.delay_s is null then t.due_at
+                              else clock_timestamp() + u.delay_s * interval '1 second' end,
+                line = case when coalesce(u.delay_s, 0) <= 0 or (t.cancel_requested and t.due_at > t.started_at) then 0
+                            else 1 end,
+                memory = coalesce(u.memory, t.memory),
+                rescues = case when u.memory is null then t.rescues else 0 end,
+                trail = everpoll.remember(t.trail, me_label, u.note)
+            from unnest(again_ids, again_sequences, delays_s, refunds, memories, again_notes)
+                u(id, sequence, delay_s, refund, memory, note)
+            where t.id = any(again_ids) and t.id = u.id and t.sequence = u.sequence and t.owner = me
+              and (not t.cancel_requested or t.cancels_itself)
+            returning t.id)
+        select array_agg(a.id) into touched from again a;
+        if cardinality(touched) is distinct from cardinality(again_ids) then
+            with left_over as (
+                select u.* from unnest(again_ids, again_sequences, refunds, memories, again_notes)
+                    u(id, sequence, refund, memory, note)
+                where touched is null or u.id <> all(touched))
+            select everpoll.move(me, array_agg(l.id), array_agg(l.sequence), array_agg('canceled'::text), null,
+                       array_agg(me_label), array_agg(me_label), array_agg(l.note), array_agg(l.refund),
+                       array_agg(l.memory), null, true)
+              into moved from left_over l;
+            lost := coalesce(lost, '{}') || array(
+                select unnest(again_ids) except select unnest(touched) except select unnest(moved));
+        end if;
+    end if;
+    if event_tasks is not null then
+        perform everpoll.append_events(event_tasks, event_seqs, event_bodies, lost);
+    end if;
+end $$;
