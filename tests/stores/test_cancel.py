@@ -1,5 +1,7 @@
 """A queued task ends at once; a running one is asked to, and its worker hears of it; an ended one is left alone."""
 
+import asyncio
+
 import pytest
 
 from everpoll.stores.contract import EndState
@@ -74,3 +76,31 @@ async def test_a_cancel_after_a_rescue_ends_at_once(stage: Stage) -> None:
     assert await stage.store.cancel(lease.id, WHY) == "canceled"
     assert await stage.store.settle(zombie, [done(lease, 1)]) == {lease.id}
     assert (await stage.show(lease.id)).state == "canceled"
+
+
+async def test_many_are_canceled_in_one_go_and_each_has_its_own_answer(stage: Stage) -> None:
+    worker = await stage.worker()
+    running = (await stage.running(worker)).id
+    ended = await stage.ended(worker, "done")
+    queued, later = await stage.put_one(), await stage.put_one(delay_s=HOUR_S)
+    watch = await stage.put_one(cancels_itself=True, delay_s=HOUR_S)
+    asked = [watch, queued, 987_654_321, ended, later, running, queued]
+    states = await stage.store.cancel_many([(task_id, WHY) for task_id in asked])
+    assert states == ["queued", "canceled", None, "done", "canceled", "running", "canceled"]
+    assert [(await stage.show(task_id)).cancel_requested for task_id in (running, ended, watch)] == [True, False, True]
+    assert whats(await stage.show(watch)) == ["cancel"]
+    assert (await stage.take_one(worker)).id == watch, "it is due at once"
+    assert await stage.store.cancel_many([]) == []
+
+
+async def test_many_cancels_and_settlements_of_the_same_tasks_never_fail_each_other(stage: Stage) -> None:
+    """Whichever locks which rows first: no call fails, and every task is canceled or done."""
+    worker = await stage.worker(slots=500)
+    ids = await stage.put(200)
+    for _ in range(3):
+        leases = await stage.take(worker, 200)
+        back = [again(lease, 0.0) for lease in leases]
+        asked = [(task_id, WHY) for task_id in reversed(ids)]
+        _, lost = await asyncio.gather(stage.store.cancel_many(asked), stage.store.settle(worker, back))
+        assert lost == set()
+    assert {(await stage.show(task_id)).state for task_id in ids} == {"canceled"}

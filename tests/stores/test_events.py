@@ -236,3 +236,14 @@ async def test_readers_beside_many_writers_miss_nothing(stage: Stage) -> None:
     for found in await asyncio.gather(*readers):
         assert sorted(one.task_id for one in found) == sorted(written)
         assert [int(one.position) for one in found] == sorted(int(one.position) for one in found)
+
+
+async def test_the_events_of_several_tasks_are_read_together_each_behind_its_own_number(stage: Stage) -> None:
+    tasks = [NewTask(name=name, events=happened(1, 2, 3)) for name in "abc"]
+    first, second, third = [one.id for one in await stage.store.enqueue(tasks)]
+    found = await stage.store.events_of({third: 2, first: 0, 987_654_321: 0})
+    assert [(one.task_id, one.seq) for one in found] == [(first, 1), (first, 2), (first, 3), (third, 3)]
+    assert found[:3] == await stage.store.task_events(first)
+    limited = await stage.store.events_of({first: 0, second: 1}, limit=2)
+    assert [(one.task_id, one.seq) for one in limited] == [(first, 1), (first, 2), (second, 2), (second, 3)]
+    assert await stage.store.events_of({}) == []

@@ -1,18 +1,19 @@
 """Who waits for a run: over outages of the store, until the app is closed, and without leaving anything behind."""
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
 
-from everpoll import Budget, Everpoll
+from everpoll import Backoff, Budget, Everpoll, RunCanceled
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable, TaskNotFound
 from everpoll.stores.contract import NewEvent, NewTask
 from everpoll.watches import Done, RunEvent, Wait, WatchRun
-from everpoll.watches.feed import Feed
+from everpoll.watches.waiting import RunWaiters, Wanted
 from watches.stage import WatchStage
 
-READS = ("info", "task_events", "events")
+READS = ("info", "events_of", "events")
 
 
 class Outage:
@@ -144,12 +145,12 @@ def test_a_thousand_who_waited_and_left_leave_nothing_behind(stage: WatchStage) 
         for one in following:
             one.cancel()
         await asyncio.gather(*following, *waiting, return_exceptions=True)
-        feed = stage.app.watches._feed
-        assert feed is not None
-        assert not feed._waiters
+        waiters = stage.app.watches._waiters
+        assert waiters is not None
+        assert len(waiters) == 0
         await asyncio.sleep(5)
-        assert feed._looker is not None
-        assert feed._looker.done(), "nobody looks while nobody waits"
+        assert waiters._looker is not None
+        assert waiters._looker.done(), "no look while no caller waits"
 
     stage.play(scene)
 
@@ -185,28 +186,174 @@ async def test_waiting_on_a_real_store_that_is_closed_leaves_no_thread_open(tmp_
     assert app._opened_on is None
 
 
+def one_task(store: Any, seq: int = 1) -> NewTask:
+    return NewTask(name="query", kind="watch", key=f"query:{seq}", events=(NewEvent(1, '{"phase":"looking"}'),))
+
+
 def test_what_happened_while_the_feed_found_its_place_is_told(stage: WatchStage) -> None:
+    """The position of the feed is asked for before the first read: what comes in between is in one of the two."""
+
     async def scene() -> None:
-        feed = Feed(await stage.app.store())
-        async with feed.subscribe(1) as changes:
-            await changes.wait()
-            assert stage.clock.now() < 1, "not only by the waiter's own look"
+        store: Any = await stage.app.store()
+        [task] = await store.enqueue([one_task(store)])
+        real = store.info
+
+        async def info(task_ids: Any) -> Any:
+            found = await real(task_ids)
+            store.info = real
+            store._feed.add(task.id, "query", "query:1", stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
+            return found
+
+        waiters = RunWaiters(store)
+        store.info = info
+        _, events = await waiters.ask(task.id, Wanted(after=1))
+        assert [one.seq for one in events] == [2]
+        assert stage.clock.now() < 0.3
+        await waiters.close()
 
     stage.play(scene, working=False)
 
 
-def test_whoever_comes_new_is_told_as_soon_as_the_first_was(stage: WatchStage) -> None:
+def test_a_caller_that_comes_late_is_told_as_soon_as_the_first_was(stage: WatchStage) -> None:
+    """After a minute without news looks are a second apart; a new caller brings quick ones back."""
+
     async def scene() -> None:
-        store = await stage.app.store()
-        feed = Feed(store)
-        async with feed.subscribe(1), feed.subscribe(2):
-            await asyncio.sleep(60)
-            async with feed.subscribe(3) as changes:
-                await asyncio.sleep(0.07)
-                began = stage.clock.now()
-                tasks = [NewTask(name="query", kind="watch", events=(NewEvent(1, "{}"),)) for _ in range(3)]
-                assert [one.id for one in await store.enqueue(tasks)] == [1, 2, 3]
-                await changes.wait()
-                assert stage.clock.now() - began < 0.3
+        store: Any = await stage.app.store()
+        ids = [one.id for one in await store.enqueue([one_task(store, number) for number in range(3)])]
+        waiters = RunWaiters(store)
+        early = [asyncio.ensure_future(waiters.ask(task_id, Wanted(after=1))) for task_id in ids[:2]]
+        await asyncio.sleep(60)
+        late = asyncio.ensure_future(waiters.ask(ids[2], Wanted(after=1)))
+        await asyncio.sleep(0.07)
+        began = stage.clock.now()
+        store._feed.add(ids[2], "query", "query:2", stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
+        await late
+        assert stage.clock.now() - began < 0.3
+        for one in early:
+            one.cancel()
+        await waiters.close()
 
     stage.play(scene, working=False)
+
+
+def counted(store: Any, *names: str) -> Counter[str]:
+    """From now on, the calls of these operations of a store."""
+    calls: Counter[str] = Counter()
+
+    def counting(name: str) -> Any:
+        real = getattr(store, name)
+
+        async def call(*args: Any) -> Any:
+            calls[name] += 1
+            await asyncio.sleep(0.001)  # as a database takes: calls meanwhile share the next statement
+            return await real(*args)
+
+        return call
+
+    for name in names:
+        setattr(store, name, counting(name))
+    return calls
+
+
+def test_callers_cost_no_statement_each(stage: WatchStage) -> None:
+    """2,000 callers wait for 1,000 runs: a look for all of them, and what is settled here is heard of at once."""
+    watch = stage.watch(lambda _op, w: _done_at(stage, w, 60), every=Backoff("20s", factor=1, jitter=0))
+
+    async def scene() -> None:
+        runs = await asyncio.gather(*(watch.begin({}, id=f"r{number}") for number in range(1_000)))
+        await asyncio.sleep(5)
+        calls = counted(await stage.app.store(), *READS, "task_events", "ended")
+        results = [asyncio.ensure_future(run.result()) for run in runs]
+        followers = [asyncio.ensure_future(collected(run)) for run in runs]
+        await asyncio.sleep(30)
+        assert calls["events"] < 1_000, "the feed, for all"
+        assert calls["info"] < 60
+        assert calls["task_events"] == calls["ended"] == 0
+        await asyncio.gather(*results, *followers)
+        # Settlements come in batches, and each is read in one go; not one statement for each of 2,000 callers.
+        assert calls["info"] + calls["events_of"] < 500
+
+    stage.play(scene)
+
+
+def test_a_result_is_heard_of_as_soon_as_it_is_settled_whatever_the_number_of_callers(stage: WatchStage) -> None:
+    watch = stage.watch(lambda _op, w: _done_at(stage, w, 60), every="1h")
+    quick = stage.watch(lambda _op, w: _done_at(stage, w, 60), every="1s", name="quick")
+
+    async def scene() -> None:
+        runs = [await watch.begin({}, id=f"r{number}") for number in range(500)]
+        waiting = [asyncio.ensure_future(run.result()) for run in runs]
+        probe = await quick.begin({}, id="probe")
+        await probe.result()
+        [decided] = [one.at for one in (await probe.info()).log if one.rule == "ready"]
+        assert stage.clock.wall() - decided <= 0.1
+        for one in waiting:
+            one.cancel()
+
+    stage.play(scene)
+
+
+def test_cancels_at_the_same_time_share_statements_and_each_is_answered(stage: WatchStage) -> None:
+    watch = stage.whole(every="1h")
+
+    async def scene() -> None:
+        runs = await asyncio.gather(*(watch.begin({}, id=f"r{number}") for number in range(1_000)))
+        await asyncio.sleep(1)
+        ended = runs[7]
+        await ended.cancel()
+        await stage.ended(ended)
+        calls = counted(await stage.app.store(), "info", "cancel_many")
+        answers = await asyncio.gather(*(run.cancel("all of them") for run in runs))
+        assert [answer for answer in answers if not answer] == [False], "one had its outcome already"
+        assert answers[7] is False
+        assert calls["info"] + calls["cancel_many"] < 10
+        for run in runs:
+            with pytest.raises(RunCanceled):
+                await run.result()
+        info = await runs[3].info()
+        assert info.reason is not None
+        assert "all of them" in info.reason
+
+    stage.play(scene)
+
+
+def test_whoever_reads_on_in_events_after_the_app_was_closed_opens_no_store(stage: WatchStage) -> None:
+    """The caller holds an iteration in the middle, and asks for the next event only after the close."""
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        events = run.events()
+        assert (await anext(events)).kind == "snapshot"
+        await stage.app.close()
+        with pytest.raises(NotRunning, match="the app was closed"):
+            _ = [event async for event in events]
+        assert stage.app._opened_on is None
+
+    stage.play(scene)
+
+
+def test_an_error_of_the_store_that_is_no_outage_reaches_the_callers_and_ends_no_look(stage: WatchStage) -> None:
+    stage.script(status=lambda _: "complete" if stage.clock.now() > 30 else "running")
+    watch = stage.whole()
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        store: Any = await stage.app.store()
+        real = store.info
+
+        async def broken(*_: Any) -> Any:
+            raise ValueError("a bug of the driver")
+
+        store.info = broken
+        with pytest.raises(ValueError, match="a bug of the driver"):
+            await run.result()
+        store.info = real
+        assert await run.result() == "id-1"
+
+    stage.play(scene)
+
+
+async def _done_at(stage: WatchStage, w: Any, at: float) -> Any:
+    w.status("running")
+    return Done() if stage.clock.now() >= at else Wait()

@@ -207,9 +207,9 @@ def test_waiting_for_what_nobody_does_ends_under_a_virtual_clock(stage: WatchSta
 
     async def scene() -> None:
         run = await watch.begin({}, id="r")
-        with pytest.raises(NotRunning, match="nobody works on this"):
+        with pytest.raises(NotRunning, match="no worker is running, so this would wait for ever"):
             await run.result()
-        with pytest.raises(NotRunning, match="nobody works on this"):
+        with pytest.raises(NotRunning, match="no worker is running, so this would wait for ever"):
             await (await job.enqueue()).result()
 
     stage.play(scene, working=False)

@@ -1,7 +1,7 @@
-"""Waiting under a virtual clock for work that nobody does: a test that would never end.
+"""Waiting under a virtual clock while no worker runs: a test that would never end.
 
-In virtual time a look each second is no wait at all: it would go on at full speed, for ever. By a real clock it is what
-waiting is, since a worker may be started at any time, anywhere.
+In virtual time a look each second takes no time: it would go on at full speed, for ever. By a real clock the caller
+waits, since a worker may be started at any time, anywhere.
 """
 
 from everpoll.errors import NotRunning
@@ -15,4 +15,4 @@ async def refuse_to_wait_alone(store: Store, looks: int) -> None:
     """Raise `NotRunning` where no worker lives that could bring news, and none was started for a while."""
     is_virtual = store.beats_in_loop
     if is_virtual and looks and looks % PATIENCE == 0 and not any(one.is_alive for one in await store.workers()):
-        raise NotRunning("nobody works on this, and under a virtual clock nobody will: write `async with app:`")
+        raise NotRunning("no worker is running, so this would wait for ever: write `async with app:`")

@@ -15,7 +15,7 @@ from everpoll.engine.meter import Meter
 from everpoll.engine.refusals import may_be_of_one
 from everpoll.engine.refused import Refused
 from everpoll.policy import Backoff
-from everpoll.stores.contract import Settlement, Source
+from everpoll.stores.contract import Ended, Settlement, Source
 from everpoll.stores.limits import STATEMENT_BYTES, settlement_bytes
 
 logger = logging.getLogger("everpoll.engine")
@@ -163,8 +163,9 @@ class Settler:
         self._meter.settlement(asyncio.get_running_loop().time(), len(batch), len(lost))
         if lost:
             self._on_lost(lost)
-        if self.on_settled is not None:
-            self.on_settled([one.id for one in batch])
+        # Callers wait for ends and events; most looks of a watch settle without either.
+        if self.on_settled is not None and (news := [one.id for one in batch if one.events or isinstance(one, Ended)]):
+            self.on_settled(news)
 
     async def _really_lost(self, incarnation: int, batch: list[Settlement], lost: set[int]) -> set[int]:
         """Of those that are lost, the ones that no earlier try has settled."""

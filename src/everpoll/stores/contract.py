@@ -20,7 +20,7 @@ Every implementation promises the same (one conformance suite proves it):
   operation may be repeated; an enqueue that must not happen twice carries a key.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -405,6 +405,9 @@ class Store(Source, Protocol):
         A queued task that cancels itself is asked, too: it is due at once, and its lease says so.
         """
 
+    async def cancel_many(self, requests: Sequence[tuple[int, str]]) -> list[TaskState | None]:
+        """`cancel` for many tasks, each with its note, in few statements; answers in the order of the requests."""
+
     async def retry(self, task_id: int, note: str) -> bool:
         """Put an ended task back in the queue under its own id with fresh attempts; False: not ended, or not known."""
 
@@ -425,6 +428,9 @@ class Store(Source, Protocol):
 
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
         """What happened to one task, behind the number `after`, by number."""
+
+    async def events_of(self, after: Mapping[int, int], limit: int = 1000) -> list[Event]:
+        """What happened to several tasks: of each at most `limit` behind its number, by task and number."""
 
     async def events(self, after: str | None, limit: int = 1000) -> EventPage:
         """The feed of all tasks, behind a position; None answers nothing, and the position of now.

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from datetime import datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -13,16 +12,14 @@ from msgspec import Struct
 from everpoll.errors import RunCanceled, RunFailed, RunTimedOut, StoreUnavailable, TaskNotFound
 from everpoll.policy import Duration, human, seconds, whole_number
 from everpoll.stores.contract import TaskInfo, encode
-from everpoll.watches.feed import Changes
 from everpoll.watches.limits import REASON_LIMIT, told
 from everpoll.watches.memory import Decision, Outcome, RunMemory
+from everpoll.watches.waiting import RunWaiters, Seen, Wanted
 
 if TYPE_CHECKING:
     from everpoll.watches.registry import Watches
 
 logger = logging.getLogger("everpoll.watches")
-T = TypeVar("T")
-PAGE = 1_000
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -91,11 +88,13 @@ class WatchRun:
 
     async def info(self) -> RunInfo:
         """Everything that is known about it."""
-        store = await self._watches.store()
-        found = await store.info([self.task_id])
-        if self.task_id not in found:
-            raise TaskNotFound(f"no run {self.watch}:{self.id}: its history was dropped")
-        return run_info(found[self.task_id])
+        task = await self._watches.task(self.task_id)
+        if task is None:
+            raise self._not_found()
+        return run_info(task)
+
+    def _not_found(self) -> TaskNotFound:
+        return TaskNotFound(f"no run {self.watch}:{self.id}: its history was dropped")
 
     async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the API's own word
         """What `Done` carried, once the run has its outcome; any other outcome raises."""
@@ -122,31 +121,21 @@ class WatchRun:
         return info
 
     async def _decided(self) -> RunInfo:
-        async with self._watches.feed(self.task_id) as changes:
-            while True:
-                info = await self._over_outages(changes, self.info)
-                if info.outcome is not None:
-                    return info
-                await changes.wait()
+        return run_info((await self._asked(await self._watches.waiters(), Wanted()))[0])
 
-    async def _over_outages(self, changes: Changes, look: Callable[[], Awaitable[T]]) -> T:
-        """A look that waits for as long as the store is away: an outage is no news of the run (invariant 10)."""
-        while True:
-            changes.refuse_if_over()
-            try:
-                return await look()
-            except StoreUnavailable as error:
-                logger.warning("%s:%s: cannot look: %s; trying again", self.watch, self.id, error)
-            await changes.wait()
+    async def _asked(self, waiters: RunWaiters, wanted: Wanted) -> Seen:
+        try:
+            return await waiters.ask(self.task_id, wanted)
+        except TaskNotFound:
+            raise self._not_found() from None
 
     async def cancel(self, reason: str | None = None) -> bool:
         """Cancel it: the remote is told, waited for and cleaned up; False: it had its outcome already."""
         before = await self.info()
         if before.outcome is not None:
             return False
-        store = await self._watches.store()
         why = {} if reason is None else {"why": told(reason, REASON_LIMIT)}
-        await store.cancel(self.task_id, encode({"what": "cancel", **why}))
+        await self._watches.cancel(self.task_id, encode({"what": "cancel", **why}))
         return True
 
     async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:
@@ -156,27 +145,25 @@ class WatchRun:
         An outage of the store is waited out. Changes whose history was dropped are missing; the snapshot is not.
         """
         after = whole_number(after, name="after", at_least=0, accepted="the seq of the last change that was seen, or 0")
-        async with self._watches.feed(self.task_id) as changes:
-            info = await self._over_outages(changes, self.info)
-            # A number that it has not come to yet is of another run: nothing of this one would ever be told.
-            after = min(after, info.seq)
-            yield _snapshot(info)
-            store = await self._watches.store()
-            while True:
-                page = await self._over_outages(changes, partial(store.task_events, self.task_id, after, PAGE))
-                for one in page:
-                    after = one.seq
-                    event = msgspec.convert({"seq": one.seq, "kind": "change", "at": one.at, **one.body}, RunEvent)
-                    yield event
-                    if event.phase == "ended":
-                        return
-                if not page:
-                    # What it ended with was committed with its end: where nothing is left, nothing comes. (Its last
-                    # event may have been dropped, may lie before `after`, or was never written: a rescue ended it.)
-                    if info.phase == "ended":
-                        return
-                    await changes.wait()
-                    info = await self._over_outages(changes, self.info)
+        # One object for the whole iteration: once the app is closed it refuses, and the store is not opened again.
+        waiters = await self._watches.waiters()
+        task, events = await self._asked(waiters, Wanted(after, now=True))
+        info = run_info(task)
+        yield _snapshot(info)
+        # A number that it has not come to yet is of another run: nothing of this one would ever be told.
+        after = min(after, info.seq)
+        while True:
+            for one in events:
+                after = one.seq
+                event = msgspec.convert({"seq": one.seq, "kind": "change", "at": one.at, **one.body}, RunEvent)
+                yield event
+                if event.phase == "ended":
+                    return
+            task, events = await self._asked(waiters, Wanted(after))
+            if not events:
+                # It has ended, and what it ended with was committed with its end: nothing is left to come. (Its last
+                # event may have been dropped, may lie before `after`, or was never written: a rescue ended it.)
+                return
 
 
 def memory_of(task: TaskInfo) -> RunMemory:

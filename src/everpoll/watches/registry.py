@@ -1,20 +1,20 @@
 """All watches of one app, and what they share: the store, the way in, the feed, the threads."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
+from everpoll.engine.coalescer import Coalescer
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, Work, Works
 from everpoll.errors import BadInput, TaskNotFound
-from everpoll.stores.contract import Settlement, Store
-from everpoll.watches.feed import Changes, Feed
+from everpoll.stores.contract import Settlement, Store, TaskInfo, TaskState
 from everpoll.watches.handle import WatchRun
 from everpoll.watches.options import WatchOptions
 from everpoll.watches.rounds import Rounds
 from everpoll.watches.unknown import handed_on
+from everpoll.watches.waiting import RunWaiters
 from everpoll.watches.watch import Watch
 
 THREADS = 1_000
@@ -29,7 +29,9 @@ class Watches:
         self.store = store
         self._watches: dict[str, Watch[Any]] = {}
         self._enqueuer: Enqueuer | None = None
-        self._feed: Feed | None = None
+        self._waiters: RunWaiters | None = None
+        self._infos: Coalescer[int, TaskInfo | None] = Coalescer(self._read_infos)
+        self._cancels: Coalescer[tuple[int, str], TaskState | None] = Coalescer(self._send_cancels)
         self.rounds = Rounds(self)
         self.threads = DaemonThreads(limit=THREADS, name="everpoll-watch")
 
@@ -76,31 +78,45 @@ class Watches:
             self._enqueuer = Enqueuer(store)
         return self._enqueuer
 
-    @contextlib.asynccontextmanager
-    async def feed(self, task_id: int) -> AsyncIterator[Changes]:
-        """Changes of this run, from now on."""
+    async def waiters(self) -> RunWaiters:
+        """The callers that wait for runs."""
         store = await self.store()
-        if self._feed is None:
-            self._feed = Feed(store)
-        async with self._feed.subscribe(task_id) as changes:
-            yield changes
+        if self._waiters is None:
+            self._waiters = RunWaiters(store)
+        return self._waiters
+
+    async def task(self, task_id: int) -> TaskInfo | None:
+        """The task of a run; calls at the same time share one statement."""
+        return await self._infos.one(task_id)
+
+    async def cancel(self, task_id: int, note: str) -> TaskState | None:
+        """Ask for the end of a run; calls at the same time share one statement, and one notification."""
+        return await self._cancels.one((task_id, note))
+
+    async def _read_infos(self, task_ids: Sequence[int]) -> list[TaskInfo | None]:
+        found = await (await self.store()).info(list(set(task_ids)))
+        return [found.get(task_id) for task_id in task_ids]
+
+    async def _send_cancels(self, requests: Sequence[tuple[int, str]]) -> list[TaskState | None]:
+        return await (await self.store()).cancel_many(requests)
 
     def settled(self, task_ids: list[int]) -> None:
         """This process's worker has settled these."""
-        if self._feed is not None:
-            self._feed.settled(task_ids)
+        if self._waiters is not None:
+            self._waiters.settled(task_ids)
 
     async def close(self) -> None:
         """Let go of waiters; a later call begins anew."""
-        feed = self._feed
+        waiters = self._waiters
         await self.rounds.stop()
         self.forget()
         self.threads.shutdown(wait=False, cancel_futures=True)
         self.threads = DaemonThreads(limit=THREADS, name="everpoll-watch")
-        if feed is not None:
-            await feed.close()
+        if waiters is not None:
+            await waiters.close()
 
     def forget(self) -> None:
-        """The event loop of earlier calls is gone, and with it whoever waited there."""
-        self._feed = self._enqueuer = None
+        """The event loop of earlier calls is gone, and with it the callers that waited there."""
+        self._waiters = self._enqueuer = None
+        self._infos, self._cancels = Coalescer(self._read_infos), Coalescer(self._send_cancels)
         self.rounds = Rounds(self)

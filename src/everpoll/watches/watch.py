@@ -349,7 +349,7 @@ class Watch(Generic[Op]):
     async def why_canceled(self, task_id: int) -> str | None:
         """What whoever canceled this run said, if anything."""
         try:
-            task = (await (await self._watches.store()).info([task_id])).get(task_id)
+            task = await self._watches.task(task_id)
         except Exception as error:  # noqa: BLE001 - the cancel goes on without
             logger.warning("%s: cannot read why run %d was canceled: %s", self._where, task_id, error)
             return None

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -235,6 +235,10 @@ class MemoryStore:
         self._wake(cancel=True)
         return row.state
 
+    async def cancel_many(self, requests: Sequence[tuple[int, str]]) -> list[TaskState | None]:
+        """See the contract."""
+        return [await self.cancel(task_id, note) for task_id, note in requests]
+
     def _ask(self, row: TaskRow) -> None:
         """It is to learn of the request as soon as can be."""
         now = self._now()
@@ -298,6 +302,11 @@ class MemoryStore:
         """See the contract."""
         with self._lock:
             return self._feed.of_task(task_id, after, limit)
+
+    async def events_of(self, after: Mapping[int, int], limit: int = 1000) -> list[Event]:
+        """See the contract."""
+        with self._lock:
+            return [event for task_id in sorted(after) for event in self._feed.of_task(task_id, after[task_id], limit)]
 
     async def events(self, after: str | None, limit: int = 1000) -> EventPage:
         """See the contract."""

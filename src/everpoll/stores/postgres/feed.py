@@ -7,6 +7,7 @@ and stays open holds it up. No other transaction does (decision 19).
 
 # ruff: noqa: S608 - only the column lists of this module are put into SQL
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +18,9 @@ from everpoll.stores.postgres.functions import versioned
 
 COLUMNS = "task_id, name, key, seq, at, body, id"
 OF_TASK = f"select {COLUMNS} from everpoll.events where task_id = $1 and seq > $2 order by seq limit $3"
+OF_TASKS = f"""select {COLUMNS} from unnest($1::bigint[], $2::bigint[]) wanted(id_of_task, after) cross join lateral (
+        select * from everpoll.events e where e.task_id = wanted.id_of_task and e.seq > wanted.after
+        order by e.seq limit $3) found order by task_id, seq"""
 BEHIND = versioned(f"select {COLUMNS} from everpoll.feed($1, $2)")
 NOW = versioned("select everpoll.feed_now()")
 
@@ -24,6 +28,13 @@ NOW = versioned("select everpoll.feed_now()")
 async def of_task(lane: Lane, task_id: int, after: int, limit: int) -> list[Event]:
     """Those of one task, by number."""
     return [_shown(row) for row in await lane.rows(OF_TASK, task_id, after, limit)]
+
+
+async def of_tasks(lane: Lane, after: Mapping[int, int], limit: int) -> list[Event]:
+    """Those of several tasks, by task and number."""
+    task_ids = sorted(after)
+    rows = await lane.rows(OF_TASKS, task_ids, [after[task_id] for task_id in task_ids], limit)
+    return [_shown(row) for row in rows]
 
 
 async def page(lane: Lane, after: str | None, limit: int) -> EventPage:

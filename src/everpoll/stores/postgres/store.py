@@ -12,7 +12,7 @@ a transaction pooler would lose. At most `connections` connections: the heartbea
 A process that only enqueues has one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from everpoll.drivers.postgres.address import read_address
@@ -39,7 +39,7 @@ from everpoll.stores.contract import (
     WorkerInfo,
     was_settled,
 )
-from everpoll.stores.postgres import enqueueing, feed, reading, retention, schema, settling
+from everpoll.stores.postgres import canceling, enqueueing, feed, reading, retention, schema, settling
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.hands import Hands
 from everpoll.stores.postgres.leasing import Leasing
@@ -59,7 +59,6 @@ SIGN_OFF = """update everpoll.workers set stopped_at = now(), is_clear = $2
     where incarnation = $1 and stopped_at is null"""
 PROGRESS = """update everpoll.tasks set progress = $4
     where id = $1 and owner = $2 and sequence = $3 and is_leased returning 1"""
-CANCEL = versioned("select state, is_changed from everpoll.cancel($1, $2)")
 RETRY = versioned("select everpoll.retry($1, $2)")
 LANES = 4
 NOTE_LOSS = "insert into everpoll.losses (task_id, note) values ($1, $2)"
@@ -188,12 +187,18 @@ class PostgresStore:
 
     async def cancel(self, task_id: int, note: str) -> TaskState | None:
         """See the contract."""
-        row = await repeated(lambda: self._calls.row(CANCEL, task_id, note))
-        if row["is_changed"]:
+        return self._canceled(await canceling.one(self._calls, task_id, note)).get(task_id)
+
+    async def cancel_many(self, requests: Sequence[tuple[int, str]]) -> list[TaskState | None]:
+        """See the contract."""
+        states = self._canceled(await canceling.many(self._calls, requests)) if requests else {}
+        return [states.get(task_id) for task_id, _ in requests]
+
+    def _canceled(self, canceled: canceling.Canceled) -> dict[int, TaskState | None]:
+        if canceled.is_changed:
             self._marks.forget()  # a task that cancels itself is due now
             self._listener.wake(cancel=True)
-        state: TaskState | None = row["state"]
-        return state
+        return canceled.states
 
     async def retry(self, task_id: int, note: str) -> bool:
         """See the contract."""
@@ -230,6 +235,10 @@ class PostgresStore:
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
         """See the contract."""
         return await feed.of_task(self._desk, task_id, after, limit)
+
+    async def events_of(self, after: Mapping[int, int], limit: int = 1000) -> list[Event]:
+        """See the contract."""
+        return await feed.of_tasks(self._desk, after, limit) if after else []
 
     async def events(self, after: str | None, limit: int = 1000) -> EventPage:
         """See the contract."""

@@ -5,6 +5,8 @@ All inside the writer's transaction. `by` is empty unless the note itself says w
 
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
 
+from collections.abc import Sequence
+
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import TaskState
 from everpoll.stores.sqlite.moves import COPIED, End, end, longer_trail, trail_entry
@@ -47,6 +49,11 @@ def cancel(con: Connection, now: int, task_id: int, note: str) -> TaskState | No
     con.execute(MARK, (task_id,))
     end(con, now, [End(task_id, sequence, "canceled", None, entry)])
     return "canceled"
+
+
+def cancel_many(con: Connection, now: int, requests: Sequence[tuple[int, str]]) -> dict[int, TaskState | None]:
+    """The same for many tasks; their states after that."""
+    return {task_id: cancel(con, now, task_id, note) for task_id, note in requests}
 
 
 def retry(con: Connection, now: int, task_id: int, note: str) -> bool:

@@ -13,7 +13,7 @@ Never: blocks the event loop on the file.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from everpoll.drivers.sqlite.address import read_address
@@ -191,6 +191,16 @@ class SqliteStore:
             Op(lambda con: steering.cancel(con, self._now(), task_id, note), wakes=True, cancel=True)
         )
 
+    async def cancel_many(self, requests: Sequence[tuple[int, str]]) -> list[TaskState | None]:
+        """See the contract."""
+        possible = [one for one in requests if _is_possible(one[0])]
+        if not possible:
+            return [None] * len(requests)
+        states = await self._write(
+            Op(lambda con: steering.cancel_many(con, self._now(), possible), wakes=True, cancel=True)
+        )
+        return [states.get(task_id) for task_id, _ in requests]
+
     async def retry(self, task_id: int, note: str) -> bool:
         """See the contract."""
         if not _is_possible(task_id):
@@ -226,6 +236,11 @@ class SqliteStore:
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
         """See the contract."""
         return await self._read(lambda con: feed.of_task(con, task_id, after, limit)) if _is_possible(task_id) else []
+
+    async def events_of(self, after: Mapping[int, int], limit: int = 1000) -> list[Event]:
+        """See the contract."""
+        possible = {task_id: seq for task_id, seq in after.items() if _is_possible(task_id)}
+        return await self._read(lambda con: feed.of_tasks(con, possible, limit)) if possible else []
 
     async def events(self, after: str | None, limit: int = 1000) -> EventPage:
         """See the contract."""

@@ -1,0 +1,257 @@
+"""Waiting for tasks: one shared look serves every caller of this process.
+
+    wait ──▶ read, together with others ──▶ answered
+               ▲              │ not yet
+               └── waits ◀────┘     read again when this process's worker has settled the task, when the feed of events
+                                    names it, and now and then in any case
+
+Promises: what this process's own worker settles is heard of at once, what others settle within a second. Callers cost
+no statement each: a look reads up to LOOK_LIMIT tasks in one statement. No look while no caller waits. An outage of the
+store is waited out. A caller that waits when the app is closed gets `NotRunning`, and opens no store again.
+Never: needs a notification for each task that ends. Those would take a global lock of the database at every commit.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Generic, TypeVar
+
+from everpoll.engine.alone import refuse_to_wait_alone
+from everpoll.errors import NotRunning, StoreUnavailable
+from everpoll.policy import Backoff
+from everpoll.stores.contract import Store
+
+logger = logging.getLogger("everpoll.engine")
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+LOOK_LIMIT = 1_000
+"""Tasks that one statement reads."""
+PAGE = 1_000
+"""Events that one statement reads."""
+QUICK_S = 0.05
+"""The shortest rest between two looks at the feed while nothing happens …"""
+CALLERS_A_LOOK = 100
+"""… where so many callers wait for each look a second."""
+SWEPT_A_SECOND = 1_000
+"""Tasks that are read again in any case, where the feed tells of changes: 20,000 take 20 s, and little of a core."""
+
+
+class Waiter(Generic[Q, A]):
+    """One caller that waits for one task."""
+
+    __slots__ = ("answer", "question", "task_id")
+
+    def __init__(self, task_id: int, question: Q) -> None:
+        self.task_id = task_id
+        self.question = question
+        self.answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
+
+    def tell(self, answer: A) -> None:
+        """Answer the caller, unless it has gone."""
+        if not self.answer.done():
+            self.answer.set_result(answer)
+
+    def refuse(self, error: Exception) -> None:
+        """Raise this in the caller, unless it has gone."""
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Cadence:
+    """How often to look."""
+
+    rests: Backoff
+    """Between two looks at what others may have settled; from its beginning after each new caller and each change."""
+    sweep_s: float
+    """How long a task that waits is not read, at most …"""
+    fresh_s: float = 0.0
+    """… but for those that have waited for less than this, which are read in every look: most tasks end soon."""
+    follows_events: bool = False
+    """Whether the feed of events tells which tasks have changed: then few are read only because time has passed."""
+
+
+class Waiters(Generic[Q, A]):
+    """The callers of one process that wait for tasks of one front.
+
+    `read` is given waiters, asks the store about their tasks in one go, and answers those that it can.
+    """
+
+    def __init__(
+        self, store: Store, read: Callable[[Sequence[Waiter[Q, A]]], Awaitable[None]], cadence: Cadence, closed: str
+    ) -> None:
+        self._store = store
+        self._read = read
+        self._cadence = cadence
+        self._closed_text = closed
+        self._is_closed = False
+        self._waiting: dict[int, dict[Waiter[Q, A], None]] = {}
+        self._due: dict[int, None] = {}
+        """Tasks that the next look reads, in the order in which they came."""
+        self._fresh: dict[int, float] = {}
+        self._read_at: OrderedDict[int, float] = OrderedDict()
+        """When each was read last, the longest ago first."""
+        self._after: str | None = None
+        self._looks = 1
+        self._look_at = 0.0
+        self._nudged = asyncio.Event()
+        self._looker: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def ask(self, task_id: int, question: Q) -> A:
+        """The answer, as soon as there is one."""
+        if self._is_closed:
+            raise NotRunning(self._closed_text)
+        waiter = Waiter[Q, A](task_id, question)
+        event_loop = asyncio.get_running_loop()
+        now = event_loop.time()
+        if task_id not in self._waiting:
+            self._waiting[task_id] = {}
+            self._read_at[task_id] = now
+            self._fresh[task_id] = now
+        self._waiting[task_id][waiter] = None
+        self._due[task_id] = None
+        soon_at = now + self._cadence.rests.delay(1)
+        if self._looker is None or self._looker.done():
+            self._looker, self._look_at = event_loop.create_task(self._look(), name="everpoll-waiters"), soon_at
+        self._looks, self._look_at = 1, min(self._look_at, soon_at)
+        self._nudged.set()
+        try:
+            return await waiter.answer
+        finally:
+            self._forget(waiter)
+
+    def settled(self, task_ids: Iterable[int]) -> None:
+        """This process has just settled these."""
+        if self._waiting and self._tell(task_ids):
+            self._nudged.set()
+
+    async def close(self) -> None:
+        """End, and tell the callers that no look comes any more."""
+        self._is_closed = True
+        if self._looker is not None:
+            self._looker.cancel()
+            await asyncio.gather(self._looker, return_exceptions=True)
+        # An error, not a cancellation: the task that waits was not canceled.
+        self._refuse(self._closed_text)
+
+    def _forget(self, waiter: Waiter[Q, A]) -> None:
+        waiters = self._waiting[waiter.task_id]
+        del waiters[waiter]
+        if not waiters:
+            # No caller is left that wants to know: the looks at this task end.
+            del self._waiting[waiter.task_id]
+            del self._read_at[waiter.task_id]
+            self._due.pop(waiter.task_id, None)
+            self._fresh.pop(waiter.task_id, None)
+
+    def _refuse(self, text: str) -> None:
+        for waiters in self._waiting.values():
+            for waiter in waiters:
+                # One error each: an error that is raised many times collects the traceback of each.
+                waiter.refuse(NotRunning(text))
+
+    def _tell(self, task_ids: Iterable[int]) -> int:
+        """Have the next look read these; how many of them a caller waits for."""
+        found = [task_id for task_id in task_ids if task_id in self._waiting]
+        self._due.update(dict.fromkeys(found))
+        return len(found)
+
+    async def _look(self) -> None:
+        now, self._after = asyncio.get_running_loop().time, None
+        while self._waiting:
+            self._nudged.clear()
+            try:
+                await self._look_once()
+                await refuse_to_wait_alone(self._store, self._looks)
+            except StoreUnavailable as error:
+                logger.warning("cannot look for results: %s; trying again", error)
+                self._plan()
+            except NotRunning as error:
+                self._refuse(str(error))
+            except Exception:
+                logger.exception("looking for results failed; trying again")
+                self._plan()
+            if self._waiting and self._look_at > now():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(self._look_at):
+                        await self._nudged.wait()
+
+    def _plan(self) -> None:
+        self._looks += 1
+        rest_s = self._cadence.rests.delay(self._looks)
+        if self._cadence.follows_events:
+            # A look at the feed costs the same for one caller and for 20,000: many callers share quicker looks.
+            rest_s = min(rest_s, max(QUICK_S, CALLERS_A_LOOK / max(1, len(self._waiting))))
+        self._look_at = asyncio.get_running_loop().time() + rest_s
+
+    async def _look_once(self) -> None:
+        now = asyncio.get_running_loop().time
+        if self._cadence.follows_events and self._after is None:
+            # Before the first read: what happens after that is behind this position.
+            self._after = (await self._store.events(None, PAGE)).after
+        await self._read_due()
+        if now() >= self._look_at:
+            is_full = await self._follow()
+            await self._sweep()
+            self._plan()
+            if is_full:
+                self._look_at = now()
+
+    async def _follow(self) -> bool:
+        """Read the feed, and then what it names; True: there is more of it."""
+        if not self._cadence.follows_events:
+            return False
+        page = await self._store.events(self._after, PAGE)
+        self._after = page.after
+        if self._tell(one.task_id for one in page.events):
+            self._looks = 0
+        await self._read_due()
+        return len(page.events) == PAGE
+
+    async def _sweep(self) -> None:
+        """Read what has waited for long enough, in slices; what is settled meanwhile comes first."""
+        cadence, now = self._cadence, asyncio.get_running_loop().time()
+        for task_id in [task_id for task_id, since in self._fresh.items() if since + cadence.fresh_s < now]:
+            del self._fresh[task_id]
+        self._tell(self._fresh)
+        await self._read_due()
+        rest_s = cadence.sweep_s
+        if cadence.follows_events:
+            rest_s = max(rest_s, len(self._waiting) / SWEPT_A_SECOND)
+        stale = list(takewhile(lambda task_id: self._read_at[task_id] <= now - rest_s, self._read_at))
+        for start in range(0, len(stale), LOOK_LIMIT):
+            self._tell(stale[start : start + LOOK_LIMIT])
+            await self._read_due()
+
+    async def _read_due(self) -> None:
+        while self._due:
+            task_ids = list(islice(self._due, LOOK_LIMIT))
+            for task_id in task_ids:
+                del self._due[task_id]
+            waiters = [
+                waiter for task_id in task_ids for waiter in self._waiting.get(task_id, ()) if not waiter.answer.done()
+            ]
+            if not waiters:
+                continue
+            try:
+                await self._read(waiters)
+            except StoreUnavailable:
+                self._tell(task_ids)
+                raise
+            except Exception as error:
+                logger.exception("looking for results failed; the callers get the error")
+                for waiter in waiters:
+                    waiter.refuse(error)
+            read_at = asyncio.get_running_loop().time()
+            for task_id in task_ids:
+                if task_id in self._read_at:
+                    self._read_at[task_id] = read_at
+                    self._read_at.move_to_end(task_id)
