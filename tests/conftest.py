@@ -5,12 +5,14 @@ Asynchronous tests need no plug-in: each runs on a `Runner` of its own, which it
 
 import asyncio
 import inspect
-from collections.abc import Iterator
+import os
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 
 import pytest
 
 import own_threads
+from servers import postgrest
 from servers.databases import PostgresServers
 
 
@@ -39,6 +41,25 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     else:
         asyncio.run(pyfuncitem.obj(**wanted))
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Tests that miss PostgREST are skipped at one place, so that their reason is printed once."""
+    report = yield
+    if isinstance(report.longrepr, tuple) and postgrest.MISSING in report.longrepr[2]:
+        report.longrepr = (postgrest.__file__, 0, report.longrepr[2])
+    return report
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """What may be skipped on a laptop must run where `CI` is set: a session that skipped it has failed there."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is None or not os.environ.get("CI"):
+        return
+    if any(postgrest.MISSING in str(report.longrepr) for report in terminal.stats.get("skipped", [])):
+        terminal.write_line(f"CI is set, and {postgrest.MISSING}: the session fails", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

