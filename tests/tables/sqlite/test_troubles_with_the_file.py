@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from everpoll.drivers.sqlite import lane
 from everpoll.drivers.sqlite.connection import Connection, Displaced
 from everpoll.errors import NotRunning, StoreUnavailable
 from everpoll.stores.contract import Again, Ended, Settlement, encode
@@ -127,8 +128,9 @@ async def test_a_deleted_file(sqlite_stage: SqliteStage) -> None:
         assert list(sqlite_stage.path.parent.iterdir()) == []
 
 
-async def test_a_log_that_was_deleted(sqlite_stage: SqliteStage) -> None:
+async def test_a_log_that_was_deleted(sqlite_stage: SqliteStage, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written before is saved, what could not be is told as an outage, and work goes on."""
+    monkeypatch.setattr(lane, "WATCH_S", 600.0)  # an idle lane must not notice it first
     await sqlite_stage.create()
     await sqlite_stage.queue(1, 2)
     async with impatient(sqlite_stage) as worker:
