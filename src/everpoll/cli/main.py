@@ -9,6 +9,7 @@ from everpoll.cli.demo import demo
 from everpoll.cli.jobs import jobs, workers
 from everpoll.cli.run import migrate, run
 from everpoll.cli.runs import runs
+from everpoll.cli.session import visible
 from everpoll.cli.tables import tables
 from everpoll.cli.until import UntilCommand, until
 from everpoll.cli.why import explain
@@ -54,7 +55,7 @@ def main() -> None:
     try:
         commands()
     except EverpollError as error:
-        typer.echo(f"everpoll: {error}", err=True)
+        typer.echo(f"everpoll: {visible(str(error))}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)

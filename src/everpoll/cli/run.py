@@ -1,7 +1,6 @@
 """`everpoll run` and `everpoll migrate`: what a fleet starts."""
 
 import asyncio
-import json
 import logging
 import os
 import sys
@@ -12,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
+from everpoll.cli.log_lines import JsonLines, PlainLines
 from everpoll.cli.session import Url, found_app
 from everpoll.drivers.addresses import masked
 from everpoll.errors import BadInput
@@ -69,22 +69,6 @@ def set_up_logging(*, verbose: bool) -> None:
         handler.setFormatter(JsonLines())
     else:
         handler = RichHandler(console=Console(stderr=True), show_path=False, rich_tracebacks=False)
-        handler.setFormatter(logging.Formatter("%(message)s", datefmt="%H:%M:%S"))
+        handler.setFormatter(PlainLines("%(message)s", datefmt="%H:%M:%S"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("everpoll").setLevel(logging.DEBUG if verbose else logging.INFO)
-
-
-class JsonLines(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The record as JSON."""
-        entry = {
-            "at": record.created,
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)

@@ -33,9 +33,9 @@ Url = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
-# C0 but for tab and line feed, DEL, C1, and what turns the direction of a line around.
 LAST_NUMBER = 2**63 - 1  # up to which databases count tasks and events
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# C0 but for tab and line feed, DEL, C1, what turns the direction of a line around, and what cannot be encoded.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def with_store(url: str | None, use: Callable[[Store], Awaitable[T]]) -> T:

@@ -183,6 +183,7 @@ class Pool:
             "it returns is ignored",
             lease.label,
             human(round(late_s)),
+            extra={"task": lease.id},
         )
         run.is_abandoned = True
         settlement: Settlement | None = None
@@ -192,7 +193,8 @@ class Pool:
             try:
                 settlement = run.overdue()
             except Exception:
-                logger.exception("%s: cannot tell what its deadline means; it is handed back", lease.label)
+                what = "%s: cannot tell what its deadline means; it is handed back"
+                logger.exception(what, lease.label, extra={"task": lease.id})
         self._end(run, _stopped(run) if settlement is None else settlement)
         carrier.cancel()
 
@@ -257,7 +259,8 @@ class Pool:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            logger.exception("running task %d (%s) failed inside everpoll", lease.id, lease.name)
+            what = "running task %d (%s) failed inside everpoll"
+            logger.exception(what, lease.id, lease.name, extra={"task": lease.id})
             note = encode({"what": "failed", "error": f"{type(error).__name__}: {error}", "attempt": lease.attempt})
             settlement = Ended(lease.id, lease.sequence, "failed", None, note)
         finally:
@@ -298,6 +301,6 @@ def _unknown(run: Run, works: Works) -> Settlement:
         f"no job called {lease.name!r} is registered in this worker; registered: {known}. If another app has it, give "
         f"the two apps queues of their own in place of {lease.queue!r}"
     )
-    logger.error("%s: %s", lease.label, error)
+    logger.error("%s: %s", lease.label, error, extra={"task": lease.id})
     note = encode({"what": "failed", "error": error, "attempt": lease.attempt, "type": "UnknownJob"})
     return Ended(lease.id, lease.sequence, "failed", None, note)

@@ -150,7 +150,7 @@ def _told(lease: Lease, settlement: Settlement) -> Settlement:
     note = msgspec.json.decode(settlement.note or "{}")
     error = f"{note['type']}: {note['error']}" if "type" in note else note["error"]
     level = logging.WARNING if isinstance(settlement, Again) else logging.ERROR
-    logger.log(level, "%s: %s (%s)", lease.label, note["why"], error[:LOGGED_LIMIT])
+    logger.log(level, "%s: %s (%s)", lease.label, note["why"], error[:LOGGED_LIMIT], extra={"task": lease.id})
     return settlement
 
 

@@ -27,6 +27,7 @@ APPLICATION_NAME = "everpoll"
 # As `options` may set it: `-c application_name=…` or `--application-name=…`.
 _SETS_APPLICATION_NAME = re.compile(r"(?:-c\s*|--)application[_-]name\s*=", re.IGNORECASE)
 WRITABLE = "read-write"
+UNREADABLE = "the address of the database cannot be read"
 LIKE = "postgresql://user:password@host:5432/database"
 
 
@@ -64,12 +65,12 @@ def read_address(url: str) -> Address:
     except BadInput:
         raise
     except ValueError:
-        raise BadInput(
-            f"the address of the database cannot be read: write {LIKE}, with special characters in the password "
-            "percent-encoded"
-        ) from None
+        raise BadInput(f"{UNREADABLE}: write {LIKE}, with special characters in the password percent-encoded") from None
     if parts.scheme not in SCHEMES:
         raise BadInput(f"{parts.scheme!r} is no address of a Postgres database: write {LIKE}")
+    # A sign of the password that was not percent-encoded made the rest of it look like something else.
+    if parts.fragment or "@" in parts.path or any("@" in _name(piece) for piece in parts.query.split("&")):
+        raise BadInput(f"{UNREADABLE}: write {LIKE}, with special characters in the password percent-encoded")
     pieces = [piece for piece in parts.query.split("&") if piece]
     own = dict(parse_qsl("&".join(piece for piece in pieces if _name(piece) in OWN), keep_blank_values=True))
     rest = "&".join(piece for piece in pieces if _name(piece) not in OWN)

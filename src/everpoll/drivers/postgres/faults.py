@@ -74,7 +74,7 @@ def while_connecting(error: Exception, address: Address) -> EverpollError:
     if isinstance(error, asyncpg.ClientConfigurationError):
         return BadInput(address.masked(f"the address of the database cannot be used: {said}"))
     if isinstance(error, asyncpg.TooManyConnectionsError):
-        return ConnectionsUsedUp(address.masked(f"Postgres refuses a further connection: {said}"))
+        return ConnectionsUsedUp(address.masked(f"Postgres at {address.place} refuses a further connection: {said}"))
     what = f"cannot connect to Postgres at {address.place}: {said}"
     if isinstance(error, asyncpg.PostgresError) and error.sqlstate in REFUSED_STATES:
         return CannotConnect(address.masked(f"{what}; check user, password and database in the address"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, unquote
 
+from everpoll.drivers.addresses import masked
 from everpoll.errors import BadInput
 
 Synchronous = Literal["full", "normal"]
@@ -28,12 +29,16 @@ def read_address(url: str) -> Address:
     scheme, _, rest = url.partition("://")
     where, _, options = rest.partition("?")
     if scheme != "sqlite" or not where.startswith("/"):
-        raise BadInput(f"{url!r} is not the address of a file: write sqlite:///relative.db or sqlite:////absolute.db")
+        raise BadInput(
+            f"{masked(url)!r} is not the address of a file: write sqlite:///relative.db or sqlite:////absolute.db"
+        )
     name = unquote(where[1:], errors="surrogateescape")
     if name == ":memory:":
-        raise BadInput(f"{url!r}: a store in memory is MemoryStore; SQLite needs a file that every connection can open")
+        raise BadInput(
+            f"{masked(url)!r}: a store in memory is MemoryStore; SQLite needs a file that every connection can open"
+        )
     if not name or name.endswith("/") or "\0" in name:
-        raise BadInput(f"{url!r} names no file: write sqlite:///relative.db or sqlite:////absolute.db")
+        raise BadInput(f"{masked(url)!r} names no file: write sqlite:///relative.db or sqlite:////absolute.db")
     return Address(Path(name).absolute(), _synchronous(url, options))
 
 
@@ -44,5 +49,5 @@ def _synchronous(url: str, options: str) -> Synchronous:
             case "synchronous", ("full" | "normal") as known:
                 chosen = known
             case _:
-                raise BadInput(f"{url!r}: {option}={value} is not known; there is {OPTIONS}")
+                raise BadInput(f"{masked(url)!r}: {option}= with this value is not known; there is {OPTIONS}")
     return chosen
