@@ -37,6 +37,7 @@ class ModelTask:
     wait_s: float | None = None
     """From its creation to its due time, exactly as the store has it; None: not seen since it changed."""
     memory: str | None = None
+    args: str = "null"
     state: str = "queued"
     attempt: int = 0
     rescues: int = 0
@@ -55,6 +56,11 @@ class ModelTask:
     @property
     def is_asked(self) -> bool:
         return self.kind == "watch"
+
+    @property
+    def size(self) -> int:
+        """Bytes that its lease hands out."""
+        return len(self.args.encode()) + len((self.memory or "").encode())
 
     def differs(self, shown: TaskInfo) -> list[str]:
         """How the task that the store shows is not the one it should be."""
