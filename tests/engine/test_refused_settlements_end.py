@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.engine_stage import EngineStage, SpyStore, done
+from engine.engine_stage import EngineStage, SpyStore, done, whats
 from engine.test_settling_survives import Bench
 from everpoll.engine.refused import PAUSE, REST_S, STUCK_S, substitutes
 from everpoll.engine.settler import PATIENCE_S
@@ -202,6 +202,23 @@ def test_a_worker_whose_settlements_are_all_refused_leases_no_more_than_it_can_h
             store.refuses = lambda _: False
             await stage.clock.advance(PATIENCE_S)
         assert len(set(job.ids)) == len(job.at) == 5_000
+
+    stage.play(scene)
+
+
+def test_a_live_worker_has_what_it_cannot_settle_taken_back(stage: EngineStage, store: Picky) -> None:
+    job = stage.handler()
+
+    async def scene() -> None:
+        task_id = await stage.put_one()
+        store.refuses = lambda _: True
+        async with stage.working(beat_s=5.0) as worker:
+            await stage.clock.advance(BOUND_S + 10)
+            assert whats(await stage.show(task_id))[0] == "rescue"
+            assert (len(job.at), worker.health().polling) == (2, True)
+            store.refuses = lambda _: False
+            await stage.clock.advance(BOUND_S)
+            assert (await stage.show(task_id)).state == "done"
 
     stage.play(scene)
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, TypeVar
 
@@ -117,6 +117,11 @@ class Stage:
         """What this worker's heartbeat does about others that it has seen standing still."""
         rescued: int = await self._in_heart((await self._own_pulse()).rescue, worker, list(dead), list(overdue))
         return rescued
+
+    async def in_heart(self, call: Callable[[Pulse], T]) -> T:
+        """Do something with the pulse, in the heartbeat's own thread."""
+        answer: T = await self._in_heart(call, await self._own_pulse())
+        return answer
 
     async def declare_dead(self, finder: int, *dead: int) -> int:
         """Have `finder` declare these dead by the beat numbers that they show now; how many tasks came back."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -10,6 +11,7 @@ import asyncpg
 import pytest
 
 from everpoll.engine import refused
+from everpoll.engine.heart import Heart, Listeners, Rhythm
 from everpoll.engine.meter import Meter
 from everpoll.engine.settler import Settler
 from everpoll.policy import Backoff
@@ -157,3 +159,23 @@ async def test_on_whatever_is_done_to_it(stage: Stage) -> None:
     assert settler.stuck() == []
     await settler.stop()
     assert (await stage.show(leases[1].id)).state in {"done", "failed"}
+
+
+async def test_on_a_rescue(stage: Stage) -> None:
+    """What can not be taken back holds up neither the other overdue tasks nor those of a worker that has stopped."""
+    gone = await stage.worker("gone")
+    leftover = await stage.running(gone, name="innocent")
+    await stage.store.sign_off(gone)
+    worker = await stage.worker()
+    leases = await held(stage, worker)
+    rescued: list[int] = []
+    told = Listeners(lambda beat: None, rescued.append, pytest.fail, lambda silence_s: None)
+    fences = [(lease.id, lease.sequence) for lease in leases]
+    heart = Heart(worker, Rhythm(60.0, 20.0), lambda: ([], fences), time.monotonic, told)
+    async with refusing(stage, "delete", "update"):
+        await stage.in_heart(heart.beat)
+    assert rescued == [3]
+    assert [(await stage.show(one.id)).state for one in leases] == ["queued", "running", "queued"]
+    assert (await stage.show(leftover.id)).state == "queued"
+    await stage.in_heart(heart.beat)
+    assert (await stage.show(leases[1].id)).state == "queued"

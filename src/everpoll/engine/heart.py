@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from everpoll.engine.refusals import may_be_of_one
 from everpoll.policy.liveness import Vigil, judge
 from everpoll.stores.contract import Beat, Pulse
 
@@ -95,10 +96,27 @@ class Heart:
         for incarnation, _ in dead:
             logger.warning("worker %016x has not beaten for a whole lease: declaring it dead", incarnation)
         try:
-            rescued = pulse.rescue(self._incarnation, dead, overdue)
+            rescued = self._rescued(pulse, dead, overdue)
         except Exception as error:  # noqa: BLE001 - the next beat rescues; this one was heard
             self._listeners.on_failure(f"rescue: {type(error).__name__}: {error}")
             logger.warning("rescue failed: %s: %s; the next heartbeat tries again", type(error).__name__, error)
         else:
             if rescued:
                 self._listeners.on_rescue(rescued)
+
+    def _rescued(self, pulse: Pulse, dead: Fences, overdue: Fences) -> int:
+        """How many tasks came back. One that the database refuses to touch must not hold up the others."""
+        try:
+            return pulse.rescue(self._incarnation, dead, overdue)
+        except Exception as error:
+            if not overdue or not may_be_of_one(error):
+                raise
+        rescued = pulse.rescue(self._incarnation, dead, ())
+        for fence in overdue:
+            try:
+                rescued += pulse.rescue(self._incarnation, (), [fence])
+            except Exception as error:
+                if not may_be_of_one(error):
+                    raise
+                logger.warning("task %d cannot be taken back: %s; the next heartbeat tries again", fence[0], error)
+        return rescued

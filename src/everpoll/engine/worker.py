@@ -16,10 +16,10 @@ import os
 import random
 import secrets
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from everpoll.drivers.wake import Wake
-from everpoll.engine.heart import BEATS_PER_LEASE, Listeners, Rhythm
+from everpoll.engine.heart import BEATS_PER_LEASE, Fences, Listeners, Rhythm
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.meter import UNHEALTHY_ERRORS, Meter, PollerHealth
@@ -208,10 +208,15 @@ class Worker:
             lambda beat: self._beaten(card.incarnation, beat), self._rescued, self.meter.failed, self._fence
         )
         kind = LoopHeartbeat if self._store.beats_in_loop else Heartbeat
-        self._heartbeat = kind(self._store.pulse, card.incarnation, rhythm, self._pool.running, listeners)
+        self._heartbeat = kind(self._store.pulse, card.incarnation, rhythm, self._held, listeners)
         self._heartbeat.start()
         self._poller.resume()
         logger.info("worker %s signed on as %016x", card.label, card.incarnation)
+
+    def _held(self) -> tuple[Sequence[int], Fences]:
+        """What runs, and what is to be taken back: overdue handlers, and tasks that the store refuses to settle."""
+        running, overdue = self._pool.running()
+        return running, [*overdue, *self._settler.stuck()]
 
     async def _sign_on_anew(self) -> None:
         logger.error("worker %s was declared dead; it drops what it held and signs on anew", self.options.label)
