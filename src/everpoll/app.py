@@ -37,7 +37,7 @@ R = TypeVar("R")
 
 
 class Health(Struct, frozen=True, kw_only=True):
-    """Whether the app does its work (A12), with the poller's metrics (A11)."""
+    """Whether the app does its work, with the poller's metrics."""
 
     healthy: bool
     worker: PollerHealth | None
@@ -46,6 +46,8 @@ class Health(Struct, frozen=True, kw_only=True):
     loops: int
     threads_left_behind: int = 0
     """Threads of plain functions that have not returned from a function past its timeout."""
+    start_error: str | None = None
+    """Why `app.run()` could not start its work yet; it tries again by itself."""
 
 
 class Everpoll:
@@ -82,6 +84,7 @@ class Everpoll:
         self._works = Works()
         self._worker: Worker | None = None
         self._entered = False
+        self._start_error: str | None = None
         self.worker_options = WorkerOptions(
             slots=slots,
             queues=queues,
@@ -203,18 +206,19 @@ class Everpoll:
                 self._owner = None
 
     def health(self) -> Health:
-        """Healthy while the poller polls and has fewer than five errors in a row; without jobs there is no poller."""
+        """Whether this app does its work: its worker polls and beats, or there is nothing for a worker to do."""
         worker = None if self._worker is None else self._worker.health()
         tables = {name: health for name, one in self.tables.items() if (health := one.health()) is not None}
         pools = [self.jobs.threads, self.watches.threads, *(one.threads for one in self.tables.values())]
         pools += [] if self.loops.threads is None else [self.loops.threads]
         healthy = all(one.healthy for one in (worker, *tables.values()) if one is not None)
         return Health(
-            healthy=healthy and all(pool.is_healthy for pool in pools),
+            healthy=healthy and self._start_error is None and all(pool.is_healthy for pool in pools),
             worker=worker,
             tables=tables,
             loops=len(self.loops),
             threads_left_behind=sum(pool.left_behind for pool in pools),
+            start_error=self._start_error,
         )
 
     async def close(self, grace: Duration = "10s") -> None:
@@ -222,7 +226,7 @@ class Everpoll:
         grace_s = seconds(grace, name="grace")
         event_loop = asyncio.get_running_loop()
         self._claim(event_loop)
-        worker, self._worker, self._entered = self._worker, None, False
+        worker, self._worker, self._entered, self._start_error = self._worker, None, False, None
         try:
             stopping = [self.loops.close(grace_s), *(one.stop(grace_s) for one in self.tables.values())]
             await _all(*stopping, *([] if worker is None else [worker.stop(grace_s)]))
@@ -326,14 +330,18 @@ class Everpoll:
         failures = 0
         while True:
             try:
-                return await self._start()
+                await self._start()
             except CannotConnect:
                 raise
             except StoreUnavailable as error:
                 failures += 1
+                self._start_error = str(error)
                 delay_s = OUTAGE.delay(failures)
                 logger.warning("cannot start: %s; trying again in %s", error, human(delay_s))
                 await self._store.back_off(delay_s)
+            else:
+                self._start_error = None
+                return
 
     async def _close_unless(self, hurried: asyncio.Event, grace_s: float) -> None:
         """Close with the grace period, or without what is left of it once hurried."""

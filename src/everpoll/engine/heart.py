@@ -73,6 +73,16 @@ class Heart:
         before it."""
         self.is_over = False
 
+    @property
+    def silence_s(self) -> float:
+        """Since the last beat that was answered."""
+        return self._clock() - self.heard_at
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the worker must not go on: declared dead, or without an answer for too long."""
+        return self.is_over or self.silence_s >= self._rhythm.fence_s
+
     def beat(self, pulse: Pulse) -> float:
         """Beat once; seconds until the next one is due. Whatever the pulse raises passes through."""
         running, overdue = self._running()

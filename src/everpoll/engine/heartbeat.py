@@ -54,6 +54,16 @@ class Heartbeat:
         self._thread.start()
         self._watch()
 
+    @property
+    def silence_s(self) -> float:
+        """Since the last beat that was answered."""
+        return self._heart.silence_s
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the worker must not go on: declared dead, or without an answer for too long."""
+        return self._heart.is_fenced
+
     def hurry(self) -> None:
         """Beat now: a task may have to be canceled."""
         self._nudged.set()
@@ -78,7 +88,7 @@ class Heartbeat:
     def _watch(self) -> None:
         if self._over or self._heart.is_over:
             return
-        silence_s = time.monotonic() - self._heart.heard_at
+        silence_s = self._heart.silence_s
         left_s = self._rhythm.fence_s - silence_s
         if left_s <= 0:
             self._listeners.on_silence(silence_s)

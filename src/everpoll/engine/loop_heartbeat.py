@@ -29,14 +29,23 @@ class LoopHeartbeat:
         self._pulse = pulse()
         self._rhythm = rhythm
         self._listeners = listeners
-        self._now = asyncio.get_running_loop().time
-        self._heart = Heart(incarnation, rhythm, running, self._now, listeners)
+        self._heart = Heart(incarnation, rhythm, running, asyncio.get_running_loop().time, listeners)
         self._nudged = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin; the sign-on just before counts as heard."""
         self._beating = asyncio.get_running_loop().create_task(self._beat(), name="everpoll-heartbeat")
+
+    @property
+    def silence_s(self) -> float:
+        """Since the last beat that was answered."""
+        return self._heart.silence_s
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the worker must not go on: declared dead, or without an answer for too long."""
+        return self._heart.is_fenced
 
     def hurry(self) -> None:
         """Beat now: a task may have to be canceled."""
@@ -57,9 +66,8 @@ class LoopHeartbeat:
                 logger.warning("heartbeat failed: %s: %s; trying again", type(error).__name__, error)
                 self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
                 wait_s = self._rhythm.retry_s
-                silence_s = self._now() - self._heart.heard_at
-                if silence_s >= self._rhythm.fence_s:
-                    self._listeners.on_silence(silence_s)
+                if self._heart.is_fenced:
+                    self._listeners.on_silence(self._heart.silence_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._nudged.wait()

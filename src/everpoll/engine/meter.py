@@ -1,4 +1,6 @@
-"""Poller metrics (A11) and health (A12): averages over a window, never the last value.
+"""Poller metrics and health: averages over a window, never the last value.
+
+Looks and heartbeats are counted apart: either alone may fail for long, and a success of one does not excuse the other.
 
 Pure bookkeeping: the caller says what happened and when.
 """
@@ -27,6 +29,7 @@ class PollerHealth(Struct, frozen=True, kw_only=True):
     healthy: bool
     polling: bool
     consecutive_errors: int
+    """Looks or sign-ons that failed in a row, or heartbeats: the larger number."""
     last_error: str | None
     polls_per_minute: float
     rows_per_poll: float
@@ -41,6 +44,11 @@ class PollerHealth(Struct, frozen=True, kw_only=True):
     stopping: int = 0
     """Of those running, how many were told to end and have not yet: a plain function that ignores `is_stopping`, or a
     handler that suppresses its cancellation, keeps its slot until it returns."""
+    heartbeat_age_s: float | None = None
+    """Since the last heartbeat that the database answered; None while the worker signs on."""
+    is_fenced: bool = False
+    """No heartbeat was answered for two thirds of the lease, or other workers declared this one dead: its handlers are
+    canceled, and it takes no work until the database answers."""
 
 
 class Meter:
@@ -49,7 +57,8 @@ class Meter:
     def __init__(self) -> None:
         self._polls: deque[PollSample] = deque(maxlen=SAMPLES)
         self._settled: deque[tuple[float, int, int]] = deque(maxlen=SAMPLES)
-        self.consecutive_errors = 0
+        self._failed_looks = 0
+        self._failed_beats = 0
         self.errors = 0
         self.last_error: str | None = None
         self.leased = 0
@@ -59,16 +68,29 @@ class Meter:
 
     def polled(self, at: float, found: int, took_s: float, missed: int = 0) -> None:
         """A look succeeded."""
-        self.consecutive_errors = 0
+        self._failed_looks = 0
         self.leased += found
         self.missed += missed
         self._polls.append(PollSample(at, found, took_s, missed))
 
     def failed(self, error: str) -> None:
         """A look failed."""
-        self.consecutive_errors += 1
-        self.errors += 1
-        self.last_error = error
+        self._failed_looks += 1
+        self._note(error)
+
+    def beaten(self) -> None:
+        """A heartbeat was answered."""
+        self._failed_beats = 0
+
+    def beat_failed(self, error: str) -> None:
+        """A heartbeat failed, or the rescue that followed it."""
+        self._failed_beats += 1
+        self._note(error)
+
+    @property
+    def consecutive_errors(self) -> int:
+        """Looks that failed in a row, or heartbeats: the larger number."""
+        return max(self._failed_looks, self._failed_beats)
 
     def settlement(self, at: float, count: int, lost: int) -> None:
         """A batch was settled; some of it may have been lost to another owner."""
@@ -104,6 +126,10 @@ class Meter:
             return kept if total else None
         won = sum(one.found for one in self._recent(now))
         return kept * won / (won + missed)
+
+    def _note(self, error: str) -> None:
+        self.errors += 1
+        self.last_error = error
 
     def _recent(self, now: float) -> list[PollSample]:
         return [one for one in self._polls if one.at >= now - WINDOW_S]

@@ -159,12 +159,13 @@ class Worker:
                 logger.debug("dropped %d partitions or rows of history older than %s", dropped, human(keep_s))
 
     def health(self) -> PollerHealth:
-        """Metrics over a window (A11) and the verdict (A12). Resting is healthy."""
+        """Metrics over a window, and the verdict. Resting is healthy."""
         now = asyncio.get_running_loop().time()
         polling = self._polling is not None and not self._polling.done()
-        meter = self.meter
+        meter, heartbeat = self.meter, self._heartbeat
+        is_fenced = heartbeat is not None and heartbeat.is_fenced
         return PollerHealth(
-            healthy=polling and meter.consecutive_errors < UNHEALTHY_ERRORS,
+            healthy=polling and not is_fenced and meter.consecutive_errors < UNHEALTHY_ERRORS,
             polling=polling,
             consecutive_errors=meter.consecutive_errors,
             last_error=meter.last_error,
@@ -177,6 +178,8 @@ class Worker:
             running=len(self._pool),
             slots=self._pool.slots,
             stopping=self._pool.stopping,
+            heartbeat_age_s=None if heartbeat is None else heartbeat.silence_s,
+            is_fenced=is_fenced,
         )
 
     async def _sign_on(self) -> None:
@@ -205,7 +208,7 @@ class Worker:
         lease_s, beat_s = self.options.lease_s, self.options.beat_s
         rhythm = Rhythm(lease_s, lease_s / BEATS_PER_LEASE if beat_s is None else beat_s)
         listeners = Listeners(
-            lambda beat: self._beaten(card.incarnation, beat), self._rescued, self.meter.failed, self._fence
+            lambda beat: self._beaten(card.incarnation, beat), self._rescued, self.meter.beat_failed, self._fence
         )
         kind = LoopHeartbeat if self._store.beats_in_loop else Heartbeat
         self._heartbeat = kind(self._store.pulse, card.incarnation, rhythm, self._held, listeners)
@@ -232,6 +235,7 @@ class Worker:
     def _beaten(self, incarnation: int, beat: Beat) -> None:
         if incarnation != self.incarnation:
             return
+        self.meter.beaten()
         if not beat.is_alive:
             # The next look learns it too and signs on anew; the handlers must not go on until then.
             self._pool.stop(StopReason.LOST)
