@@ -1,13 +1,13 @@
 """Whatever happens in whatever order, the store does what the model does, and invariants 1 to 6 and 9 hold.
 
-Random tasks, leases, settlements (also by zombies, thieves and twice), cancels, retries, crashes, rescues and steps of
-the clock. Time is coarse on purpose: every instant that is compared with another is minutes away from it, so that the
-real time that passes beside the model's decides nothing.
+Random tasks, leases, settlements (also by zombies, thieves and twice), cancels, retries, crashes, rescues, outages that
+all workers share, and steps of the clock. Time is coarse on purpose: every instant that is compared with another is
+minutes away from it, so that the real time that passes beside the model's decides nothing.
 """
 
 import asyncio
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, TypeVar
@@ -27,6 +27,7 @@ from hypothesis.stateful import (
 
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.errors import BadInput, LeaseLost
+from everpoll.policy.liveness import Vigil, judge
 from everpoll.stores import limits
 from everpoll.stores.contract import Again, Ended, Enqueued, Lease, NewEvent, NewTask, Settlement, TaskFilter
 from everpoll.stores.limits import KEY_BYTES
@@ -108,6 +109,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._run(self._stage.open())
         self._model = Model()
         self._active: list[int] = []
+        self._vigils: defaultdict[int, Vigil] = defaultdict(Vigil)
         self._hands: list[tuple[int, Lease]] = []
         self._ended: Counter[tuple[int, int]] = Counter()
         self._feed_after = self._run(self._stage.store.events(None)).after
@@ -299,9 +301,13 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._active)
     @rule(who=PICK, lease_s=LEASES_S)
     def beat(self, who: int, lease_s: float) -> None:
-        self._beat(self._active[who % len(self._active)], lease_s)
+        """And have taken back what workers hold that it has watched standing still."""
+        worker = self._active[who % len(self._active)]
+        if dead := self._beat(worker, lease_s):
+            self._rescue(worker, dead, [])
 
-    def _beat(self, worker: int, lease_s: float) -> None:
+    def _beat(self, worker: int, lease_s: float) -> list[tuple[int, int]]:
+        """One beat; which others this worker calls dead by now."""
         held = [one for one in self._model.tasks.values() if one.holder == worker]
         asked = {one.id for one in held if one.cancel}
         beat = self._run(self._stage.beat(worker, [one.id for one in held], lease_s))
@@ -313,6 +319,9 @@ class StoreMachine(RuleBasedStateMachine):
             assert {(one.incarnation, one.beats) for one in beat.others} == {one for one in others if one[0] != worker}
             abandoned = [one for one in self._model.tasks.values() if one.holder and self._is_stopped(one.holder)]
             assert beat.has_leftovers >= bool(abandoned), "invariant 3: what a stopped worker holds is found"
+        verdict = judge(self._vigils[worker], self._model.now, self._model.now, beat.others)
+        self._vigils[worker] = verdict.vigil
+        return list(verdict.dead)
 
     def _is_stopped(self, worker: int) -> bool:
         return self._model.workers[worker].is_stopped
@@ -369,6 +378,16 @@ class StoreMachine(RuleBasedStateMachine):
         self.let_time_pass(seconds)
         for worker in list(self._active):
             self._beat(worker, lease_s)
+
+    @precondition(lambda self: len(self._active) > 1)
+    @rule(seconds=st.sampled_from([10_000.0, 100_000.0]), times=st.integers(1, 3), first=PICK, lease_s=LEASES_S)
+    def an_outage_that_all_share(self, seconds: float, times: int, first: int, lease_s: float) -> None:
+        """No beat gets through for longer than any lease, once or again and again; then they come in any order."""
+        for _ in range(times):
+            self.let_time_pass(seconds)
+            place = first % len(self._active)
+            for worker in self._active[place:] + self._active[:place]:
+                assert self._beat(worker, lease_s) == [], "invariant 5: a live worker's task is not rescued"
 
     @precondition(lambda self: self._model.tasks)
     @rule(which=PICK)
