@@ -1,6 +1,6 @@
 """Cliffs: what once made the store on Postgres many times slower, each beside its own control in the same run.
 
-make bench ARGS=cliffs                       some eight minutes
+make bench ARGS=cliffs                       some fifteen minutes
 make bench ARGS="cliffs --quick"             smaller sizes: a look, not a verdict
 make bench ARGS="cliffs --long"              full sizes, and snapshots that are held for ten minutes
 make bench ARGS="cliffs --only watches,list" these scenarios only
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from bench import drain
+from bench import cliffs_waiters, drain
 from bench.arm import Answer, Arm, ArmFailed, Process
 from bench.progress import Progress
 from bench.report import Ratio, Report, compared
@@ -49,6 +49,7 @@ class Sizes:
     ended: int = 1_000_000
     jobs: int = 60_000
     rounds: int = 3
+    is_quick: bool = False
 
 
 ORDINARY = Sizes()
@@ -70,6 +71,7 @@ QUICK = Sizes(
     ended=200_000,
     jobs=20_000,
     rounds=2,
+    is_quick=True,
 )
 LONG = Sizes(
     windows=20,
@@ -226,6 +228,11 @@ def _due(bench: Bench) -> None:
     )
 
 
+def _waiters(bench: Bench) -> None:
+    # It has a server of its own and its callers in this process: what is measured is how late they are told.
+    bench.report.ratios += cliffs_waiters.ratios(bench.sizes.is_quick)
+
+
 def _pickup(bench: Bench) -> None:
     held_s = bench.sizes.pickup_s
     bench.progress.begin(f"{PICKUP_RATE:g} jobs/s while a snapshot is held for {held_s:g} s")
@@ -292,6 +299,7 @@ SCENARIOS: dict[str, Callable[[Bench], None]] = {
     "running": _running,
     "queues": _queues,
     "due": _due,
+    "waiters": _waiters,
     "pickup": _pickup,
     "list": _list,
     "drain": _drain,

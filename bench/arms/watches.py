@@ -5,9 +5,10 @@ import random
 import time
 from typing import Any
 
+from msgspec.structs import replace
+
 from bench.arms import gate
 from everpoll import Backoff, Budget, Everpoll
-from everpoll.stores.contract import NewTask
 from everpoll.watches import Wait
 from everpoll.watches.memory import Decision, RunMemory, encode
 
@@ -30,24 +31,15 @@ def make(order: gate.Order, late: list[float]) -> Everpoll:
 async def fill(app: Everpoll, order: gate.Order) -> None:
     """Runs in the middle of their life, due at any time of the next interval."""
     store, rng, now = await app.store(), random.Random(7), time.time()
-    from_s = order.get("from_s", 3.0)
+    from_s, watch = order.get("from_s", 3.0), app.watches["query"]
     for start in range(0, order["runs"], FILL):
         tasks = []
         for number in range(start, min(start + FILL, order["runs"])):
             delay_s = from_s + rng.uniform(0, order["every_s"])
             log = [Decision(now, "cadence", "the cadence says so", delay_s)]
             memory = RunMemory(f"r{number}", "looking", f"id-{number}", started_at=now, begun_at=now, looks=3, log=log)
-            tasks.append(
-                NewTask(
-                    name="query",
-                    kind="watch",
-                    key=f"query:r{number}",
-                    args='{"sql":"select 1"}',
-                    memory=encode(memory),
-                    delay_s=delay_s,
-                    once=True,
-                )
-            )
+            task = watch.new_task({"sql": "select 1"}, f"r{number}", f"id-{number}", delay_s)
+            tasks.append(replace(task, memory=encode(memory), events=()))
         await store.enqueue(tasks)
 
 
