@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from everpoll import Backoff, Budget, Everpoll, RunCanceled
+from everpoll.engine.waiters import LOOK_LIMIT
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable, TaskNotFound
 from everpoll.stores.contract import NewEvent, NewTask
 from everpoll.watches import Done, RunEvent, Wait, WatchRun
@@ -357,3 +358,32 @@ def test_an_error_of_the_store_that_is_no_outage_reaches_the_callers_and_ends_no
 async def _done_at(stage: WatchStage, w: Any, at: float) -> Any:
     w.status("running")
     return Done() if stage.clock.now() >= at else Wait()
+
+
+def test_what_has_changed_is_read_before_the_first_looks_of_many_new_callers(stage: WatchStage) -> None:
+    async def scene() -> None:
+        store: Any = await stage.app.store()
+        ids = [one.id for one in await store.enqueue([one_task(store, number) for number in range(5 * LOOK_LIMIT)])]
+        real = store.info
+
+        async def slow(task_ids: Any) -> Any:
+            await asyncio.sleep(0.1)
+            return await real(task_ids)
+
+        store.info = slow
+        waiters = RunWaiters(store)
+        [first, *rest] = ids
+        hearing = asyncio.ensure_future(waiters.ask(first, Wanted(after=1)))
+        await asyncio.sleep(1)
+        waiting = [asyncio.ensure_future(waiters.ask(task_id, Wanted(after=1))) for task_id in rest]
+        await asyncio.sleep(0.05)
+        store._feed.add(first, "query", "query:0", stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
+        waiters.settled([first])
+        began = stage.clock.now()
+        await hearing
+        assert stage.clock.now() - began < 0.2, "one slice that was under way, and its own"
+        for one in waiting:
+            one.cancel()
+        await waiters.close()
+
+    stage.play(scene, working=False)

@@ -17,7 +17,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import Generic, TypeVar
 
 from everpoll.engine.alone import refuse_to_wait_alone
@@ -91,8 +91,10 @@ class Waiters(Generic[Q, A]):
         self._closed_text = closed
         self._is_closed = False
         self._waiting: dict[int, dict[Waiter[Q, A], None]] = {}
+        self._changed: dict[int, None] = {}
+        """Tasks that have changed: they are read first, in the order in which that was heard of."""
         self._due: dict[int, None] = {}
-        """Tasks that the next look reads, in the order in which they came."""
+        """Tasks that are to be read as well: their caller is new, or time has passed."""
         self._fresh: dict[int, float] = {}
         self._read_at: OrderedDict[int, float] = OrderedDict()
         """When each was read last, the longest ago first."""
@@ -149,6 +151,7 @@ class Waiters(Generic[Q, A]):
             # No caller is left that wants to know: the looks at this task end.
             del self._waiting[waiter.task_id]
             del self._read_at[waiter.task_id]
+            self._changed.pop(waiter.task_id, None)
             self._due.pop(waiter.task_id, None)
             self._fresh.pop(waiter.task_id, None)
 
@@ -159,9 +162,9 @@ class Waiters(Generic[Q, A]):
                 waiter.refuse(NotRunning(text))
 
     def _tell(self, task_ids: Iterable[int]) -> int:
-        """Have the next look read these; how many of them a caller waits for."""
+        """Have these read next; how many of them a caller waits for."""
         found = [task_id for task_id in task_ids if task_id in self._waiting]
-        self._due.update(dict.fromkeys(found))
+        self._changed.update(dict.fromkeys(found))
         return len(found)
 
     async def _look(self) -> None:
@@ -193,65 +196,65 @@ class Waiters(Generic[Q, A]):
         self._look_at = asyncio.get_running_loop().time() + rest_s
 
     async def _look_once(self) -> None:
+        """Read what is to be read, slice by slice; what changes meanwhile comes first."""
         now = asyncio.get_running_loop().time
         if self._cadence.follows_events and self._after is None:
             # Before the first read: what happens after that is behind this position.
             self._after = (await self._store.events(None, PAGE)).after
-        await self._read_due()
-        if now() >= self._look_at:
-            is_full = await self._follow()
-            await self._sweep()
-            self._plan()
-            if is_full:
-                self._look_at = now()
+        while True:
+            await self._read_slice()
+            if now() >= self._look_at:
+                is_full = await self._follow()
+                self._sweep()
+                self._plan()
+                if is_full:
+                    self._look_at = now()
+            if not self._changed and not self._due:
+                return
 
     async def _follow(self) -> bool:
-        """Read the feed, and then what it names; True: there is more of it."""
+        """Read the feed; True: there is more of it."""
         if not self._cadence.follows_events:
             return False
         page = await self._store.events(self._after, PAGE)
         self._after = page.after
         if self._tell(one.task_id for one in page.events):
             self._looks = 0
-        await self._read_due()
         return len(page.events) == PAGE
 
-    async def _sweep(self) -> None:
-        """Read what has waited for long enough, in slices; what is settled meanwhile comes first."""
+    def _sweep(self) -> None:
+        """Have read what began to wait a moment ago, and what was not read for long enough."""
         cadence, now = self._cadence, asyncio.get_running_loop().time()
         for task_id in [task_id for task_id, since in self._fresh.items() if since + cadence.fresh_s < now]:
             del self._fresh[task_id]
-        self._tell(self._fresh)
-        await self._read_due()
+        self._due.update(dict.fromkeys(self._fresh))
         rest_s = cadence.sweep_s
         if cadence.follows_events:
             rest_s = max(rest_s, len(self._waiting) / SWEPT_A_SECOND)
-        stale = list(takewhile(lambda task_id: self._read_at[task_id] <= now - rest_s, self._read_at))
-        for start in range(0, len(stale), LOOK_LIMIT):
-            self._tell(stale[start : start + LOOK_LIMIT])
-            await self._read_due()
+        stale = takewhile(lambda task_id: self._read_at[task_id] <= now - rest_s, self._read_at)
+        self._due.update(dict.fromkeys(stale))
 
-    async def _read_due(self) -> None:
-        while self._due:
-            task_ids = list(islice(self._due, LOOK_LIMIT))
-            for task_id in task_ids:
-                del self._due[task_id]
-            waiters = [
-                waiter for task_id in task_ids for waiter in self._waiting.get(task_id, ()) if not waiter.answer.done()
-            ]
-            if not waiters:
-                continue
-            try:
-                await self._read(waiters)
-            except StoreUnavailable:
-                self._tell(task_ids)
-                raise
-            except Exception as error:
-                logger.exception("looking for results failed; the callers get the error")
-                for waiter in waiters:
-                    waiter.refuse(error)
-            read_at = asyncio.get_running_loop().time()
-            for task_id in task_ids:
-                if task_id in self._read_at:
-                    self._read_at[task_id] = read_at
-                    self._read_at.move_to_end(task_id)
+    async def _read_slice(self) -> None:
+        task_ids = list(islice(chain(self._changed, self._due), LOOK_LIMIT))
+        for task_id in task_ids:
+            self._changed.pop(task_id, None)
+            self._due.pop(task_id, None)
+        waiters = [
+            waiter for task_id in task_ids for waiter in self._waiting.get(task_id, ()) if not waiter.answer.done()
+        ]
+        if not waiters:
+            return
+        try:
+            await self._read(waiters)
+        except StoreUnavailable:
+            self._tell(task_ids)
+            raise
+        except Exception as error:
+            logger.exception("looking for results failed; the callers get the error")
+            for waiter in waiters:
+                waiter.refuse(error)
+        read_at = asyncio.get_running_loop().time()
+        for task_id in task_ids:
+            if task_id in self._read_at:
+                self._read_at[task_id] = read_at
+                self._read_at.move_to_end(task_id)
