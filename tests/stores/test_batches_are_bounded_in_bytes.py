@@ -21,29 +21,21 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "STATEMENT_BYTES", LOOK_BYTES)
 
 
-@pytest.fixture
-def bounded(stage: Stage, request: pytest.FixtureRequest) -> Stage:
-    """A store that bounds what a look hands out."""
-    if stage.backend.name.startswith("postgres"):
-        request.applymarker(pytest.mark.xfail(strict=True, reason="everpoll.lease does not count bytes yet"))
-    return stage
-
-
 def weight(texts: list[str]) -> int:
     return sum(map(size_of, texts))
 
 
 @pytest.mark.parametrize("queues", [("default",), ("default", "other")], ids=["one queue", "two queues"])
-async def test_a_look_hands_out_no_more_than_it_can_carry(bounded: Stage, queues: tuple[str, ...]) -> None:
-    worker = await bounded.worker()
+async def test_a_look_hands_out_no_more_than_it_can_carry(stage: Stage, queues: tuple[str, ...]) -> None:
+    worker = await stage.worker()
     large = [NewTask(name="large", args=QUARTER, queue=queues[number % len(queues)]) for number in range(6)]
-    ids = [(await bounded.store.enqueue([task]))[0].id for task in large]
-    ids += await bounded.put(3, name="innocent")
+    ids = [(await stage.store.enqueue([task]))[0].id for task in large]
+    ids += await stage.put(3, name="innocent")
     rooms = dict.fromkeys(queues, 500)
     taken: list[int] = []
     looks = 0
     while len(taken) < len(ids):
-        looked = await bounded.store.lease(worker, rooms, 500)
+        looked = await stage.store.lease(worker, rooms, 500)
         assert looked.leases, "no look is empty while something is due"
         assert weight([lease.args for lease in looked.leases]) <= LOOK_BYTES
         taken += [lease.id for lease in looked.leases]
@@ -51,29 +43,29 @@ async def test_a_look_hands_out_no_more_than_it_can_carry(bounded: Stage, queues
         assert looked.is_all == (len(taken) == len(ids)), "a look that left something behind says so"
         for lease in looked.leases:
             assert lease.args == (QUARTER if lease.name == "large" else "null")
-        assert await bounded.store.settle(worker, [done(lease) for lease in looked.leases]) == set()
+        assert await stage.store.settle(worker, [done(lease) for lease in looked.leases]) == set()
     assert taken == ids, "in the order of work"
     assert looks == 2
 
 
-async def test_what_a_task_remembers_counts_too(bounded: Stage) -> None:
-    worker = await bounded.worker()
-    ids = [await bounded.put_one(memory=QUARTER) for _ in range(5)]
-    first = await bounded.take(worker)
+async def test_what_a_task_remembers_counts_too(stage: Stage) -> None:
+    worker = await stage.worker()
+    ids = [await stage.put_one(memory=QUARTER) for _ in range(5)]
+    first = await stage.take(worker)
     assert [lease.id for lease in first] == ids[:4]
-    assert await bounded.store.settle(worker, [again(lease, 3600.0) for lease in first]) == set()
-    assert [lease.id for lease in await bounded.take(worker)] == ids[4:]
+    assert await stage.store.settle(worker, [again(lease, 3600.0) for lease in first]) == set()
+    assert [lease.id for lease in await stage.take(worker)] == ids[4:]
 
 
-async def test_light_looks_follow_heavy_ones(bounded: Stage) -> None:
-    worker = await bounded.worker()
+async def test_light_looks_follow_heavy_ones(stage: Stage) -> None:
+    worker = await stage.worker()
     for _ in range(5):
-        await bounded.put_one(args=QUARTER)
-    await bounded.take(worker)
-    light = await bounded.put(10)
-    assert [lease.id for lease in await bounded.take(worker)][1:] == light
-    later = await bounded.put(10)
-    looked = await bounded.store.lease(worker, {"default": 500}, 500)
+        await stage.put_one(args=QUARTER)
+    await stage.take(worker)
+    light = await stage.put(10)
+    assert [lease.id for lease in await stage.take(worker)][1:] == light
+    later = await stage.put(10)
+    looked = await stage.store.lease(worker, {"default": 500}, 500)
     assert [lease.id for lease in looked.leases] == later
     assert looked.is_all
 

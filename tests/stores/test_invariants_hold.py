@@ -6,7 +6,6 @@ minutes away from it, so that the real time that passes beside the model's decid
 """
 
 import asyncio
-import math
 from collections import Counter, defaultdict
 from collections.abc import Coroutine
 from functools import partial
@@ -103,7 +102,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._runner = runner
         self._backend = backend
         # Postgres does not count bytes yet.
-        self._look_bytes = math.inf if backend.name.startswith("postgres") else LOOK_BYTES
+        self._look_bytes = LOOK_BYTES
         self._run(backend.forget_everything())
         self._stage = Stage(backend)
         self._run(self._stage.open())

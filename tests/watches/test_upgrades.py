@@ -216,7 +216,9 @@ def test_b19_an_operation_that_does_not_fit_parks_as_well(stage: WatchStage) -> 
     async def scene() -> None:
         store = await stage.app.store()
         memory = encode(RunMemory("r", phase="looking"))
-        await store.enqueue([NewTask(name="query", kind="watch", key="query:r", args="{}", memory=memory, once=True)])
+        await store.enqueue(
+            [NewTask(name="query", kind="watch", indexed=True, key="query:r", args="{}", memory=memory, once=True)]
+        )
         await asyncio.sleep(5)
         info = await (await stage.app.watches.run("query", "r")).info()
         assert info.phase == "needs_code"
@@ -231,7 +233,9 @@ def test_a_memory_that_cannot_be_read_fails_the_run_and_no_other(stage: WatchSta
 
     async def scene() -> None:
         store = await stage.app.store()
-        bad = NewTask(name="query", kind="watch", key="query:bad", args="{}", memory='{"run_id": 7}', once=True)
+        bad = NewTask(
+            name="query", kind="watch", indexed=True, key="query:bad", args="{}", memory='{"run_id": 7}', once=True
+        )
         [task] = await store.enqueue([bad])
         assert await (await watch.begin({}, id="good")).result() == "id-1"
         info = (await store.info([task.id]))[task.id]
@@ -327,7 +331,9 @@ def test_a_migration_of_the_memory_outlives_a_look_that_fails(stage: WatchStage)
     async def scene() -> None:
         store = await stage.app.store()
         memory = RunMemory("r", phase="looking", user={"page": 4}, version=1)
-        await store.enqueue([NewTask(name="query", kind="watch", key="query:r", memory=encode(memory), once=True)])
+        await store.enqueue(
+            [NewTask(name="query", kind="watch", indexed=True, key="query:r", memory=encode(memory), once=True)]
+        )
         run = await stage.app.watches.run("query", "r")
         await run.result()
         assert seen == [{"cursor": "p4"}, {"cursor": "p4"}]
@@ -348,7 +354,9 @@ def test_a_migration_that_exits_parks_its_run_and_an_async_one_is_refused(stage:
     async def scene() -> None:
         store = await stage.app.store()
         memory = RunMemory("r", phase="looking", version=1)
-        await store.enqueue([NewTask(name="query", kind="watch", key="query:r", memory=encode(memory), once=True)])
+        await store.enqueue(
+            [NewTask(name="query", kind="watch", indexed=True, key="query:r", memory=encode(memory), once=True)]
+        )
         await asyncio.sleep(1)
         info = await (await stage.app.watches.run("query", "r")).info()
         assert (info.phase, info.outcome) == ("needs_code", None)

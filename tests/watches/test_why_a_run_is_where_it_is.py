@@ -271,7 +271,9 @@ def test_rows_written_by_hand_are_told_of_all_the_same(stage: WatchStage, memory
 
     async def scene() -> None:
         store = await stage.app.store()
-        [task] = await store.enqueue([NewTask(name="query", kind="watch", key="query:r", memory=memory, once=True)])
+        [task] = await store.enqueue(
+            [NewTask(name="query", kind="watch", indexed=True, key="query:r", memory=memory, once=True)]
+        )
         run = await stage.app.watches.run("query", "r")
         for _ in range(3):
             assert (await answer(stage, run)).verdict

@@ -6,7 +6,9 @@ from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.marks import LOWEST, RANK_END, RANK_MIN
 from stores.stage import Stage
 
-LOOK = versioned("select * from everpoll.lease($1, 5, '{default}', '{5}', '{default}', $2, $3, $4, true)")
+LOOK = versioned(
+    "select * from everpoll.lease($1, 5, '{default}', '{5}', 1000000, '{default}', $2, $3, $4, true, '{-infinity}')"
+)
 
 
 async def test_a_task_that_was_enqueued_while_a_look_was_under_way_starts_after_it_was_created(

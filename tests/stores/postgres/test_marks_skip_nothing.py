@@ -9,8 +9,17 @@ import asyncpg
 import pytest
 
 from everpoll.stores.postgres import PostgresStore, marks
-from everpoll.stores.postgres.marks import LOWEST, MARKS_PER_QUEUE, RANK_END, RANK_MIN, RUN_ROWS, Marks
+from everpoll.stores.postgres.marks import (
+    LOWEST,
+    MARKS_PER_QUEUE,
+    RANGES_PER_LOOK,
+    RANK_END,
+    RANK_MIN,
+    RUN_ROWS,
+    Marks,
+)
 from stores.stage import Stage, again, done
+from stores.test_wakeup import Listener
 
 QUICK_S, SLOW_S = 0.0001, 0.05
 PUT = """insert into everpoll.tasks (name, due_at)
@@ -39,17 +48,37 @@ async def transaction(url: str) -> AsyncIterator[asyncpg.Connection]:
         await connection.close()
 
 
-def make_slow(store: PostgresStore) -> HandClock:
-    """Full looks have become slow, as with many dead rows: marks are in use, and the next full look is far away."""
+def by_hand(store: PostgresStore) -> HandClock:
+    """Let the marks of a calm store work again, by a clock that stands still."""
+    for name in ("ranges", "sweep"):
+        vars(store._marks).pop(name, None)
     clock = HandClock()
     store._marks._clock = clock
-    store._marks._slow = 2
-    store._marks._full_at = clock.now + 100
     return clock
 
 
-async def test_a_row_committed_late_is_found(stage: Stage, store: PostgresStore, url: str) -> None:
-    """Its due time lies behind the mark. A marked look does not see it, but says when the next full one is due."""
+def make_slow(store: PostgresStore) -> HandClock:
+    """Full looks have become slow, as with many dead rows: marks are in use, and no sweep is due for a while."""
+    clock = by_hand(store)
+    store._marks._slow = marks.SLOW_LOOKS
+    store._marks._wants_full = False
+    store._marks._full_at = clock.now
+    store._marks._sweep_at = clock.now + 100
+    return clock
+
+
+async def sweep(store: PostgresStore, clock: HandClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the sweep that the last look began come to its end; it stays slow, however quick it was."""
+    monkeypatch.setattr(marks, "SLOW_S", 0.0)
+    if store._leasing._sweep is not None:
+        await store._leasing._sweep
+    clock.now += 100
+
+
+async def test_a_row_committed_late_is_found(
+    stage: Stage, store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its due time lies behind the mark. A marked look does not see it, but the sweep does, and wakes the worker."""
     worker = await stage.worker()
     writer = await asyncpg.connect(url)
     try:
@@ -62,11 +91,37 @@ async def test_a_row_committed_late_is_found(stage: Stage, store: PostgresStore,
             clock = make_slow(store)
             assert len(await stage.take(worker, 10)) == 10
             await writing.commit()
-            looked = await store.lease(worker, {"default": 10}, 10)
-            assert looked.leases == []
-            assert looked.next_due_s == pytest.approx(100)
             clock.now += 100
+            heard = Listener()
+            await store.listen(heard)
+            assert await stage.take(worker, 10) == []
+            await sweep(store, clock, monkeypatch)
+            await heard.heard()
             assert [one.id for one in await stage.take(worker, 10)] == [late]
+            assert await stage.take(worker, 10) == []
+            await store.unlisten(heard)
+    finally:
+        await writer.close()
+
+
+async def test_a_waiting_row_committed_late_is_found(
+    stage: Stage, store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was due before the last look asked what waits, and became visible after that."""
+    worker = await stage.worker()
+    writer = await asyncpg.connect(url)
+    try:
+        writing = writer.transaction()
+        await writing.start()
+        late = await writer.fetchval(PUT.replace("(name, due_at)", "(line, name, due_at)").replace("('", "(1, '"), 5.0)
+        assert await stage.take(worker, 10) == []
+        clock = make_slow(store)
+        assert await stage.take(worker, 10) == []
+        await writing.commit()
+        clock.now += 100
+        assert await stage.take(worker, 10) == []
+        await sweep(store, clock, monkeypatch)
+        assert [one.id for one in await stage.take(worker, 10)] == [late]
     finally:
         await writer.close()
 
@@ -79,7 +134,7 @@ async def test_where_full_looks_are_cheap_a_short_one_is_followed_by_one(
     monkeypatch.setattr(marks, "SLOW_S", 3600.0)
     worker = await stage.worker()
     await stage.put(3 * RUN_ROWS)
-    store._marks._clock = HandClock()
+    by_hand(store)
     writer = await asyncpg.connect(url)
     try:
         for _ in range(3):
@@ -124,14 +179,15 @@ async def test_what_this_process_puts_behind_a_mark_is_found_at_once(stage: Stag
     assert len(await stage.take(finder)) == rescued
 
 
-async def test_random_work_under_a_held_snapshot(stage: Stage, store: PostgresStore, url: str) -> None:
+async def test_random_work_under_a_held_snapshot(
+    stage: Stage, store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Priorities, late rows, full and short looks, marks in use throughout: every row is leased exactly once."""
     rng = random.Random(7)
     worker = await stage.worker()
     expected: list[int] = []
     found: list[int] = []
-    clock = HandClock()
-    store._marks._clock = clock
+    clock = by_hand(store)
     writer = await asyncpg.connect(url)
     try:
         async with transaction(url):
@@ -139,15 +195,17 @@ async def test_random_work_under_a_held_snapshot(stage: Stage, store: PostgresSt
                 expected += await stage.put(rng.randint(0, 30), priority=rng.randint(-20, 20))
                 if rng.random() < 0.5:
                     expected.append(await writer.fetchval(PUT, rng.random() * 10))
-                store._marks._slow = 2
+                store._marks._slow = marks.SLOW_LOOKS
                 leases = await stage.take(worker, rng.randint(1, 25))
                 found += [one.id for one in leases]
                 await store.settle(worker, [done(one) for one in leases])
                 clock.now += rng.random() * 0.01
-            clock.now += 100
-            while leases := await stage.take(worker, 25):
+            for _ in range(300):
+                leases = await stage.take(worker, 25)
                 found += [one.id for one in leases]
-                clock.now += 100
+                await sweep(store, clock, monkeypatch)
+                if len(found) == len(expected):
+                    break
     finally:
         await writer.close()
     assert sorted(found) == sorted(expected)
@@ -160,30 +218,81 @@ def look(marks: Marks, took_s: float, found: int = 0, asked: int = RUN_ROWS) -> 
 
 
 def test_marks_are_used_only_while_they_pay() -> None:
-    """After two slow looks, or in a run of full batches."""
+    """After two slow looks, until a sweep is quick; or in a run of full batches."""
     clock = HandClock()
-    marks = Marks(clock)
-    assert [look(marks, QUICK_S) for _ in range(5)] == [True] * 5
-    assert [look(marks, SLOW_S) for _ in range(4)] == [True, True, False, False]
-    clock.now += SLOW_S * 10
-    assert [look(marks, QUICK_S), look(marks, QUICK_S)] == [True, True]
+    slow = Marks(clock)
+    assert [look(slow, QUICK_S) for _ in range(5)] == [True] * 5
+    assert [look(slow, SLOW_S) for _ in range(4)] == [True, True, False, False]
+    clock.now += SLOW_S * 100
+    assert look(slow, QUICK_S) is False
+    asked = slow.sweep(["q"])
+    assert asked is not None
+    slow.swept(asked, QUICK_S, [], is_late=False)
+    assert look(slow, QUICK_S) is True
     run = Marks(clock)
     assert [look(run, QUICK_S, RUN_ROWS) for _ in range(4)] == [True, True, False, False]
     assert look(run, QUICK_S, RUN_ROWS - 1) is False
     assert look(run, QUICK_S) is True
 
 
-def test_full_looks_take_a_tenth_of_the_time() -> None:
+def test_sweeps_take_a_twentieth_of_the_time_and_one_is_under_way_at_a_time() -> None:
     clock = HandClock()
-    marks = Marks(clock)
+    slow = Marks(clock)
     for _ in range(2):
-        look(marks, SLOW_S)
+        look(slow, SLOW_S)
+    sweeps = 0
+    for _ in range(10_000):
+        if (asked := slow.sweep(["q"])) is not None:
+            assert slow.sweep(["q"]) is None
+            clock.now += SLOW_S
+            slow.swept(asked, SLOW_S, [], is_late=False)
+            sweeps += 1
+        clock.now += SLOW_S / 50
+    assert 0.02 <= sweeps * SLOW_S / (clock.now - 1_000.0) <= 0.06
+
+
+def test_full_looks_that_are_asked_for_take_a_tenth_of_the_time() -> None:
+    clock = HandClock()
+    slow = Marks(clock)
+    for _ in range(2):
+        look(slow, SLOW_S)
     full = 0
     for _ in range(1_000):
-        took_s = SLOW_S if marks.ranges(["q"]).is_full else SLOW_S / 50
-        full += look(marks, took_s)
+        slow.forget()
+        took_s = SLOW_S if slow.ranges(["q"]).is_full else SLOW_S / 50
+        full += look(slow, took_s)
         clock.now += took_s
     assert 0.02 <= full * SLOW_S / (clock.now - 1_000.0) <= 0.11
+
+
+def test_in_a_run_each_of_many_ranks_has_its_turn() -> None:
+    clock = HandClock()
+    run = Marks(clock)
+    for _ in range(2):
+        look(run, QUICK_S, RUN_ROWS)
+    run.leased(("q", rank, LOWEST + timedelta(seconds=rank)) for rank in range(1_000))
+    visited: set[int] = set()
+    for _ in range(20):
+        ranges = run.ranges(["q"])
+        assert len(ranges.queues) <= RANGES_PER_LOOK
+        assert (ranges.ranks_from[0], ranges.ranks_from[-1], ranges.is_whole) == (RANK_MIN, 999, False)
+        visited.update(ranges.ranks_from)
+    assert visited == {RANK_MIN, *range(1_000)}
+
+
+def test_what_a_sweep_found_is_looked_at_once() -> None:
+    """The mark itself stays: else every look from then on would walk over what is gone."""
+    clock = HandClock()
+    slow = Marks(clock)
+    for _ in range(2):
+        look(slow, SLOW_S)
+    slow.leased([("q", 5, LOWEST + timedelta(days=1))])
+    asked = slow.sweep(["q"])
+    assert asked is not None
+    assert slow.swept(asked, SLOW_S, [("q", 5, LOWEST)], is_late=False)
+    assert slow.ranges(["q"]).dues_from == [LOWEST, LOWEST]
+    look(slow, SLOW_S)
+    assert slow.ranges(["q"]).dues_from == [LOWEST, LOWEST + timedelta(days=1)]
 
 
 def test_the_ranges_cover_everything_but_what_is_behind_a_mark() -> None:
@@ -201,10 +310,12 @@ def test_the_ranges_cover_everything_but_what_is_behind_a_mark() -> None:
         ("q", 5, later, RANK_END),
     ]
     marks.forget()
+    assert not marks.ranges(["p", "q"]).is_full
+    clock.now += 10 * SLOW_S
     assert marks.ranges(["p", "q"]).is_full
 
 
 def test_marks_are_bounded() -> None:
     marks = Marks(HandClock())
-    marks.leased(("q", rank, LOWEST + timedelta(seconds=rank)) for rank in range(100))
-    assert sorted(marks._seen["q"]) == list(range(100 - MARKS_PER_QUEUE, 100))
+    marks.leased(("q", rank, LOWEST + timedelta(seconds=rank)) for rank in range(MARKS_PER_QUEUE + 10))
+    assert sorted(marks._seen["q"]) == list(range(10, MARKS_PER_QUEUE + 10))

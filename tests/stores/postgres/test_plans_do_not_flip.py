@@ -134,8 +134,8 @@ async def test_a_lease_is_a_hot_update(stage: Stage, store: PostgresStore) -> No
     async def in_transaction(connection: Connection) -> tuple[int, int]:
         async with connection.transaction():
             await connection.fetchrow(
-                versioned("""select * from everpoll.lease($1, 300, '{default}', '{300}', '{default}', '{-2147483648}',
-                    '{-infinity}', '{2147483648}', true)"""),
+                versioned("""select * from everpoll.lease($1, 300, '{default}', '{300}', 1000000, null, null, null,
+                    null, true, '{-infinity}')"""),
                 worker,
             )
             row = await connection.fetchrow(

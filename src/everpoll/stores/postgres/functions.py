@@ -22,7 +22,20 @@ KEPT = (
 )
 # Defined in this order: a function in SQL is checked when it is made, so what it calls must be there.
 FILES = (
-    *("trail", "partitions", "counts", "lookup", "feed", "move", "lease", "recover", "settle", "rescue", "beat"),
+    *(
+        "trail",
+        "partitions",
+        "counts",
+        "lookup",
+        "feed",
+        "move",
+        "promote",
+        "lease",
+        "recover",
+        "settle",
+        "rescue",
+        "beat",
+    ),
     *("cancel", "retry", "enqueue"),
 )
 

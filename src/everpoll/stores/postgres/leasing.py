@@ -4,7 +4,10 @@ Promises: at most one lease under way per store. A worker never holds a task tha
 until its next look. Measured: 4 to 10 us a row, whatever else is in the tables.
 """
 
+import asyncio
+import logging
 from collections import Counter
+from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
@@ -12,22 +15,31 @@ import msgspec
 
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import EverpollError, LeaseLost, StoreUnavailable
+from everpoll.stores import limits
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.hands import Hands
-from everpoll.stores.postgres.marks import Marks, Ranges
+from everpoll.stores.postgres.marks import Behind, Marks, Ranges
 
-LEASE = versioned("select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9)")
+logger = logging.getLogger("everpoll.stores")
+
+LEASE = versioned("select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")
+BEHIND = versioned("select * from everpoll.behind($1, $2, $3, $4, $5)")
 RECOVER = versioned("select everpoll.recover($1, $2, $3)")
+PROMOTE_LIMIT = 5_000
+"""Of promote.sql: where so many were made ready, more may be due."""
 
 
 class Leasing:
-    """The lane for leasing, and what it remembers."""
+    """The lane for leasing, and what it remembers; another lane for sweeps, which may take long."""
 
-    def __init__(self, lane: Lane, marks: Marks, hands: Hands) -> None:
+    def __init__(self, lane: Lane, sweeping: Lane, marks: Marks, hands: Hands, on_found: Callable[[], None]) -> None:
         self._lane = lane
+        self._sweeping = sweeping
         self._marks = marks
         self._hands = hands
+        self._on_found = on_found
+        self._sweep: asyncio.Task[None] | None = None
         self._was_connected = False
         lane.on_connect = self._connected
 
@@ -42,20 +54,27 @@ class Leasing:
         if self._hands.is_in_doubt(incarnation):
             await self.recover(incarnation)
         leased = await self._leased(incarnation, rooms, most)
+        if (behind := self._marks.sweep(list(rooms))) is not None:
+            self._sweep = asyncio.get_running_loop().create_task(self._look_behind(behind), name="everpoll-sweep")
         if self._hands.is_in_doubt(incarnation):
-            # It was connected anew under way: nobody rests on that, the next look hands back.
+            # It was connected anew under way: the next look hands back, and must come soon.
             return msgspec.structs.replace(leased, next_due_s=0.0, is_all=False)
         return leased
+
+    async def close(self) -> None:
+        """End a sweep that is under way."""
+        sweep, self._sweep = self._sweep, None
+        if sweep is not None and sweep.get_loop() is asyncio.get_running_loop():
+            sweep.cancel()
+            await asyncio.gather(sweep, return_exceptions=True)
+            self._marks.sweep_failed()
 
     async def _leased(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         most = max(0, min(most, LEASE_LIMIT))
         ranges = self._marks.ranges(list(rooms))
         leased = await self._look(incarnation, rooms, most, ranges)
-        if ranges.is_full or len(leased.leases) == most:
+        if ranges.is_full or ranges.asks_waiting or len(leased.leases) == most:
             return leased
-        if full_due_s := self._marks.full_due_s():
-            # Nobody rests on a marked look: the next one comes when a full look may be afforded.
-            return msgspec.structs.replace(leased, next_due_s=min(full_due_s, leased.next_due_s or full_due_s))
         try:
             return await self._look_again(incarnation, rooms, most, leased.leases)
         except EverpollError:
@@ -72,6 +91,7 @@ class Leasing:
 
     async def _look(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased:
         queues, caps = list(rooms), [max(0, min(room, most)) for room in rooms.values()]
+        where = [None] * 4 if ranges.is_full else [ranges.queues, ranges.ranks_from, ranges.dues_from, ranges.ranks_to]
         try:
             row = await self._lane.row(
                 LEASE,
@@ -79,14 +99,13 @@ class Leasing:
                 most,
                 queues,
                 caps,
-                ranges.queues,
-                ranges.ranks_from,
-                ranges.dues_from,
-                ranges.ranks_to,
-                ranges.is_full,
+                limits.LEASE_BYTES,
+                *where,
+                ranges.asks_waiting,
+                ranges.waits_from,
             )
         except BaseException as error:
-            # A cancellation as well: the server may have leased what nobody will hear of.
+            # A cancellation as well: the server may have leased tasks without an answer.
             if not isinstance(error, EverpollError) or isinstance(error, StoreUnavailable):
                 self._hands.doubt(incarnation)
             raise
@@ -95,18 +114,41 @@ class Leasing:
             raise LeaseLost(f"worker {incarnation:016x} was declared dead: sign on anew")
         leases = _leases(row, queues)
         self._hands.take(incarnation, zip(row["ids"] or (), row["sequences"] or (), strict=True))
-        self._remember(row, ranges, len(leases), most)
-        next_due_s = row["next_due_s"]
-        # A marked look steps over what it knows to be gone, and may step over more: nobody rests on it.
-        is_all = ranges.is_full and len(leases) < most
+        self._remember(row, ranges, queues, len(leases), most)
+        return self._answer(row, ranges, leases, most)
+
+    def _answer(self, row: Any, ranges: Ranges, leases: list[Lease], most: int) -> Leased:
+        next_due_s: float | None = row["next_due_s"]
+        if row["is_cut"]:
+            return Leased(leases, at=row["at"])
+        if len(leases) < most and (row["has_more"] or not ranges.is_whole):
+            # Due tasks are left: other transactions have them locked, or they were not visited.
+            return Leased(leases, 0.0, at=row["at"])
+        # A marked look in a run steps over what it knows to be gone, and may step over more: no rest follows it.
+        is_all = ranges.asks_waiting and len(leases) < most
         return Leased(leases, None if next_due_s is None else max(0.0, next_due_s), at=row["at"], is_all=is_all)
 
-    def _remember(self, row: Any, ranges: Ranges, found: int, most: int) -> None:
+    def _remember(self, row: Any, ranges: Ranges, queues: list[str], found: int, most: int) -> None:
         self._marks.looked(ranges, row["took_s"], found, most)
         if found:
             self._marks.leased(zip(row["mark_queues"], row["mark_ranks"], row["mark_dues"], strict=True))
-        if row["promoted"]:
+        if ranges.asks_waiting and row["promoted"] < PROMOTE_LIMIT:
+            self._marks.nothing_waits(queues, row["waits_asked_at"])
+        if row["promoted"] and ranges.is_full:
             self._marks.forget()
+
+    async def _look_behind(self, behind: Behind) -> None:
+        try:
+            row = await self._sweeping.row(
+                BEHIND, behind.wanted, behind.waits_from, behind.queues, behind.ranks, behind.dues
+            )
+        except Exception as error:  # noqa: BLE001 - a sweep is repeated
+            logger.debug("could not look behind the marks: %s", error)
+            self._marks.sweep_failed()
+            return
+        found = zip(row["queues"] or (), row["ranks"] or (), row["dues"] or (), strict=True)
+        if self._marks.swept(behind, row["took_s"], found, is_late=row["is_late"]):
+            self._on_found()
 
     async def recover(self, incarnation: int) -> None:
         """Hand back what the worker holds without knowing."""

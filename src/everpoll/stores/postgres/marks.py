@@ -2,17 +2,22 @@
 
 While a transaction elsewhere holds an old snapshot, the index entries of tasks that have long ended can neither be
 removed nor skipped, and every look walks all of them: 20 ms after 200,000 tasks, measured, which takes throughput to a
-sixth. So a look may start behind the last due time that was leased. The gaps between known ranks stay covered: a new
-priority is found at once.
+sixth. So a look may start behind the last due time that was leased; and behind the last time at which it was known that
+nothing waiting was due. The gaps between known ranks stay covered: a new priority is found at once.
+
+    full looks are cheap ──▶ every look is full, but for those in the middle of a run of full batches
+    full looks are slow  ──▶ looks are marked; a sweep on another connection finds what lies behind the marks
 
 Marks are a hint for speed, never the truth. Behind one may lie: a row committed late, one handed back, rescued or
-promoted, one whose lease was rolled back. Nor does a marked look see that a waiting task has fallen due. Therefore
+promoted, one whose lease was rolled back. Therefore
 
-- they are used only while they pay: in a run of full batches, or where full looks have become slow;
-- a full look comes whenever ten times as long has passed as the last one took: a tenth of the time at most, and
-  nothing stays unseen for longer;
-- nobody goes to rest on a marked look: it is followed by a full one, or says when that is due;
-- whatever this process itself puts behind a mark (`forget`), and every reconnect, asks for a full look.
+- in a run of full batches a full look comes whenever ten times as long has passed as the last one took, and a
+  marked look that finds too little is followed by a full one at once;
+- where full looks are slow, a sweep looks behind the marks (`everpoll.behind`), a twentieth of the time at most,
+  beside the looks and without a lock: what it finds, the next look takes. When a sweep is quick, marks are not
+  needed any more;
+- whatever this process itself puts behind a mark (`forget`), and every reconnect, asks for a full look, as soon as a
+  tenth of the time allows.
 """
 
 import time
@@ -25,10 +30,17 @@ RANK_MIN, RANK_END = -(2**31), 2**31
 
 SHARE = 0.1
 """Of the time, what full looks may take."""
-MARKS_PER_QUEUE = 16
+SWEEP_SHARE = 0.05
+"""Of the time, what sweeps may take."""
+QUEUES_LIMIT = 16
+"""With more queues every look is full: so many ranges would cost more than they save."""
+MARKS_PER_QUEUE = 1_024
 """Ranks remembered; the one with the oldest due time is dropped first."""
+RANGES_PER_LOOK = 64
+"""In a run of full batches a look visits the last rank, and takes turns with the others: 1.5 us a range."""
 RUN_LOOKS, RUN_ROWS = 2, 100
 """A run: this many batches in a row that came back full, of at least this many rows."""
+SLOW_LOOKS = 2
 SLOW_S, SLOW_PER_ROW_S = 0.002, 0.00001
 """A full look that takes longer in the server walks over much that is gone."""
 
@@ -37,11 +49,26 @@ SLOW_S, SLOW_PER_ROW_S = 0.002, 0.00001
 class Ranges:
     """Where to look: the arrays that the lease function takes."""
 
-    is_full: bool
     queues: list[str]
     ranks_from: list[int]
     dues_from: list[datetime]
     ranks_to: list[int]
+    waits_from: list[datetime]
+    is_full: bool = False
+    asks_waiting: bool = False
+    is_whole: bool = True
+    """Everything but what lies behind a mark is visited."""
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What a sweep asks about: the arrays that `everpoll.behind` takes."""
+
+    wanted: list[str]
+    waits_from: list[datetime]
+    queues: list[str]
+    ranks: list[int]
+    dues: list[datetime]
 
 
 class Marks:
@@ -50,31 +77,43 @@ class Marks:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seen: dict[str, dict[int, datetime]] = {}
+        self._waits: dict[str, datetime] = {}
+        self._found: dict[tuple[str, int], datetime] = {}
         self._full_at = 0.0
+        self._sweep_at = 0.0
+        self._wants_full = False
         self._run = 0
         self._slow = 0
+        self._turn = 0
+
+    @property
+    def are_needed(self) -> bool:
+        """Full looks have become slow."""
+        return self._slow >= SLOW_LOOKS
 
     def ranges(self, queues: Sequence[str]) -> Ranges:
         """Where the next look should look."""
-        if self._pay() and self._clock() < self._full_at:
+        now = self._clock()
+        if len(queues) > QUEUES_LIMIT or (self._wants_full and now >= self._full_at):
+            return self.full(queues)
+        if self.are_needed:
             return self._marked(queues)
-        return self.full(queues)
+        is_in_run = self._run >= RUN_LOOKS and not self._wants_full and now < self._full_at
+        return self._marked(queues) if is_in_run else self.full(queues)
 
     def full(self, queues: Sequence[str]) -> Ranges:
         """Everywhere."""
-        count = len(queues)
-        return Ranges(True, list(queues), [RANK_MIN] * count, [LOWEST] * count, [RANK_END] * count)
-
-    def full_due_s(self) -> float:
-        """After a marked look that found too little: seconds until a full one may follow; 0: at once."""
-        return max(0.0, self._full_at - self._clock()) if self._slow >= 2 else 0.0
+        return Ranges([], [], [], [], [LOWEST] * len(queues), is_full=True, asks_waiting=True)
 
     def looked(self, ranges: Ranges, took_s: float, found: int, asked: int) -> None:
         """A look is over: how long the server took, how many it brought, of how many."""
         self._run = self._run + 1 if found >= asked >= RUN_ROWS else 0
         if ranges.is_full:
             self._full_at = self._clock() + took_s / SHARE
+            self._wants_full = False
             self._slow = self._slow + 1 if took_s > SLOW_S + SLOW_PER_ROW_S * found else 0
+        else:
+            self._found.clear()
 
     def leased(self, marks: Iterable[tuple[str, int, datetime]]) -> None:
         """How far a look came, per queue and rank."""
@@ -85,20 +124,70 @@ class Marks:
                 if len(seen) > MARKS_PER_QUEUE:
                     del seen[min(seen, key=seen.__getitem__)]
 
+    def nothing_waits(self, queues: Iterable[str], until: datetime) -> None:
+        """In these queues no task waits whose due time has come by then."""
+        self._waits.update(dict.fromkeys(queues, until))
+
     def forget(self) -> None:
         """Something lies behind the marks: look everywhere next. May be called from any thread."""
-        self._full_at = 0.0
+        self._wants_full = True
 
-    def _pay(self) -> bool:
-        return self._run >= RUN_LOOKS or self._slow >= 2
+    def sweep(self, queues: Sequence[str]) -> Behind | None:
+        """What the next sweep should ask about; None: none is due."""
+        if not self.are_needed or self._clock() < self._sweep_at:
+            return None
+        self._sweep_at = float("inf")
+        marks = [(queue, rank, due) for queue in queues for rank, due in self._seen.get(queue, {}).items()]
+        return Behind(
+            list(queues), self._waits_from(queues), *map(list, zip(*marks, strict=True) if marks else ([],) * 3)
+        )
+
+    def swept(self, asked: Behind, took_s: float, found: Iterable[tuple[str, int, datetime]], *, is_late: bool) -> bool:
+        """A sweep is over, and this lies behind the marks; whether there is a reason to look now."""
+        self._sweep_at = self._clock() + took_s / SWEEP_SHARE
+        if took_s < SLOW_S:
+            self._slow = 0
+        before = len(self._found)
+        self._found.update({(queue, rank): due for queue, rank, due in found})
+        if is_late:
+            for queue in asked.wanted:
+                self._waits.pop(queue, None)
+        return is_late or len(self._found) > before
+
+    def sweep_failed(self) -> None:
+        """Try again in a second."""
+        self._sweep_at = self._clock() + 1.0
+
+    def _waits_from(self, queues: Sequence[str]) -> list[datetime]:
+        return [self._waits.get(queue, LOWEST) for queue in queues]
 
     def _marked(self, queues: Sequence[str]) -> Ranges:
-        ranges = Ranges(False, [], [], [], [])
+        is_whole = True
+        ranges: list[tuple[str, int, datetime, int]] = []
         for queue in queues:
             seen = self._seen.get(queue, {})
             ranks = sorted(seen)
-            ranges.queues.extend([queue] * (len(ranks) + 1))
-            ranges.ranks_from.extend((RANK_MIN, *ranks))
-            ranges.dues_from.extend((LOWEST, *(seen[rank] for rank in ranks)))
-            ranges.ranks_to.extend((*ranks, RANK_END))
-        return ranges
+            of_queue = [(queue, RANK_MIN, LOWEST, ranks[0] if ranks else RANK_END)]
+            for rank, rank_to in zip(ranks, [*ranks[1:], RANK_END], strict=False):
+                of_queue.append((queue, rank, self._found.get((queue, rank), seen[rank]), rank_to))
+            if self._run and len(of_queue) > RANGES_PER_LOOK:
+                is_whole = False
+                of_queue = [of_queue[0], *self._some(of_queue[1:-1]), of_queue[-1]]
+            ranges += of_queue
+        names, ranks_from, dues_from, ranks_to = map(list, zip(*ranges, strict=True))
+        return Ranges(
+            names,
+            ranks_from,
+            dues_from,
+            ranks_to,
+            self._waits_from(queues),
+            asks_waiting=self.are_needed,
+            is_whole=is_whole,
+        )
+
+    def _some(self, ranges: list[tuple[str, int, datetime, int]]) -> list[tuple[str, int, datetime, int]]:
+        """A part of them, another one each time."""
+        size = RANGES_PER_LOOK - 2
+        start = self._turn * size % len(ranges)
+        self._turn += 1
+        return ranges[start : start + size]

@@ -84,7 +84,7 @@ class PostgresStore:
         self._heartbeats = connections.heartbeats()
         self._marks = Marks()
         self._hands = Hands()
-        self._leasing = Leasing(self._leases, self._marks, self._hands)
+        self._leasing = Leasing(self._leases, self._desk, self._marks, self._hands, self._wake)
         self._notifier = Notifier(self._entrance)
         self._listener = Listener(connections, self._calls, CHANNEL)
 
@@ -110,6 +110,7 @@ class PostgresStore:
     async def close(self) -> None:
         """See the contract."""
         await self._listener.close()
+        await self._leasing.close()
         await self._notifier.close()
         await self._connections.close()
 
@@ -175,6 +176,10 @@ class PostgresStore:
         if any(not one.delay_s or one.delay_s <= 0 for one in again):
             self._notifier.soon()
         self._listener.wake(due_s=min(one.delay_s or 0.0 for one in again))
+
+    def _wake(self) -> None:
+        """Have the workers of this process look."""
+        self._listener.wake()
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""

@@ -1,14 +1,17 @@
 -- Leases up to `room` due tasks, at most rooms[i] of the queue wanted[i], highest priority first, then oldest first,
--- over all queues together. Several queues lock up to their room each for the length of the statement, one locks no
--- row too many.
+-- over all queues together. Locks what it leases, and no other row: of several queues it first reads, without locks, how
+-- many of the best tasks each one has.
 --
--- Ranges say where to look: of range_queues[j], from (ranks_from[j], dues_from[j]) up to below ranks_to[j]. One range
--- per queue from the smallest rank on is a full look (is_full); more of them step over what the caller knows to be gone
--- (marks.py). `mark_*` say how far this call came.
+-- Ranges say where to look: of range_queues[j], from (ranks_from[j], dues_from[j]) up to below ranks_to[j]. None is a
+-- full look (is_full); otherwise they step over entries that the caller knows to be gone (marks.py). `mark_*` say how
+-- far this call came. has_more: due tasks are left although there was room, because other transactions have them locked;
+-- is_cut: because their payloads were too many bytes.
 --
--- In a full look waiting tasks whose time has come are made ready first, so that they take their place in the order of
--- this very call: at most 5,000 per queue, about 50 ms. Only a full look tells when the next one falls due. The others
--- do without the question, which costs as much as leasing twenty rows; full ones follow soon enough.
+-- asks_waiting: waiting tasks whose time has come are made ready first, so that they take their place in the order of
+-- this very call, and the next due time is told. waits_from[i]: before this, nothing waits in wanted[i]. Looks in the
+-- middle of a long drain do without the question, which costs as much as leasing twenty rows.
+--
+-- most_bytes: the payloads that one call hands out; the first task comes whatever its size.
 --
 -- The worker's own row is locked against being declared dead: a dead worker leases nothing any more (is_lost), and
 -- a lease under way is never missed by the rescue. The advisory lock makes one worker's leases follow one another, so
@@ -18,17 +21,21 @@
 -- statistics, however stale, can turn the walk of tasks_ready into a scan and a sort (measured: up to 2,300 us a row).
 -- Everything comes back in one row of arrays: one set for all, another for the odd ones that have a key, a memory or a
 -- past. Of the others the attempt is the sequence.
-create function everpoll.lease(me bigint, room int, wanted text[], rooms int[],
-    range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[], is_full boolean,
+create function everpoll.lease(me bigint, room int, wanted text[], rooms int[], most_bytes bigint,
+    range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[],
+    asks_waiting boolean, waits_from timestamptz[],
     out is_lost boolean, out ids bigint[], out sequences int[], out names text[], out args text[],
-    out in_queues text[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[], out rescues smallint[],
-    out versions smallint[], out canceled boolean[], out mark_queues text[], out mark_ranks int[],
-    out mark_dues timestamptz[], out promoted int, out next_due_s float8, out took_s float8, out at float8)
+    out in_queues text[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[],
+    out rescues smallint[], out versions smallint[], out canceled boolean[], out mark_queues text[],
+    out mark_ranks int[], out mark_dues timestamptz[], out promoted int, out waits_asked_at timestamptz,
+    out has_more boolean, out is_cut boolean, out next_due_s float8, out took_s float8, out at float8)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-declare next_at timestamptz;
+declare
+    is_full boolean := range_queues is null; next_at timestamptz; cut int; expected int; found_ids int;
+    take_queues text[] := wanted; take_rooms int[] := rooms;
 begin
     perform pg_advisory_xact_lock(me);
     perform from everpoll.workers w where w.incarnation = me and w.stopped_at is null for key share;
@@ -36,42 +43,56 @@ begin
     if is_lost then return; end if;
 
     promoted := 0;
-    if is_full then
-        select min(n.due_at) into next_at from unnest(wanted) q(queue) cross join lateral (
-            select t.due_at from everpoll.tasks t where t.line = 1 and t.queue = q.queue
-            order by t.queue, t.due_at limit 1) n;
+    if asks_waiting then
+        select p.next_at, p.promoted into next_at, promoted from everpoll.promote(wanted, waits_from) p;
+        waits_asked_at := now();
     end if;
-    if next_at <= now() then
-        with pick as materialized (
-            select w.ctid from unnest(wanted) q(queue) cross join lateral (
-                select t.ctid from everpoll.tasks t
-                where t.line = 1 and t.queue = q.queue and t.due_at <= now()
-                order by t.queue, t.due_at limit 5000 for update skip locked) w),
-        got as (
-            update everpoll.tasks t set line = 0
-            where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.id)
-        select count(*) into promoted from got;
-        select min(n.due_at) into next_at from unnest(wanted) q(queue) cross join lateral (
-            select t.due_at from everpoll.tasks t where t.line = 1 and t.queue = q.queue
-            order by t.queue, t.due_at limit 1) n;
+
+    if is_full then
+        if cardinality(wanted) > 16 then
+            select q.queues, q.rooms into take_queues, take_rooms from everpoll.ready_queues(wanted, rooms) q;
+        end if;
+        range_queues := take_queues;
+        ranks_from := array_fill(-2147483648, array[cardinality(take_queues)]);
+        dues_from := array_fill('-infinity'::timestamptz, array[cardinality(take_queues)]);
+        ranks_to := array_fill(2147483648::bigint, array[cardinality(take_queues)]);
+    elsif promoted > 0 then
+        -- What was made ready just now was due after waits_from, and may lie before a mark.
+        dues_from := array(
+            select least(r.due_from, w.wait_from) from unnest(range_queues, dues_from) with ordinality r(queue, due_from, nth)
+            join unnest(wanted, waits_from) w(queue, wait_from) on w.queue = r.queue order by r.nth);
+    end if;
+    if cardinality(take_queues) > 1 then
+        select s.queues, s.rooms, s.total into take_queues, take_rooms, expected from everpoll.shares(
+            room, take_queues, take_rooms, range_queues, ranks_from, dues_from, ranks_to) s;
+        if is_full then range_queues := take_queues; end if;
     end if;
 
     with pick as materialized (
-        select c.ctid from unnest(wanted, rooms) q(queue, cap)
+        select c.ctid, c.rank, c.due_at, c.id, c.bytes from unnest(take_queues, take_rooms) q(queue, cap)
         cross join lateral (
             select t.* from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
             cross join lateral (
-                select ready.ctid, ready.rank, ready.due_at, ready.id from everpoll.tasks ready
+                select ready.ctid, ready.rank, ready.due_at, ready.id,
+                       octet_length(ready.args) + coalesce(octet_length(ready.memory), 0) as bytes
+                from everpoll.tasks ready
                 where ready.line = 0 and not ready.is_leased and ready.queue = r.queue
                   and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
                 order by ready.queue, ready.rank, ready.due_at, ready.id limit q.cap for update skip locked) t
             where r.queue = q.queue limit q.cap) c
         order by c.rank, c.due_at, c.id limit room),
+    -- Only where the payloads are too many bytes they are summed up one by one.
+    fitting as materialized (
+        select array(select f.ctid from (
+            select p.ctid, sum(p.bytes) over (order by p.rank, p.due_at, p.id) as bytes,
+                   row_number() over (order by p.rank, p.due_at, p.id) as nth from pick p) f
+            where f.bytes <= most_bytes or f.nth = 1) as ctids
+        where (select sum(p.bytes) from pick p) > most_bytes),
     got as (
         update everpoll.tasks t
         -- Not now(): the row may have been enqueued since this transaction began, and nothing starts before it is there.
         set owner = me, is_leased = true, sequence = t.sequence + 1, attempt = t.attempt + 1, started_at = clock_timestamp()
-        where t.ctid = any(array(select ctid from pick)) and not t.is_leased
+        where t.ctid = any(coalesce((select f.ctids from fitting f), array(select ctid from pick))) and not t.is_leased
         returning t.id, t.sequence, t.attempt, t.name, t.args, t.queue, t.memory, t.key, t.rescues, t.version,
                   t.cancel_requested, t.rank, t.due_at),
     marks as (
@@ -94,12 +115,28 @@ begin
     reach as (
         select array_agg(m.queue) as queues, array_agg(m.rank) as ranks, array_agg(m.due_at) as dues from marks m)
     select m.ids, m.sequences, m.names, m.args, m.queues,
-           o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, r.queues, r.ranks, r.dues
+           o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, r.queues, r.ranks, r.dues,
+           (select count(*) from fitting)
       into ids, sequences, names, args, in_queues,
-           odd_ids, attempts, memories, keys, rescues, versions, canceled, mark_queues, mark_ranks, mark_dues
+           odd_ids, attempts, memories, keys, rescues, versions, canceled, mark_queues, mark_ranks, mark_dues, cut
       from most m cross join odd o cross join reach r;
 
-    if coalesce(cardinality(ids), 0) < room then
+    found_ids := coalesce(cardinality(ids), 0);
+    is_cut := cut > 0;
+    has_more := false;
+    if found_ids < room and not is_cut then
+        if expected is not null then
+            has_more := found_ids < expected;
+        else
+            select exists (
+                select from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
+                cross join lateral (
+                    select from everpoll.tasks ready
+                    where ready.line = 0 and not ready.is_leased and ready.queue = r.queue
+                      and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
+                    order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) one
+                where take_rooms[1] > found_ids) into has_more;
+        end if;
         next_due_s := extract(epoch from next_at - clock_timestamp());
     end if;
     took_s := extract(epoch from clock_timestamp() - now());

@@ -1,0 +1,161 @@
+-- Makes ready what has fallen due in these queues, and tells when the next one does: at most 5,000 tasks a call, about
+-- 50 ms, in the order of their due times. Where more are due than that, those of higher priority come first.
+--   waits_from[i]: before this, nothing waits in wanted[i].
+create function everpoll.promote(wanted text[], waits_from timestamptz[], out next_at timestamptz, out promoted int)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare due_queues text[] := wanted; due_from timestamptz[] := waits_from; lowest int; more int;
+begin
+    promoted := 0;
+    if cardinality(wanted) > 16 then
+        -- Of many queues only those that have a waiting task are visited, by jumping from name to name.
+        with recursive heads(queue, due_at) as (
+            (select t.queue, t.due_at from everpoll.tasks t where t.line = 1 order by t.queue, t.due_at limit 1)
+            union all
+            select n.queue, n.due_at from heads h cross join lateral (
+                select t.queue, t.due_at from everpoll.tasks t where t.line = 1 and t.queue > h.queue
+                order by t.queue, t.due_at limit 1) n)
+        select min(h.due_at), array_agg(h.queue) filter (where h.due_at <= now()),
+               array_agg('-infinity'::timestamptz) filter (where h.due_at <= now())
+          into next_at, due_queues, due_from from heads h join unnest(wanted) w(queue) on w.queue = h.queue;
+    else
+        select min(n.due_at) into next_at from unnest(wanted, waits_from) q(queue, wait_from) cross join lateral (
+            select t.due_at from everpoll.tasks t
+            where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from order by t.queue, t.due_at limit 1) n;
+    end if;
+    if next_at is null or next_at > now() then return; end if;
+
+    with pick as materialized (
+        select w.ctid from unnest(due_queues, due_from) q(queue, wait_from) cross join lateral (
+            select t.ctid from everpoll.tasks t
+            where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from and t.due_at <= now()
+            order by t.queue, t.due_at limit 5000 for update skip locked) w limit 5000),
+    got as (
+        update everpoll.tasks t set line = 0
+        where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.rank)
+    select count(*), max(g.rank) into promoted, lowest from got g;
+    if promoted < 5000 then
+        -- Nothing that waits is due any more: what is older is gone, however many entries the index still has of it.
+        select min(n.due_at) into next_at from unnest(wanted) q(queue) cross join lateral (
+            select t.due_at from everpoll.tasks t
+            where t.line = 1 and t.queue = q.queue and t.due_at > now() order by t.queue, t.due_at limit 1) n;
+        return;
+    end if;
+
+    with recursive ranks(queue, rank) as (
+        select q.queue, first.rank from unnest(due_queues) q(queue) cross join lateral (
+            select t.rank from everpoll.tasks t where t.line = 1 and t.rank <> 0 and t.queue = q.queue
+            order by t.queue, t.rank limit 1) first
+        union all
+        select r.queue, next.rank from ranks r cross join lateral (
+            select t.rank from everpoll.tasks t
+            where t.line = 1 and t.rank <> 0 and t.queue = r.queue and t.rank > r.rank
+            order by t.queue, t.rank limit 1) next
+        where next.rank < 0),
+    pick as materialized (
+        select w.ctid from (select * from ranks r where r.rank < 0 order by r.rank limit 1000) r cross join lateral (
+            select t.ctid from everpoll.tasks t
+            where t.line = 1 and t.rank <> 0 and t.queue = r.queue and t.rank = r.rank and t.due_at <= now()
+            order by t.queue, t.rank, t.due_at limit 5000 for update skip locked) w limit 5000),
+    got as (
+        update everpoll.tasks t set line = 0
+        where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.id)
+    select count(*) into more from got;
+    promoted := promoted + more;
+    if lowest > 0 then
+        -- Tasks of the usual priority among many that are less urgent; they are not in the index by rank.
+        with pick as materialized (
+            select w.ctid from unnest(due_queues) q(queue) cross join lateral (
+                select t.ctid from everpoll.tasks t
+                where t.line = 1 and t.queue = q.queue and t.due_at <= now() and t.rank = 0
+                order by t.queue, t.due_at limit 5000 for update skip locked) w limit 5000),
+        got as (
+            update everpoll.tasks t set line = 0
+            where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.id)
+        select count(*) into more from got;
+        promoted := promoted + more;
+    end if;
+    next_at := now();
+end $$;
+
+-- Of these queues, those that have a ready or leased task, by jumping from name to name in the index.
+create function everpoll.ready_queues(wanted text[], its_rooms int[], out queues text[], out rooms int[])
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set jit = off
+as $$
+    with recursive names(queue) as (
+        (select t.queue from everpoll.tasks t where t.line = 0 order by t.queue limit 1)
+        union all
+        select (select t.queue from everpoll.tasks t where t.line = 0 and t.queue > n.queue order by t.queue limit 1)
+          from names n where n.queue is not null)
+    select coalesce(array_agg(n.queue), '{}'), coalesce(array_agg(w.room), '{}')
+      from names n join unnest(wanted, its_rooms) w(queue, room) on w.queue = n.queue where w.room > 0
+$$;
+
+-- How many of the best `room` tasks each queue has, as far as it may give; read without locks. The first tasks of all
+-- ranges bound the search: a task behind the best `room` of them cannot be among the best `room` tasks.
+create function everpoll.shares(room int, in_queues text[], in_rooms int[], range_queues text[], ranks_from int[],
+    dues_from timestamptz[], ranks_to bigint[], out queues text[], out rooms int[], out total int)
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare last_rank int; last_due timestamptz; best_queues text[];
+begin
+    select array_agg(distinct h.queue), coalesce((array_agg(h.rank))[room], 2147483647),
+           coalesce((array_agg(h.due_at))[room], 'infinity')
+      into best_queues, last_rank, last_due from (
+        select r.queue, one.rank, one.due_at
+          from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
+          cross join lateral (
+            select ready.rank, ready.due_at, ready.id from everpoll.tasks ready
+            where ready.line = 0 and not ready.is_leased and ready.queue = r.queue
+              and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
+            order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) one
+         order by one.rank, one.due_at, one.id limit room) h;
+    select coalesce(array_agg(s.queue), '{}'), coalesce(array_agg(s.tasks::int), '{}'), coalesce(sum(s.tasks), 0)
+      into queues, rooms, total from (
+        select b.queue, count(*) as tasks from (
+            select f.queue from (
+                select r.queue, q.cap, one.rank, one.due_at, one.id,
+                       row_number() over (partition by r.queue order by one.rank, one.due_at, one.id) as nth
+                  from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
+                  join unnest(in_queues, in_rooms) q(queue, cap) on q.queue = r.queue
+                  cross join lateral (
+                    select ready.rank, ready.due_at, ready.id from everpoll.tasks ready
+                    where ready.line = 0 and not ready.is_leased and ready.queue = r.queue
+                      and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
+                      and (ready.rank, ready.due_at) <= (last_rank, last_due)
+                    order by ready.queue, ready.rank, ready.due_at, ready.id limit least(q.cap, room)) one
+                 where r.queue = any(best_queues)) f
+             where f.nth <= f.cap
+             order by f.rank, f.due_at, f.id limit room) b
+        group by b.queue) s;
+end $$;
+
+-- Where ready tasks lie before the caller's marks: queue, rank and due time of the first ones. Walks over everything
+-- that is gone there, so it may take long: it locks nothing, and nothing waits for it. is_late: a waiting task is due
+-- although it lies before waits_from.
+create function everpoll.behind(wanted text[], waits_from timestamptz[], mark_queues text[], mark_ranks int[],
+    mark_dues timestamptz[], out queues text[], out ranks int[], out dues timestamptz[], out is_late boolean,
+    out took_s float8)
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    select array_agg(b.queue), array_agg(b.rank), array_agg(b.due_at) into queues, ranks, dues from (
+        select m.queue, m.rank, one.due_at from unnest(mark_queues, mark_ranks, mark_dues) m(queue, rank, due_at)
+        cross join lateral (
+            select ready.due_at from everpoll.tasks ready
+            where ready.line = 0 and not ready.is_leased and ready.queue = m.queue and ready.rank = m.rank
+              and ready.due_at < m.due_at
+            order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) one) b;
+    select exists (
+        select from unnest(wanted, waits_from) q(queue, wait_from) cross join lateral (
+            select from everpoll.tasks t where t.line = 1 and t.queue = q.queue and t.due_at < q.wait_from
+            order by t.queue, t.due_at limit 1) one) into is_late;
+    took_s := extract(epoch from clock_timestamp() - statement_timestamp());
+end $$;
