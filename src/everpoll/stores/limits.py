@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn, TypeVar
 
 from everpoll.errors import BadInput
-from everpoll.stores.contract import Again, NewTask, Settlement, refuse_misused_once
+from everpoll.stores.contract import Ended, NewTask, Settlement, refuse_misused_once
 
 T = TypeVar("T")
 
@@ -46,11 +46,11 @@ def task_bytes(task: NewTask) -> int:
 
 def settlement_bytes(settlement: Settlement) -> int:
     """What a settlement takes in a statement."""
-    payload = settlement.memory if isinstance(settlement, Again) else settlement.result
+    payload = settlement.result if type(settlement) is Ended else settlement.memory  # type: ignore[union-attr]
     if payload is None and settlement.note is None and not settlement.events:
         return ROW_BYTES
-    events = sum(size_of(event.body) for event in settlement.events)
-    return ROW_BYTES + size_of(payload) + size_of(settlement.note) + events
+    size = ROW_BYTES + size_of(payload) + size_of(settlement.note)
+    return size + sum(size_of(event.body) for event in settlement.events) if settlement.events else size
 
 
 def in_portions(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[Sequence[T]]:
