@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from everpoll.drivers.sqlite.address import Address
-from everpoll.drivers.sqlite.connection import Connection, Displaced, connect
+from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection, Displaced, connect
 from everpoll.drivers.sqlite.faults import BROKEN, code_of, explained
 from everpoll.errors import NotRunning
 
@@ -28,6 +28,8 @@ T = TypeVar("T")
 HAND_OVER_S = 0.000001  # about fifty times that, as systems sleep
 GROUP = 64
 """Operations that share a commit and an answer; more would make the first wait longer for its answer."""
+GROUP_BYTES = LOG_BYTES
+"""… and after so many bytes no more of them: a transaction makes the log as large as it is itself."""
 STOP_S = 5.0
 WATCH_S = 2.0
 """How often an idle lane looks after its files: while it has a deleted one open, no other lane can connect."""
@@ -38,7 +40,7 @@ logger = logging.getLogger("everpoll.stores")
 class Op(Generic[T]):
     """One operation on its way. `run` may be called more than once: a group that fails is run again one by one."""
 
-    __slots__ = ("cancel", "due_s", "error", "future", "is_last", "peek", "run", "unwanted", "value", "wakes")
+    __slots__ = ("cancel", "due_s", "error", "future", "is_last", "peek", "run", "size", "unwanted", "value", "wakes")
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Op(Generic[T]):
         wakes: bool = False,
         cancel: bool = False,
         due_s: float = 0.0,
+        size: int = 0,
         peek: Callable[[Connection], T | None] | None = None,
         unwanted: Callable[[T], None] | None = None,
     ) -> None:
@@ -57,6 +60,8 @@ class Op(Generic[T]):
         """… and say that a running task may have to be canceled."""
         self.due_s = due_s
         """… and when what it is about falls due."""
+        self.size = size
+        """Roughly how many bytes it writes."""
         self.peek = peek
         """Where nothing is to be written, the answer without a transaction; None if there may be something."""
         self.unwanted = unwanted
@@ -157,11 +162,12 @@ class Lane:
             first = inbox.get(timeout=self._rest_s())
         except Empty:
             return []
-        ops = [] if first is None else [first]
-        while len(ops) < GROUP and not inbox.empty() and not (ops and ops[-1].is_last):
+        ops, size = ([], 0) if first is None else ([first], first.size)
+        while len(ops) < GROUP and size < GROUP_BYTES and not inbox.empty() and not (ops and ops[-1].is_last):
             op = inbox.get_nowait()
             if op is not None:
                 ops.append(op)
+                size += op.size
         return ops
 
     def _left_behind(self) -> list[Op[Any]]:

@@ -132,7 +132,9 @@ class SqliteStore:
             return []
         call = enqueueing.call_of(tasks)
         due_s = min(row.delay_us for row in call.rows) / 1e6
-        return await self._write(Op(lambda con: enqueueing.enqueue(con, self._now(), call), wakes=True, due_s=due_s))
+        return await self._write(
+            Op(lambda con: enqueueing.enqueue(con, self._now(), call), wakes=True, due_s=due_s, size=call.size)
+        )
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""
