@@ -91,6 +91,20 @@ async def test_it_is_said_and_work_goes_on(
     assert is_sound(path)
 
 
+async def test_the_folder_tells_of_it(path: Path, store: SqliteStore) -> None:
+    """Where nothing changes in the folder for a while, the files are not looked at one by one."""
+    await enqueued(store)
+    os.utime(path.parent, (1, 1))
+    await enqueued(store)
+    assert store._writer is not None
+    assert store._writer._con is not None
+    assert store._writer._con.paths.is_untouched()
+    await enqueued(store)
+    delete(path, ["-wal"])
+    with pytest.raises(StoreUnavailable, match=f"{path}-wal was deleted"):
+        await store.enqueue([JOB])
+
+
 @DELETED
 def test_what_was_acknowledged_survives_the_process(path: Path, url: str, suffixes: list[str]) -> None:
     """It is killed right after it was told that the file is gone."""

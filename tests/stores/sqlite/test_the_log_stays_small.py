@@ -19,7 +19,7 @@ from stores.sqlite.processes import finish, start
 
 JOB = NewTask(name="job")
 GIVE_UP_S = 30.0
-BOUND = LOG_BYTES + 256 * 1024
+BOUND = LOG_BYTES + checkpoints.MEASURE_BYTES + 256 * 1024
 """With room for a transaction of these tests."""
 WRITES = 800
 """Of 20 kB or more: four times the bound."""

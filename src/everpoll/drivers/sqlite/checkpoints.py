@@ -4,10 +4,11 @@
                      └── it did not: a reader was in the way ──▶ hold the writers back, wait for the readers, start anew
                           └── a reader stayed: try again every two seconds, and wait longer when the log has doubled
 
-Promises: the file is at most LOG_BYTES and one transaction large, as long as no reader stays for more than READERS_S. A
-reader that stays longer lets it grow by what is written meanwhile; that is logged, and within RETRY_S after the reader
-has ended the file is back within its bound. A log that grows stops before it has taken the room that is needed to
-empty it; then writing is an outage, which ends when there is room again, or the reader that was in the way is gone.
+Promises: the file is at most LOG_BYTES, MEASURE_BYTES and one transaction large, as long as no reader stays for more
+than READERS_S. A reader that stays longer lets it grow by what is written meanwhile; that is logged, and within RETRY_S
+after the reader has ended the file is back within its bound. A log that grows stops before it has taken the room that
+is needed to empty it; then writing is an outage, which ends when there is room again, or the reader that was in the way
+is gone.
 Never: holds the writers back for longer than LONGEST_READERS_S at a time, nor before callers have their answers.
 
 The size of the file tells how full the log is: `journal_size_limit` cuts it to LOG_BYTES at the first commit of a new
@@ -27,6 +28,8 @@ READERS_S, LONGEST_READERS_S = 1.0, 2.0
 RETRY_S = 2.0
 GLANCE_S = 0.05
 """How long to wait for readers in a try between."""
+COMMIT_BYTES, MEASURE_BYTES = 32 * 1024, 256 * 1024
+"""What a group of operations writes beside its payloads, roughly; after how much of it the log is measured."""
 LARGE = 4
 """Times the bound: then a reader that stays is worth a warning."""
 
@@ -36,6 +39,7 @@ class Checkpoints:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self._unmeasured = 0
         self._copied = False
         self._retry_at = 0.0
         self._waited_at_bytes = 0
@@ -52,8 +56,15 @@ class Checkpoints:
         """What the log occupies must be given back."""
         self._is_full = True
 
+    def wrote(self, size: int) -> None:
+        """A group of operations with that many bytes of payload was committed."""
+        self._unmeasured += COMMIT_BYTES + size
+
     def keep(self, con: Connection, *, is_idle: bool) -> None:
         """Bring the log back within its bound, if it has left it. Raises what SQLite does."""
+        if is_idle or con.log_bytes > LOG_BYTES or self._unmeasured >= MEASURE_BYTES:
+            self._unmeasured = 0
+            con.paths.measure_log()
         self._notice_little_room(con)
         log_bytes = con.log_bytes
         if log_bytes <= LOG_BYTES and not self._is_full:

@@ -39,6 +39,10 @@ RESERVE_BYTES = 2**20
 """Left free on the disk, beside what the file is about to grow by."""
 FIRST_STEP_MS, LONGEST_STEP_MS = 5, 100
 
+LOOK_S = 1.0
+"""How often the files are looked at, although their folder says that nothing has changed."""
+CHECK_S = 0.05
+"""How long a check after a commit counts for the next transaction."""
 SAVE_S = 2.0
 """How long to wait for readers, to save what a deleted log holds."""
 
@@ -60,6 +64,7 @@ class Connection(sqlite3.Connection):
     path: Path
     paths: Paths
     place: Place
+    _checked_at = _look_at = 0.0
 
     @property
     def log_bytes(self) -> int:
@@ -71,8 +76,13 @@ class Connection(sqlite3.Connection):
         self._check()
 
     def _check(self) -> None:
+        self._checked_at = time.monotonic()
+        if self._checked_at < self._look_at and self.paths.is_untouched():
+            return
+        self._look_at = self._checked_at + LOOK_S
         found = self.paths.look()
         if found != self.place:
+            self._look_at = 0.0
             self._judge(found)
 
     def _judge(self, found: Place) -> None:
@@ -131,7 +141,8 @@ class Connection(sqlite3.Connection):
 
     def begin(self, patience_s: float, is_over: Callable[[], bool] = lambda: False) -> None:
         """Begin to write; waits for others no longer than that, or until it is all over."""
-        self._check()
+        if time.monotonic() > self._checked_at + CHECK_S:
+            self._check()
         pause_s, give_up_at = PAUSE_S, time.monotonic() + patience_s
         while True:
             try:

@@ -83,6 +83,7 @@ class Writer(Lane):
                     self._run(con, op)
             con.execute("commit")
             self._commits += 1
+            self._checkpoints.wrote(sum(op.size for op in ops))
             con.check_place()
         except Exception as error:  # noqa: BLE001 - see above
             self._failed(error, ops)
