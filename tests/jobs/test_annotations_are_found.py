@@ -124,7 +124,7 @@ async def test_a_name_that_leads_nowhere_is_said_where_an_argument_is_missing() 
 
 
 async def test_a_type_of_that_name_that_is_there_is_not_ours(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`Task` of somebody's own is an argument like any other."""
+    """A `Task` class of the caller's own is an argument like any other."""
     source = "from __future__ import annotations\nclass Task(dict): ...\nasync def work(task: Task) -> None: ...\n"
     (tmp_path / "own_tasks.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)

@@ -1,8 +1,8 @@
 """What an error of the driver means to a caller of the store.
 
     the connection, the server or its locks      StoreUnavailable: it may work again later
-    a password, database or host that is wrong   CannotConnect: somebody must change the address or the server first
-    a right that the role does not have          StoreUnavailable: somebody may grant it, and nothing is lost until then
+    a password, database or host that is wrong   CannotConnect: waiting does not mend the address
+    a right that the role does not have          StoreUnavailable: it may be granted, and nothing is lost until then
     a table or function that is not there        SchemaOutdated: `everpoll migrate`
     a value that Postgres cannot keep            BadInput
     anything else is a bug, and passes as it is
