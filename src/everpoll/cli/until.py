@@ -34,6 +34,7 @@ from everpoll.watches.cadence import Growing
 
 GROWING = Backoff("2s", factor=1.5, cap="30s", jitter=0.1)
 TIMEOUT = "29m"
+NO_ANSWER = "no answer in time"
 CANCEL_BUDGET_S = 30.0
 # The remote is told within a third of that, even in the middle of a look.
 LEASE = "3s"
@@ -228,6 +229,11 @@ class Until:
             try:
                 async with asyncio.timeout(left_s):
                     verdict = await operation.look(w.handle, w.memory)
+            except asyncio.CancelledError:
+                # The watch ends a look at the budget's end by itself, perhaps a moment before the timeout above.
+                if self._signal is None:
+                    progress.broke(NO_ANSWER, w.looks)
+                raise
             except Exception as error:
                 progress.broke(_words(error), w.looks)
                 raise
@@ -338,7 +344,7 @@ async def _first(waiting: Coroutine[Any, Any, None], interrupted: asyncio.Event)
 def _words(error: Exception) -> str:
     """An error for people."""
     if isinstance(error, TimeoutError):
-        return str(error) or "no answer in time"
+        return str(error) or NO_ANSWER
     if isinstance(error, EverpollError) or type(error) in (ConnectionError, ConnectionRefusedError):
         return str(error)
     return f"{type(error).__name__}: {error}"
