@@ -110,6 +110,14 @@ class Connections:
         """The server processes at the other end: what they notify comes from here."""
         return {int(slot.connection.get_server_pid()) for slot in self._slots if slot.connection and slot.is_live}
 
+    def take(self, wish: Wish) -> Slot | None:
+        """The same as `borrow`, where there is nothing to wait for; the ordinary case, so it costs little."""
+        slot = self._pick(wish)
+        if slot is None or not slot.is_live:
+            return None
+        slot.is_busy = True
+        return slot
+
     async def borrow(self, wish: Wish) -> Slot:
         """A live connection, for one statement or transaction. Give it back, whatever happens."""
         while True:

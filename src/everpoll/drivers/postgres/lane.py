@@ -83,9 +83,13 @@ class Lane:
 
     async def _use(self, use: Callable[[Connection], Awaitable[T]]) -> T:
         for tries_left in range(SHARED_STATEMENT_TRIES, -1, -1):
-            slot = await self._connections.borrow(self._wish)
+            slot = self._connections.take(self._wish) or await self._connections.borrow(self._wish)
             try:
-                await self._prepare(slot)
+                if self._is_busy and not slot.is_warm:
+                    await _warm(slot)
+                self._last = slot
+                if self._breaks != self._connections.breaks:
+                    self._connected()
                 return await use(slot.connection)
             except BaseException as error:
                 if not _spares_connection(error):
@@ -99,16 +103,10 @@ class Lane:
                 self._connections.give_back(slot)
         raise AssertionError("the last try returns or raises")
 
-    async def _prepare(self, slot: Slot) -> None:
-        self._last = slot
-        if self._is_busy and not slot.is_warm:
-            assert slot.connection is not None, "it was borrowed"
-            await slot.connection.execute(KEEP_MEMORY)
-            slot.is_warm = True
-        if self._breaks != self._connections.breaks:
-            self._breaks = self._connections.breaks
-            if self.on_connect is not None:
-                self.on_connect()
+    def _connected(self) -> None:
+        self._breaks = self._connections.breaks
+        if self.on_connect is not None:
+            self.on_connect()
 
     def _come_home(self) -> None:
         self._connections.come_home()
@@ -125,6 +123,12 @@ class Lane:
     async def close(self) -> None:
         """Let go of the connections, also of the other lanes that share them."""
         await self._connections.close()
+
+
+async def _warm(slot: Slot) -> None:
+    assert slot.connection is not None, "it was borrowed"
+    await slot.connection.execute(KEEP_MEMORY)
+    slot.is_warm = True
 
 
 def _spares_connection(error: BaseException) -> bool:
