@@ -20,7 +20,7 @@ from everpoll.engine.work import Run, Work, Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import StoreUnavailable
 from everpoll.policy.liveness import Sighting
-from everpoll.stores.contract import Beat, NewTask, Settlement, WorkerCard
+from everpoll.stores.contract import Beat, Leased, NewTask, Settlement, WorkerCard
 from everpoll.stores.memory import MemoryStore
 
 LIMIT_S = 20.0
@@ -303,6 +303,39 @@ async def test_a_task_whose_handler_blocks_the_event_loop_past_the_lease_is_not_
     info = (await store.info([task.id]))[task.id]
     assert (info.state, info.attempt, info.rescues) == ("done", 1, 0)
     no_heart_beats()
+
+
+async def test_nothing_is_leased_before_the_heartbeat_was_heard() -> None:
+    """A heartbeat that finds no connection would leave what its worker leases to the rescue."""
+    told: list[str] = []
+
+    class Refusing(MemoryStore):
+        def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+            if len(told) < 3:
+                told.append("refused")
+                raise StoreUnavailable("too many connections")
+            told.append("heard")
+            return super().beat(incarnation, lease_s, running)
+
+        async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+            told.append("leased")
+            return await super().lease(incarnation, rooms, most)
+
+    ended = asyncio.Event()
+
+    async def work(run: Run) -> Settlement:
+        ended.set()
+        return done(run.lease)
+
+    store, works = Refusing(), Works()
+    works.add(Work("job", "default", work))
+    await store.enqueue([NewTask(name="job")])
+    worker = Worker(store, works, WorkerOptions(lease_s=0.3))
+    await worker.start()
+    async with asyncio.timeout(LIMIT_S):
+        await ended.wait()
+    await worker.stop()
+    assert told[:5] == ["refused"] * 3 + ["heard", "leased"]
 
 
 async def test_starting_that_fails_or_is_canceled_leaves_no_heart_beating() -> None:

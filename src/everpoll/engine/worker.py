@@ -212,8 +212,9 @@ class Worker:
         )
         kind = LoopHeartbeat if self._store.beats_in_loop else Heartbeat
         self._heartbeat = kind(self._store.pulse, card.incarnation, rhythm, self._held, listeners)
+        # The first beat, which comes at once, lets it go: what is leased without a heartbeat is leased for the rescue.
+        self._poller.pause()
         self._heartbeat.start()
-        self._poller.resume()
         logger.info("worker %s signed on as %016x", card.label, card.incarnation)
 
     def _held(self) -> tuple[Sequence[int], Fences]:
