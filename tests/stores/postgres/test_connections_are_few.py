@@ -193,8 +193,8 @@ async def test_the_heartbeat_goes_first(stage: Stage, url: str, caplog: pytest.L
 
 
 async def test_others_give_up_what_a_heartbeat_needs(stage: Stage, url: str) -> None:
-    """A worker that has one connection and none for its heartbeat asks: the other one gives up its second."""
-    address = await frugal(url, 3)
+    """A worker that has no connection for its heartbeat asks: the other one gives up its second, too."""
+    address = await frugal(url, 4)
     rich, poor = PostgresStore(address), PostgresStore(address)
     await poor.open()
     await poor.listen(lambda _: None)

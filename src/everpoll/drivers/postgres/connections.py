@@ -78,6 +78,8 @@ class Wish(NamedTuple):
 
     home: int = 0
     is_slow: bool = False
+    opens: bool = False
+    """Its home, opened if need be, before another that is idle."""
     only: Slot | None = None
 
 
@@ -97,6 +99,7 @@ class Connections:
         self._refusals = 0
         self._was_told = False
         self._grow_at = self._open_at = self._heartbeat_due_at = 0.0
+        self._heartbeat_here = asyncio.Event()
         self.ask_for_room: Callable[[], Awaitable[object]] | None = None
         """Tells the other processes that one of them has no connection for its heartbeat."""
 
@@ -171,6 +174,7 @@ class Connections:
         self._slots = [Slot() for _ in self._slots]
         self._waiting, self._tasks, self._retiring = [], set(), None
         self._grow_at = self._open_at = self._heartbeat_due_at = 0.0
+        self._heartbeat_here = asyncio.Event()
         self.breaks += 1
         self.home = here
 
@@ -201,6 +205,13 @@ class Connections:
     def await_heartbeat(self) -> None:
         """A heartbeat is about to connect: until then one connection must do."""
         self._heartbeat_due_at = asyncio.get_running_loop().time() + HEARTBEAT_DUE_S
+        self._heartbeat_here.clear()
+
+    async def heartbeat_is_here(self) -> None:
+        """Wait for a heartbeat that was announced, as long as it may take."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(self._heartbeat_due_at):
+                await self._heartbeat_here.wait()
 
     def _from_thread(self, function: Callable[[], None]) -> None:
         if self.home is not None and self.home[0] == os.getpid():
@@ -209,6 +220,7 @@ class Connections:
 
     def _heartbeat_connected(self) -> None:
         self._open_at = self._heartbeat_due_at = 0.0
+        self._heartbeat_here.set()
 
     def _heartbeat_refused(self) -> None:
         """Without a heartbeat nothing may be leased: it goes first, here and in the other processes."""
@@ -236,6 +248,8 @@ class Connections:
             return home
         idle = [slot for slot in (home, *self._slots) if not slot.is_busy]
         may_grow = self._may_grow(wish)
+        if wish.opens and may_grow and not home.is_busy:
+            return home
         if wish.is_slow and any(slot.on_drop is None and (slot.is_live or may_grow) for slot in self._slots):
             idle = [slot for slot in idle if slot.on_drop is None]
         live = next((slot for slot in idle if slot.is_live), None)

@@ -32,11 +32,17 @@ class Lane:
     """A way for one kind of call; a busy one for large answers, again and again; a slow one for what may take long."""
 
     def __init__(
-        self, connections: Connections | Dial, home: int = 0, *, is_busy: bool = False, is_slow: bool = False
+        self,
+        connections: Connections | Dial,
+        home: int = 0,
+        *,
+        is_busy: bool = False,
+        is_slow: bool = False,
+        opens: bool = False,
     ) -> None:
         self._connections = connections if isinstance(connections, Connections) else Connections(connections)
         self._dial = self._connections.dial
-        self._wish = Wish(home, is_slow)
+        self._wish = Wish(home, is_slow, opens)
         self._is_busy = is_busy
         self._last: Slot | None = None
         self._breaks = -1

@@ -159,7 +159,8 @@ class Ear:
 
     def __init__(self, connections: Connections, channel: str, heard: Callable[[int, str], None], teller: Lane) -> None:
         self._connections = connections
-        self._lane = Lane(connections)
+        # Not the connection that callers use: where there are two, each gets its answers without the other's news.
+        self._lane = Lane(connections, opens=True)
         self._slot: Slot | None = None
         self._connection: Connection = None
         self._channel = channel
@@ -174,6 +175,7 @@ class Ear:
 
     async def open(self) -> bool:
         """Begin; whether notifications arrive."""
+        await self._connections.heartbeat_is_here()
         session = await self._lane.call(self._meet)
         self._slot = self._lane.stay()
         self._slot.on_drop = self._dropped

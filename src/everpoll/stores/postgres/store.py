@@ -74,9 +74,9 @@ class PostgresStore:
         dial = Dial(read_address(url))
         self._dial = dial
         self._connections = connections = Connections(dial, dial.address.connections - 1)
-        # Notifications come by the first. With enough for all, the lanes leave that one alone.
+        # Notifications come by the first, which settlements share. With enough for all, the lanes leave it alone.
         first = 1 if connections.size > LANES else 0
-        self._leases, self._settlements, self._entrance = (
+        self._settlements, self._leases, self._entrance = (
             Lane(connections, first + place, is_busy=True) for place in range(3)
         )
         self._desk = Lane(connections, first + 3, is_slow=True)

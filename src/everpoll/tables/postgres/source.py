@@ -59,7 +59,7 @@ class PostgresTable:
         self._dial = dial
         self._connections = connections = Connections(dial, dial.address.connections - 1)
         first = 1 if connections.size > LANES else 0
-        self._taking, self._settlements = (Lane(connections, first + place, is_busy=True) for place in range(2))
+        self._settlements, self._taking = (Lane(connections, first + place, is_busy=True) for place in range(2))
         self._desk = Lane(connections, first + 2, is_slow=True)
         self._heartbeats = connections.heartbeats()
         self._claims = Claims(table.name)
