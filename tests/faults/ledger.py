@@ -62,7 +62,7 @@ class PostgresLedger:
 
     def history(self) -> list[Settled]:
         rows = self.ask(
-            "select id, state, owner, lease, attempt, rescues, result::text, trail from everpoll.history order by id"
+            "select id, state, owner, sequence, attempt, rescues, result::text, trail from everpoll.history order by id"
         )
         return [_settled(row, [json.loads(entry) for entry in row[7] or ()]) for row in rows]
 

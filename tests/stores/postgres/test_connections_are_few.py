@@ -141,6 +141,23 @@ async def test_idle_connections_are_closed(url: str, monkeypatch: pytest.MonkeyP
         await store.close()
 
 
+async def test_a_break_is_a_doubt_for_leases_whichever_part_notices_it(stage: Stage, store: PostgresStore) -> None:
+    """The server may have forgotten what it had answered: the next look asks what its worker holds."""
+    worker = await stage.worker()
+    await stage.take(worker)
+    woken = asyncio.Event()
+    await store.listen(lambda _: woken.set())
+    await stage.take(worker)
+    assert not store._hands.has_doubts(worker)
+    await stage.backend.cut_connections()
+    async with asyncio.timeout(GIVE_UP_S):
+        await woken.wait()  # by the listener, which was the first to notice
+    await stage.take(worker)
+    assert store._hands.has_doubts(worker)
+    await stage.take(worker)
+    assert not store._hands.has_doubts(worker)
+
+
 async def frugal(url: str, limit: int) -> str:
     """The address for a role that may have so many connections."""
     async with watching(url) as admin:

@@ -155,7 +155,7 @@ class Connections:
 
     def drop(self, slot: Slot) -> None:
         """Let go at once, without a word: it is not known what the connection still does."""
-        connection = slot.emptied()
+        connection = self._emptied(slot)
         if connection is not None:
             # The event loop that it belongs to may be closed.
             with contextlib.suppress(RuntimeError):
@@ -283,9 +283,7 @@ class Connections:
 
     async def _open(self, slot: Slot) -> None:
         event_loop = asyncio.get_running_loop()
-        if slot.connection is not None:
-            slot.emptied()
-            self.breaks += 1
+        self._emptied(slot)
         if (wait_s := self._open_at - event_loop.time()) > 0:
             await asyncio.sleep(wait_s)
         slot.connection = await self.dial.connect()
@@ -323,8 +321,15 @@ class Connections:
         if not slot.is_busy:
             self._part(slot)
 
-    def _part(self, slot: Slot) -> None:
+    def _emptied(self, slot: Slot) -> Connection | None:
+        """Take the connection out of its slot. One that is closed already broke, whichever part notices that first."""
         connection = slot.emptied()
+        if connection is not None and connection.is_closed():
+            self.breaks += 1
+        return connection
+
+    def _part(self, slot: Slot) -> None:
+        connection = self._emptied(slot)
         if connection is not None:
             self._spawn(part(connection))
 
