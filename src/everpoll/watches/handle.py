@@ -121,7 +121,9 @@ class WatchRun:
         return info
 
     async def _decided(self) -> RunInfo:
-        return run_info((await self._asked(await self._watches.waiters(), Wanted()))[0])
+        seen = await self._asked(await self._watches.waiters(), Wanted())
+        assert seen.task is not None, "an outcome is read from its task"
+        return run_info(seen.task)
 
     async def _asked(self, waiters: RunWaiters, wanted: Wanted) -> Seen:
         try:
@@ -148,6 +150,7 @@ class WatchRun:
         # One object for the whole iteration: once the app is closed it refuses, and the store is not opened again.
         waiters = await self._watches.waiters()
         task, events = await self._asked(waiters, Wanted(after, now=True))
+        assert task is not None, "what is asked for now is read from the task"
         info = run_info(task)
         yield _snapshot(info)
         # A number that it has not come to yet is of another run: nothing of this one would ever be told.
@@ -159,7 +162,7 @@ class WatchRun:
                 yield event
                 if event.phase == "ended":
                     return
-            task, events = await self._asked(waiters, Wanted(after))
+            events = (await self._asked(waiters, Wanted(after))).events
             if not events:
                 # It has ended, and what it ended with was committed with its end: nothing is left to come. (Its last
                 # event may have been dropped, may lie before `after`, or was never written: a rescue ended it.)

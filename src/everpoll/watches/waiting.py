@@ -1,4 +1,4 @@
-"""What callers wait for: the outcome of a run, or its next events. Many runs are read in two statements.
+"""What callers wait for: the outcome of a run, or its next events. Many runs are read in few statements.
 
 Promises: a caller hears of an outcome as soon as it is committed, before the cleanup. Whoever asks for events behind a
 number misses none: the state is read first, so that where it has ended its last event is there.
@@ -7,7 +7,7 @@ number misses none: the state is read first, so that where it has ended its last
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple
 
 from everpoll.engine.waiters import Cadence, Waiter, Waiters
 from everpoll.errors import TaskNotFound
@@ -29,7 +29,12 @@ class Wanted:
     """Do not wait: answer with what there is."""
 
 
-Seen: TypeAlias = tuple[TaskInfo, list[Event]]
+class Seen(NamedTuple):
+    """What a caller is told."""
+
+    task: TaskInfo | None
+    """None only where a caller waits for events and the run has not ended."""
+    events: list[Event]
 
 
 class RunWaiters(Waiters[Wanted, Seen]):
@@ -40,29 +45,36 @@ class RunWaiters(Waiters[Wanted, Seen]):
         super().__init__(store, self._answer, CADENCE, closed)
 
     async def _answer(self, waiters: Sequence[Waiter[Wanted, Seen]]) -> None:
+        whole = {one.task_id for one in waiters if one.question.after is None or one.question.now}
+        others = {one.task_id for one in waiters} - whole
+        tasks = await self._store.info(list(whole)) if whole else {}
+        # Of a run that goes on, a caller that waits for events needs no row: reading it costs the most.
+        tasks |= await self._store.ended(list(others)) if others else {}
+        events = await self._events(waiters)
+        for one in waiters:
+            task, after = tasks.get(one.task_id), one.question.after
+            if task is None and one.task_id in whole:
+                one.refuse(TaskNotFound(f"no run has the task {one.task_id}: its history was dropped"))
+                continue
+            seen = [] if after is None else [event for event in events[one.task_id] if event.seq > after]
+            if one.question.now or seen or (task is not None and _is_over(task, one.question)):
+                one.tell(Seen(task, seen))
+
+    async def _events(self, waiters: Sequence[Waiter[Wanted, Seen]]) -> defaultdict[int, list[Event]]:
         behind: dict[int, int] = {}
         for one in waiters:
             after = one.question.after
             if after is not None:
                 behind[one.task_id] = min(after, behind.get(one.task_id, after))
-        tasks = await self._store.info(list({one.task_id for one in waiters}))
-        events: defaultdict[int, list[Event]] = defaultdict(list)
+        found: defaultdict[int, list[Event]] = defaultdict(list)
         if behind:
             for event in await self._store.events_of(behind, max(1, EVENTS_LIMIT // len(behind))):
-                events[event.task_id].append(event)
-        for one in waiters:
-            task = tasks.get(one.task_id)
-            if task is None:
-                one.refuse(TaskNotFound(f"no run has the task {one.task_id}: its history was dropped"))
-                continue
-            after = one.question.after
-            if after is None:
-                seen, is_news = [], has_outcome(task)
-            else:
-                seen = [event for event in events[one.task_id] if event.seq > after]
-                is_news = bool(seen) or task.ended_at is not None
-            if is_news or one.question.now:
-                one.tell((task, seen))
+                found[event.task_id].append(event)
+        return found
+
+
+def _is_over(task: TaskInfo, wanted: Wanted) -> bool:
+    return task.ended_at is not None if wanted.after is not None else has_outcome(task)
 
 
 def has_outcome(task: TaskInfo) -> bool:
