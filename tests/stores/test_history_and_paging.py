@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
+
 from everpoll.stores.contract import NewTask, TaskFilter, TaskInfo
 from stores.stage import HOUR_S, WATCH, Stage, again, done, json
 
@@ -175,3 +177,26 @@ async def test_ids_are_never_used_twice(stage: Stage) -> None:
     await stage.store.prune(DAY_S)
     [answer] = await stage.store.enqueue([NewTask(name="job")])
     assert answer.id > max(ids)
+
+
+async def test_a_search_without_an_index_is_bounded_and_says_how_far_back_it_looked(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list goes on behind that, and finds everything in the end, live and ended, in order."""
+    for room in ("postgres", "sqlite"):
+        monkeypatch.setattr(f"everpoll.stores.{room}.reading.SEARCH_LIMIT", 10)
+    worker = await stage.worker()
+    rare = []
+    for number in range(6):
+        rare.append(await stage.put_one(name="rare"))
+        await stage.put(12)
+        if number % 2:
+            leases = await stage.take(worker, 100)
+            await stage.store.settle(worker, [done(one) for one in leases])
+    assert await listed(stage, name="rare") == rare[::-1]
+    page = await stage.store.tasks(TaskFilter(name="not there"))
+    assert page.tasks == ()
+    if stage.backend.name != "memory":
+        assert page.after is not None
+        assert page.searched_back_to is not None
+    assert (await stage.store.tasks(TaskFilter())).searched_back_to is None

@@ -9,7 +9,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from everpoll.cli.session import AsJson, Url, ago, console, numbered, plain, print_json, with_store
+from everpoll.cli.session import AsJson, Url, ago, console, numbered, plain, print_json, tell_more, with_store
 from everpoll.engine.why import recorded
 from everpoll.errors import BadInput, TaskNotFound
 from everpoll.jobs.task import refuse_to_retry_a_run
@@ -55,8 +55,7 @@ def list_jobs(
         print_json(page)
         return
     console().print(_table(page) if page.tasks else "No jobs.")
-    if page.after is not None:
-        console().print(f"More: --after {page.after}")
+    tell_more(page.after, page.searched_back_to)
 
 
 def _table(page: TaskPage) -> Table:

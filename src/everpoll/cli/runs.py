@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from everpoll.cli.secrets import without_secrets
-from everpoll.cli.session import AsJson, Url, ago, console, escaped, numbered, plain, print_json, with_store
+from everpoll.cli.session import AsJson, Url, ago, console, escaped, numbered, plain, print_json, tell_more, with_store
 from everpoll.cli.why import found_task
 from everpoll.engine.why import recorded
 from everpoll.engine.work import Works
@@ -61,8 +61,7 @@ def list_runs(
         return
     out = console()
     out.print(_table(found.runs) if found.runs else "No runs.")
-    if page.after is not None:
-        out.print(f"More: --after {page.after}")
+    tell_more(page.after, page.searched_back_to)
 
 
 def _table(found: Sequence[RunInfo]) -> Table:

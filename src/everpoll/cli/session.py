@@ -124,6 +124,14 @@ def console() -> Console:
     return Console(highlight=False)
 
 
+def tell_more(after: int | None, searched_back_to: datetime | None) -> None:
+    """Say how a list goes on, and how far back it has looked where it could not look at everything."""
+    if searched_back_to is not None:
+        console().print(f"Searched back to what was enqueued {ago(searched_back_to)}.")
+    if after is not None:
+        console().print(f"More: --after {after}")
+
+
 def ago(instant: datetime | None) -> str:
     """How long ago, or in how long."""
     if instant is None:

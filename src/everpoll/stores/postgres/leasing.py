@@ -26,8 +26,6 @@ logger = logging.getLogger("everpoll.stores")
 LEASE = versioned("select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")
 BEHIND = versioned("select * from everpoll.behind($1, $2, $3, $4, $5)")
 RECOVER = versioned("select everpoll.recover($1, $2, $3)")
-PROMOTE_LIMIT = 5_000
-"""Of promote.sql: where so many were made ready, more may be due."""
 
 
 class Leasing:
@@ -132,8 +130,8 @@ class Leasing:
         self._marks.looked(ranges, row["took_s"], found, most)
         if found:
             self._marks.leased(zip(row["mark_queues"], row["mark_ranks"], row["mark_dues"], strict=True))
-        if ranges.asks_waiting and row["promoted"] < PROMOTE_LIMIT:
-            self._marks.nothing_waits(queues, row["waits_asked_at"])
+        if row["nothing_waits_until"] is not None:
+            self._marks.nothing_waits(queues, row["nothing_waits_until"])
         if row["promoted"] and ranges.is_full:
             self._marks.forget()
 

@@ -7,13 +7,22 @@ jumping through the indexes, and counts look at the head of each line only.
 # ruff: noqa: S608 - only the column lists and conditions of this package are put into SQL
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from everpoll.drivers.postgres.lane import Lane
-from everpoll.stores.contract import COUNT_LIMIT, END_STATES, QueueInfo, TaskFilter, TaskInfo, TaskPage, WorkerInfo
+from everpoll.stores.contract import (
+    COUNT_LIMIT,
+    END_STATES,
+    SEARCH_LIMIT,
+    QueueInfo,
+    TaskFilter,
+    TaskInfo,
+    TaskPage,
+    WorkerInfo,
+)
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.rows import ENDED, LIVE, WORKER, task_info, worker_info
 
@@ -46,19 +55,46 @@ async def losses(lane: Lane, task_id: int) -> list[dict[str, Any]]:
 
 
 async def tasks(lane: Lane, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
-    """One page. Each table gives its newest; what is beyond the page tells that there is more."""
-    values: list[Any] = [limit + 1]
-    sources = []
-    for table, letter, columns in (("tasks", "t", LIVE), ("history", "h", ENDED)):
+    """One page. Each table gives its newest; what is beyond the page tells that there is more.
+
+    No index has names and queues: of each table a bounded number of tasks is looked at, and the page says how far back.
+    """
+    values: list[Any] = [SEARCH_LIMIT, limit + 1]
+    pages = []
+    for letter, some in _newest(wanted, after, values):
+        matching = " and ".join(_conditions(_wishes(wanted), letter, values)) or "true"
+        columns = LIVE if letter == "t" else ENDED
+        pages.append(f"(select {columns} from ({some}) {letter} where {matching} order by {letter}.id desc limit $2)")
+    rows = await lane.rows(f"select * from ({' union all '.join(pages)}) page order by id desc limit $2", *values)
+    found = [task_info(row) for row in rows]
+    if len(found) > limit:
+        return TaskPage(tuple(found[:limit]), found[limit - 1].id)
+    end = await _search_end(lane, wanted, after) if _wishes(wanted) else None
+    if end is None:
+        return TaskPage(tuple(found))
+    # Behind the end of one table's search the other may have found something: that belongs to the next page.
+    return TaskPage(tuple(one for one in found if one.id >= end["id"]), end["id"], end["created_at"])
+
+
+async def _search_end(lane: Lane, wanted: TaskFilter, after: int | None) -> Any:
+    """The last task that was looked at, where there are more behind it."""
+    values: list[Any] = [SEARCH_LIMIT]
+    ends = [
+        f"(select id, created_at from ({some}) {letter} order by id desc offset $1 - 1 limit 1)"
+        for letter, some in _newest(wanted, after, values)
+    ]
+    return await lane.row(f"select * from ({' union all '.join(ends)}) ends order by id desc limit 1", *values)
+
+
+def _newest(wanted: TaskFilter, after: int | None, values: list[Any]) -> Iterator[tuple[str, str]]:
+    """For each table that may have such tasks: its letter, and the newest rows, as far as an index finds them."""
+    for table, letter in (("tasks", "t"), ("history", "h")):
         if (state := _state(wanted, table)) is not None:
-            conditions = [state, *_conditions(wanted, after, letter, values)]
-            sources.append(
-                f"(select {columns} from everpoll.{table} {letter} where {' and '.join(conditions)}"
-                f" order by {letter}.id desc limit $1)"
-            )
-    rows = await lane.rows(f"select * from ({' union all '.join(sources)}) page order by id desc limit $1", *values)
-    page = tuple(task_info(row) for row in rows[:limit])
-    return TaskPage(page, page[-1].id if len(rows) > limit else None)
+            where = [state, *_conditions({"id <": after}, letter, values)]
+            if wanted.indexed:
+                where += [f"{letter}.indexed", *_conditions({"kind =": wanted.kind}, letter, values)]
+            newest = f"from everpoll.{table} {letter} where {' and '.join(where)} order by {letter}.id desc limit $1"
+            yield letter, f"select {letter}.* {newest}"
 
 
 def _state(wanted: TaskFilter, table: str) -> str | None:
@@ -72,9 +108,14 @@ def _state(wanted: TaskFilter, table: str) -> str | None:
     return "t.is_leased" if wanted.state == "running" else "not t.is_leased"
 
 
-def _conditions(wanted: TaskFilter, after: int | None, letter: str, values: list[Any]) -> list[str]:
-    wishes = {"id <": after, "queue =": wanted.queue, "name =": wanted.name, "kind =": wanted.kind}
-    conditions = [f"{letter}.indexed"] if wanted.indexed else []
+def _wishes(wanted: TaskFilter) -> dict[str, Any]:
+    """What no index has."""
+    wishes = {"queue =": wanted.queue, "name =": wanted.name, "kind =": None if wanted.indexed else wanted.kind}
+    return {comparison: value for comparison, value in wishes.items() if value is not None}
+
+
+def _conditions(wishes: dict[str, Any], letter: str, values: list[Any]) -> list[str]:
+    conditions = []
     for comparison, value in wishes.items():
         if value is not None:
             values.append(value)

@@ -15,6 +15,7 @@ import msgspec
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import (
     COUNT_LIMIT,
+    SEARCH_LIMIT,
     QueueInfo,
     TaskFilter,
     TaskInfo,
@@ -74,33 +75,56 @@ def losses(con: Connection, task_id: int) -> list[dict[str, Any]]:
 
 
 def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
-    """A page, newest first."""
-    bound = {"after": after, "limit": limit + 1, **msgspec.structs.asdict(wanted)}
-    same = "".join(f" and t.{name} = :{name}" for name in ("queue", "name", "kind") if bound[name] is not None)
-    if wanted.indexed:
-        same += " and t.indexed = 1"
-    if after is not None:
-        same += " and t.id < :after"
-    parts = []
-    # The conditions stand in the text, not among the bound values: only so does SQLite use the partial indexes.
-    match wanted.state:
-        case None:
-            parts = [(LIVE, "everpoll_tasks", "true"), (ENDED, "everpoll_history", "true")]
-        case "queued":
-            parts = [(LIVE, "everpoll_tasks", "t.is_leased = 0")]
-        case "running":
-            parts = [(LIVE, "everpoll_tasks", "t.is_leased = 1")]
-        case "done":
-            parts = [(ENDED, "everpoll_history", "t.state = 'done'")]
-        case _:
-            parts = [(ENDED, "everpoll_history", "t.state = :state and t.state <> 'done'")]
+    """A page, newest first. No index has names and queues: a bounded number of tasks of each table is looked at."""
+    wishes = [name for name in ("queue", "name", "kind") if getattr(wanted, name) is not None]
+    same = "".join(f" and t.{name} = :{name}" for name in wishes)
+    bound = {"after": after, "limit": limit + 1, "searched": SEARCH_LIMIT, **msgspec.structs.asdict(wanted)}
+    newest = [(columns, _newest(wanted, after, *where)) for columns, *where in _places(wanted)]
     selects = (
-        f"select * from (select {columns} from {table} t where {condition}{same} order by t.id desc limit :limit)"
-        for columns, table, condition in parts
+        f"select * from (select {columns} from ({some}) t where true{same} order by t.id desc limit :limit)"
+        for columns, some in newest
     )
     rows = con.execute(f"{' union all '.join(selects)} order by 1 desc limit :limit", bound).fetchall()
-    shown = tuple(_shown(row) for row in rows[:limit])
-    return TaskPage(shown, shown[-1].id if shown and len(rows) > limit else None)
+    found = [_shown(row) for row in rows]
+    if len(found) > limit:
+        return TaskPage(tuple(found[:limit]), found[limit - 1].id)
+    ends = " union all ".join(
+        f"select * from (select id, created_at from ({some}) order by id desc limit 1 offset :searched - 1)"
+        for _, some in newest
+    )
+    end = con.execute(f"{ends} order by 1 desc limit 1", bound).fetchone() if wishes else None
+    if end is None:
+        return TaskPage(tuple(found))
+    # Behind the end of one table's search the other may have found something: that belongs to the next page.
+    return TaskPage(tuple(one for one in found if one.id >= end[0]), end[0], instant(end[1]))
+
+
+def _places(wanted: TaskFilter) -> list[tuple[str, str, str]]:
+    """Columns, table and condition of each table that may have such tasks.
+
+    The conditions stand in the text, not among the bound values: only so does SQLite use the partial indexes.
+    """
+    match wanted.state:
+        case None:
+            return [(LIVE, "everpoll_tasks", "true"), (ENDED, "everpoll_history", "true")]
+        case "queued":
+            return [(LIVE, "everpoll_tasks", "t.is_leased = 0")]
+        case "running":
+            return [(LIVE, "everpoll_tasks", "t.is_leased = 1")]
+        case "done":
+            return [(ENDED, "everpoll_history", "t.state = 'done'")]
+        case _:
+            return [(ENDED, "everpoll_history", "t.state = :state and t.state <> 'done'")]
+
+
+def _newest(wanted: TaskFilter, after: int | None, table: str, condition: str) -> str:
+    """The newest rows of a table, as far as an index finds them."""
+    where = [condition]
+    if wanted.indexed:
+        where.append("t.indexed = 1" if wanted.kind is None else "t.indexed = 1 and t.kind = :kind")
+    if after is not None:
+        where.append("t.id < :after")
+    return f"select t.* from {table} t where {' and '.join(where)} order by t.id desc limit :searched"
 
 
 def find(con: Connection, kind: str, key: str) -> TaskInfo | None:

@@ -27,7 +27,7 @@ create function everpoll.lease(me bigint, room int, wanted text[], rooms int[], 
     out is_lost boolean, out ids bigint[], out sequences int[], out names text[], out args text[],
     out in_queues text[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[],
     out rescues smallint[], out versions smallint[], out canceled boolean[], out mark_queues text[],
-    out mark_ranks int[], out mark_dues timestamptz[], out promoted int, out waits_asked_at timestamptz,
+    out mark_ranks int[], out mark_dues timestamptz[], out promoted int, out nothing_waits_until timestamptz,
     out has_more boolean, out is_cut boolean, out next_due_s float8, out took_s float8, out at float8)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
@@ -44,8 +44,9 @@ begin
 
     promoted := 0;
     if asks_waiting then
-        select p.next_at, p.promoted into next_at, promoted from everpoll.promote(wanted, waits_from) p;
-        waits_asked_at := now();
+        -- Four times what this look can take, so that neither looks nor promotions wait for each other for long.
+        select p.next_at, p.promoted, case when p.is_all then now() end into next_at, promoted, nothing_waits_until
+          from everpoll.promote(greatest(500, 4 * room), wanted, waits_from) p;
     end if;
 
     if is_full then

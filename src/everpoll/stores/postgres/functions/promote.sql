@@ -1,7 +1,8 @@
--- Makes ready what has fallen due in these queues, and tells when the next one does: at most 5,000 tasks a call, about
--- 50 ms, in the order of their due times. Where more are due than that, those of higher priority come first.
+-- Makes ready what has fallen due in these queues, and tells when the next one does: at most `most` tasks a call, those
+-- of higher priority than usual first, then in the order of their due times. is_all: nothing that is due was left.
 --   waits_from[i]: before this, nothing waits in wanted[i].
-create function everpoll.promote(wanted text[], waits_from timestamptz[], out next_at timestamptz, out promoted int)
+create function everpoll.promote(most int, wanted text[], waits_from timestamptz[], out next_at timestamptz,
+    out promoted int, out is_all boolean)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
@@ -9,6 +10,7 @@ as $$
 declare due_queues text[] := wanted; due_from timestamptz[] := waits_from; lowest int; more int;
 begin
     promoted := 0;
+    is_all := true;
     if cardinality(wanted) > 16 then
         -- Of many queues only those that have a waiting task are visited, by jumping from name to name.
         with recursive heads(queue, due_at) as (
@@ -27,50 +29,51 @@ begin
     end if;
     if next_at is null or next_at > now() then return; end if;
 
-    with pick as materialized (
-        select w.ctid from unnest(due_queues, due_from) q(queue, wait_from) cross join lateral (
+    -- More urgent than usual: rank by rank, each found by a jump in its index. Mostly there are none.
+    with recursive ranks(queue, rank) as (
+        select q.queue, first.rank from unnest(due_queues) q(queue) cross join lateral (
+            select t.rank from everpoll.tasks t where t.line = 1 and t.rank <> 0 and t.queue = q.queue and t.rank < 0
+            order by t.queue, t.rank limit 1) first
+        union all
+        select r.queue, next.rank from ranks r cross join lateral (
+            select t.rank from everpoll.tasks t
+            where t.line = 1 and t.rank <> 0 and t.queue = r.queue and t.rank > r.rank and t.rank < 0
+            order by t.queue, t.rank limit 1) next),
+    pick as materialized (
+        select w.ctid from (select * from ranks r order by r.rank limit 1000) r cross join lateral (
             select t.ctid from everpoll.tasks t
-            where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from and t.due_at <= now()
-            order by t.queue, t.due_at limit 5000 for update skip locked) w limit 5000),
+            where t.line = 1 and t.rank <> 0 and t.queue = r.queue and t.rank = r.rank and t.due_at <= now()
+            order by t.queue, t.rank, t.due_at limit most for update skip locked) w limit most),
     got as (
         update everpoll.tasks t set line = 0
-        where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.rank)
-    select count(*), max(g.rank) into promoted, lowest from got g;
-    if promoted < 5000 then
+        where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.id)
+    select count(*) into promoted from got;
+
+    if promoted < most then
+        with pick as materialized (
+            select w.ctid from unnest(due_queues, due_from) q(queue, wait_from) cross join lateral (
+                select t.ctid from everpoll.tasks t
+                where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from and t.due_at <= now()
+                order by t.queue, t.due_at limit most - promoted for update skip locked) w limit most - promoted),
+        got as (
+            update everpoll.tasks t set line = 0
+            where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.rank)
+        select promoted + count(*), max(g.rank) into promoted, lowest from got g;
+    end if;
+    if promoted < most then
         -- Nothing that waits is due any more: what is older is gone, however many entries the index still has of it.
         select min(n.due_at) into next_at from unnest(wanted) q(queue) cross join lateral (
             select t.due_at from everpoll.tasks t
             where t.line = 1 and t.queue = q.queue and t.due_at > now() order by t.queue, t.due_at limit 1) n;
         return;
     end if;
-
-    with recursive ranks(queue, rank) as (
-        select q.queue, first.rank from unnest(due_queues) q(queue) cross join lateral (
-            select t.rank from everpoll.tasks t where t.line = 1 and t.rank <> 0 and t.queue = q.queue
-            order by t.queue, t.rank limit 1) first
-        union all
-        select r.queue, next.rank from ranks r cross join lateral (
-            select t.rank from everpoll.tasks t
-            where t.line = 1 and t.rank <> 0 and t.queue = r.queue and t.rank > r.rank
-            order by t.queue, t.rank limit 1) next
-        where next.rank < 0),
-    pick as materialized (
-        select w.ctid from (select * from ranks r where r.rank < 0 order by r.rank limit 1000) r cross join lateral (
-            select t.ctid from everpoll.tasks t
-            where t.line = 1 and t.rank <> 0 and t.queue = r.queue and t.rank = r.rank and t.due_at <= now()
-            order by t.queue, t.rank, t.due_at limit 5000 for update skip locked) w limit 5000),
-    got as (
-        update everpoll.tasks t set line = 0
-        where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.id)
-    select count(*) into more from got;
-    promoted := promoted + more;
     if lowest > 0 then
         -- Tasks of the usual priority among many that are less urgent; they are not in the index by rank.
         with pick as materialized (
             select w.ctid from unnest(due_queues) q(queue) cross join lateral (
                 select t.ctid from everpoll.tasks t
                 where t.line = 1 and t.queue = q.queue and t.due_at <= now() and t.rank = 0
-                order by t.queue, t.due_at limit 5000 for update skip locked) w limit 5000),
+                order by t.queue, t.due_at limit most for update skip locked) w limit most),
         got as (
             update everpoll.tasks t set line = 0
             where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.id)
@@ -78,6 +81,7 @@ begin
         promoted := promoted + more;
     end if;
     next_at := now();
+    is_all := false;
 end $$;
 
 -- Of these queues, those that have a ready or leased task, by jumping from name to name in the index.
