@@ -37,6 +37,10 @@ class WorkerProcess:
         """How often."""
         return sum(words in entry["message"] for entry in self.log())
 
+    def incarnations(self) -> list[str]:
+        """Under which it has signed on, one after another."""
+        return [entry["message"].split()[-1] for entry in self.log() if "signed on as" in entry["message"]]
+
     @property
     def is_running(self) -> bool:
         """The process; frozen or not."""

@@ -1,6 +1,6 @@
 """Worker processes as a fleet starts them, and what may be done to them.
 
-Promises: waits on what the workers say and do, never for a time; whatever does not come within GIVE_UP_S fails with
+Promises: waits on what the workers say and do, never for a time; whatever does not come within its patience fails with
 the logs of all workers. Nothing that was started outlives the block.
 """
 
@@ -25,17 +25,29 @@ LOOK_S = 0.02
 class Fleet:
     """Workers of one database, and what their handlers did."""
 
-    def __init__(self, ledger: Ledger, folder: Path, *, lease: str, slots: int = 4, grace: str = "10s") -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        folder: Path,
+        *,
+        lease: str,
+        slots: int = 4,
+        grace: str = "10s",
+        url: str | None = None,
+        patience_s: float = GIVE_UP_S,
+    ) -> None:
+        """`url` is the workers' own way to the database, if that is not the ledger's."""
         self.ledger = ledger
         self.slots = slots
         self.workers: dict[str, WorkerProcess] = {}
         self.ids: list[int] = []
+        self._patience_s = patience_s
         self._folder = folder
         self._grace = grace
         self._effects = EffectsFile(folder / "effects")
         self._env = {
             **{name: value for name, value in os.environ.items() if name != "WORKER_ID"},
-            "EVERPOLL_URL": ledger.url,
+            "EVERPOLL_URL": url or ledger.url,
             EFFECTS: str(self._effects.path),
             LEASE: lease,
             SLOTS: str(slots),
@@ -108,8 +120,8 @@ class Fleet:
         """Wait for it; how long that took."""
         began = time.monotonic()
         while not condition():
-            if time.monotonic() > began + GIVE_UP_S:
-                raise AssertionError(f"not within {GIVE_UP_S:g} s: {wanted}\n{told(self.workers.values())}")
+            if time.monotonic() > began + self._patience_s:
+                raise AssertionError(f"not within {self._patience_s:g} s: {wanted}\n{told(self.workers.values())}")
             time.sleep(LOOK_S)
         return time.monotonic() - began
 

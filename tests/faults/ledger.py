@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 import asyncpg
 
+AGED = {"workers": ("started_at", "beat_at"), "tasks": ("created_at", "due_at", "started_at")}
+"""What a store has written down by its own clock, of workers and of tasks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:
@@ -25,6 +28,8 @@ class Settled:
     result: Any
     trail: tuple[str, ...]
     """What was decided, in order."""
+    lost_by: tuple[str, ...] = ()
+    """Labels of the workers that it was rescued from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +55,15 @@ class Ledger(Protocol):
     def burials(self) -> list[Burial]:
         """Who is gone."""
 
+    def beats(self) -> dict[str, int]:
+        """How often each worker that is not gone has beaten."""
+
+    def losses(self) -> int:
+        """How many results were dropped."""
+
+    def step_clock(self, by_s: float) -> None:
+        """Make all that was written about workers and their tasks look older, as a clock that steps forward does."""
+
 
 class PostgresLedger:
     """A Postgres database."""
@@ -72,6 +86,17 @@ class PostgresLedger:
                where stopped_at is not null order by stopped_at"""
         )
         return [Burial(*row) for row in rows]
+
+    def beats(self) -> dict[str, int]:
+        return dict(self.ask("select label, beats from everpoll.workers where stopped_at is null"))
+
+    def losses(self) -> int:
+        return int(self.ask("select count(*) from everpoll.losses")[0][0])
+
+    def step_clock(self, by_s: float) -> None:
+        for table, columns in AGED.items():
+            moved = ", ".join(f"{column} = {column} - interval '{by_s} seconds'" for column in columns)
+            self.ask(f"update everpoll.{table} set {moved}")  # noqa: S608 - constants
 
     def cut_connections(self) -> None:
         """All but our own."""
@@ -116,6 +141,24 @@ class SqliteLedger:
         )
         return [Burial(*row) for row in rows]
 
+    def beats(self) -> dict[str, int]:
+        return dict(self._ask("select label, beats from everpoll_workers where stopped_at is null"))
+
+    def losses(self) -> int:
+        return int(self._ask("select count(*) from everpoll_losses")[0][0])
+
+    def step_clock(self, by_s: float) -> None:
+        with closing(sqlite3.connect(self._path, timeout=30)) as connection, connection:
+            for table, columns in AGED.items():
+                moved = ", ".join(f"{column} = {column} - {int(by_s * 1e6)}" for column in columns)
+                connection.execute(f"update everpoll_{table} set {moved}")  # noqa: S608 - constants
+
+    def locked(self) -> sqlite3.Connection:
+        """A connection that holds the only lock for writing until it is closed."""
+        connection = sqlite3.connect(self._path, timeout=30, isolation_level=None)
+        connection.execute("begin immediate")
+        return connection
+
     def is_locked(self) -> bool:
         """Whether somebody is in the middle of a transaction."""
         with closing(sqlite3.connect(self._path, timeout=0, isolation_level=None)) as connection:
@@ -135,4 +178,5 @@ def _settled(row: Any, trail: list[dict[str, Any]]) -> Settled:
     result = None if row[6] is None else json.loads(row[6])
     task_id, state, incarnation, sequence, attempt, rescues = row[:6]
     whats = tuple(entry["what"] for entry in trail)
-    return Settled(task_id, state, incarnation, sequence, attempt, rescues, result, whats)
+    lost_by = tuple(entry["worker"] for entry in trail if entry["what"] == "rescue")
+    return Settled(task_id, state, incarnation, sequence, attempt, rescues, result, whats, lost_by)

@@ -1,7 +1,7 @@
 """What must hold after any fault: every job ended once, under the right fence, and nobody died of it."""
 
 import signal
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
 from itertools import pairwise
 
@@ -31,6 +31,33 @@ def prove(fleet: Fleet, *, killed: Collection[WorkerProcess] = (), frozen: Colle
         assert sequences == sorted(set(sequences)), f"the sequence grows with every lease: {mine}"
         assert_one_at_a_time(mine, lawless)
     assert_all_are_well(fleet, {worker.label for worker in killed})
+
+
+def prove_no_live_worker_was_given_up(fleet: Fleet, killed: WorkerProcess | None = None) -> None:
+    """No result that a handler finished was dropped, and only what the killed worker held was rescued.
+
+    Call this while all other workers live: one that has signed off looks like one that was declared dead.
+    """
+    dead = set() if killed is None else {killed.label}
+    assert {one.label for one in fleet.ledger.burials()} == dead, told(fleet.workers.values())
+    assert fleet.ledger.losses() == 0
+    for row in fleet.ledger.history():
+        assert row.rescues == len(row.lost_by) <= len(dead), f"rescued from a live worker: {row}"
+        assert set(row.lost_by) <= dead, f"rescued from a live worker: {row}"
+    # What the killed worker had finished and not settled is gone with it.
+    ended = Counter(run.task for run in fleet.effects() if run.has_ended and run.worker not in dead)
+    assert all(count == 1 for count in ended.values()), "a handler that has finished is not run again"
+    verdicts = {
+        entry["message"].split()[1]
+        for worker in fleet.workers.values()
+        for entry in worker.log()
+        if "declaring it dead" in entry["message"]
+    }
+    assert verdicts == (set() if killed is None else set(killed.incarnations()))
+    for worker in fleet.workers.values():
+        assert len(worker.incarnations()) == 1, f"{worker.label} signed on anew\n{told([worker])}"
+        assert not worker.said("was declared dead")
+        assert not worker.said("its result is dropped")
 
 
 def assert_one_at_a_time(runs: list[Effect], lawless: set[str]) -> None:

@@ -39,7 +39,8 @@ NOT_FOUND = (
     "/usr/lib/postgresql or on PATH. The wheel is a locked development requirement: run `make clean` and `make test`"
 )
 
-# One line comes for a deliberate stop ("keep INT"), none when the parent has died. The keeper ignores the signals of
+# One line comes for a deliberate stop ("keep INT"), none when the parent has died. A frozen postmaster
+# gets its signal only when it is continued. The keeper ignores the signals of
 # a terminal: it must outlive the parent by the moment that cleaning up takes. So must the postmaster, until told.
 KEEPER = r"""
 trap '' INT HUP TERM
@@ -48,6 +49,7 @@ pid=$!
 echo $pid
 read -r word signal
 kill -"${signal:-QUIT}" $pid 2>/dev/null
+kill -CONT $pid 2>/dev/null
 wait $pid
 test "$word" = keep || rm -rf -- "$EVERPOLL_CLUSTER_HOME"
 """
@@ -169,6 +171,19 @@ class Cluster:
         """To the postmaster itself: SIGKILL, or SIGHUP to read its configuration again."""
         os.kill(self._pid, which)
 
+    def freeze(self) -> None:
+        """SIGSTOP to the whole cluster; returns when all its processes have stopped. Needs /proc."""
+        self.signal(signal.SIGSTOP)  # first: it must not start another process meanwhile
+        _wait_until_stopped(self._pid)
+        for pid in _children(self._pid):
+            os.kill(pid, signal.SIGSTOP)
+            _wait_until_stopped(pid)
+
+    def thaw(self) -> None:
+        """SIGCONT to the whole cluster."""
+        for pid in (*_children(self._pid), self._pid):
+            os.kill(pid, signal.SIGCONT)
+
     def log(self) -> str:
         """What the server said so far."""
         log = self.home / "log"
@@ -255,9 +270,32 @@ def _free_port() -> int:
 
 def _is_gone(pid: int) -> bool:
     """Whether the process has ended, reaped or not; where there is no /proc, the time-out must do."""
-    if not Path("/proc/self/stat").exists():
-        return False
+    return Path("/proc/self/stat").exists() and _state(pid) in {"", "Z"}
+
+
+def _state(pid: int) -> str:
+    """The letter that /proc has for what the process does; empty if the process is gone."""
+    return _status(pid)[0]
+
+
+def _status(pid: int) -> tuple[str, int]:
+    """The letter, and the process id of the parent."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[:2]
     except (FileNotFoundError, ProcessLookupError):
-        return True
+        return "", 0
+    return state, int(parent)
+
+
+def _children(parent: int) -> list[int]:
+    """The processes that this one has started; those that have ended are not among them."""
+    pids = [int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()]
+    return [pid for pid in pids if (status := _status(pid))[1] == parent and status[0] != "Z"]
+
+
+def _wait_until_stopped(pid: int) -> None:
+    give_up_at = time.monotonic() + STOP_TIMEOUT_S
+    while _state(pid) not in {"T", "", "Z"}:
+        if time.monotonic() > give_up_at:
+            raise RuntimeError(f"process {pid} of Postgres does not stop")
+        time.sleep(0.001)

@@ -44,7 +44,11 @@ class Proxy:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there_writer = await asyncio.open_connection(self._parts.hostname, self._parts.port)
+        try:
+            there_reader, there_writer = await asyncio.open_connection(self._parts.hostname, self._parts.port)
+        except OSError:
+            writer.transport.abort()  # the server is away: so is what stands before it
+            return
         self._writers |= {writer, there_writer}
         pumps = [
             asyncio.get_running_loop().create_task(pump)
