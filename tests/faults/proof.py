@@ -76,8 +76,17 @@ def assert_all_are_well(fleet: Fleet, killed: set[str]) -> None:
     for worker in fleet.workers.values():
         bugs = [one for one in worker.log() if one["level"] in {"critical", "raw"} or "traceback" in one]
         assert not bugs, f"{worker.label} had something to report: {bugs}"
+    # A process that is still importing has no handler for the signal yet, and would die of it.
+    fleet.until(lambda: all(has_begun(worker) for worker in alive), "all have tried to sign on")
     for worker in alive:
         if worker.is_running:
             worker.process.send_signal(signal.SIGTERM)
     fleet.until(lambda: not any(worker.is_running for worker in alive), "all have ended")
     assert [worker.process.returncode for worker in alive] == [0] * len(alive), told(fleet.workers.values())
+
+
+def has_begun(worker: WorkerProcess) -> bool:
+    """Whether the worker has tried to sign on, or has ended."""
+    return not worker.is_running or any(
+        worker.said(words) for words in ("signed on as", "cannot sign on", "cannot start")
+    )

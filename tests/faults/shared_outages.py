@@ -84,6 +84,7 @@ def lead_through(fleet: Fleet, folder: Path, outages: Sequence[tuple[Outage, flo
         until_all_have_beaten(fleet, before)
         gate.touch()
         fleet.until_all_have_ended()
+        prove_no_live_worker_was_given_up(fleet)
 
     outage, length_s = outages[-1]
     gate = folder / "last gate"

@@ -38,7 +38,7 @@ def test_three_outages_in_a_row_cost_no_result_and_no_live_worker(
     ):
         outages = [
             (frozen(way), SHORT_S),
-            (stopped(fault_server.server), SHORT_S),
+            (stopped(fault_server.server), LONG_S),
             (frozen(fault_server.server), LONG_S),
         ]
         assert lead_through(fleet, tmp_path, outages).after_s <= found_in_time_s(LEASE_S)
