@@ -179,3 +179,16 @@ async def test_on_a_rescue(stage: Stage) -> None:
     assert (await stage.show(leftover.id)).state == "queued"
     await stage.in_heart(heart.beat)
     assert (await stage.show(leases[1].id)).state == "queued"
+
+
+async def test_on_the_rescue_of_a_dead_workers_task(stage: Stage) -> None:
+    """The others come back, and so does the culprit as soon as it may."""
+    dead, witness = await stage.worker(), await stage.worker()
+    leases = await held(stage, dead)
+    async with refusing(stage, "update"):
+        assert await stage.declare_dead(witness, dead) == 2
+        assert [(await stage.show(one.id)).state for one in leases] == ["queued", "running", "queued"]
+        assert (await stage.beat(witness)).has_leftovers
+    assert await stage.rescue(witness) == 1
+    assert (await stage.show(leases[1].id)).state == "queued"
+    assert not (await stage.beat(witness)).has_leftovers

@@ -8,6 +8,8 @@ write lock (prototype: 60 ms for 500,000).
 
 # ruff: noqa: S608 - only the conditions of this module are put into SQL
 
+import logging
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +17,8 @@ from everpoll.drivers.sqlite.connection import Connection
 from everpoll.policy.liveness import Sighting
 from everpoll.stores.contract import RESCUE_LIMIT, Beat, EndState, WorkerCard, encode
 from everpoll.stores.sqlite.moves import End, Requeue, end, requeue
+
+logger = logging.getLogger("everpoll.stores")
 
 SIGN_ON = """insert or replace into everpoll_workers
     (incarnation, label, host, pid, queues, slots, version, lease_s, started_at, beat_at)
@@ -69,6 +73,23 @@ def rescue(con: Connection, now: int, incarnation: int, dead: Fences, overdue: F
     if dead:
         con.execute(DECLARE_DEAD, {"now": now, "dead": encode(dead)})
     lost = con.execute(LOST, {"owner": incarnation, "overdue": encode(overdue)}).fetchall()
+    try:
+        return _taken_back(con, now, lost)
+    except sqlite3.IntegrityError:
+        # A trigger or a constraint of the user's refuses one of them: it must not hold up the others.
+        return sum(_taken_back_alone(con, now, one) for one in lost)
+
+
+def _taken_back_alone(con: Connection, now: int, lost: tuple[Any, ...]) -> int:
+    try:
+        return _taken_back(con, now, [lost])
+    except sqlite3.IntegrityError as error:
+        logger.warning("task %d cannot be taken back: %s", lost[0], error)
+        return 0
+
+
+def _taken_back(con: Connection, now: int, lost: Sequence[tuple[Any, ...]]) -> int:
+    """Take these back, all or none."""
     ends: list[End] = []
     rows: list[Requeue] = []
     for task_id, sequence, label, is_alive, started_at, rescues, is_canceled in lost:
@@ -86,8 +107,15 @@ def rescue(con: Connection, now: int, incarnation: int, dead: Fences, overdue: F
             ends.append(End(task_id, sequence, state, entry=entry, refund=1, rescued=1))
         else:
             rows.append(Requeue(task_id, sequence, None, entry, refund=1, rescued=1))
-    end(con, now, ends)
-    requeue(con, now, rows)
+    con.execute("savepoint take_back")
+    try:
+        end(con, now, ends)
+        requeue(con, now, rows)
+    except sqlite3.Error:
+        con.execute("rollback to take_back")
+        raise
+    finally:
+        con.execute("release take_back")
     return len(lost)
 
 

@@ -1,3 +1,39 @@
+-- Takes back the tasks in these rows, as far as they still are leased by a stopped worker or are overdue; how many.
+create function everpoll.take_back(places tid[], stopped bigint[], overdue bigint[], most_rescues int, out taken int)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare ends bigint[];
+begin
+    with lost as materialized (
+        select t.id, t.sequence, t.owner, t.rescues + 1 as rescues, t.started_at,
+               t.owner = any(stopped) as is_dead, t.cancel_requested and not t.cancels_itself as is_canceled
+          from everpoll.tasks t
+         where t.ctid = any(places) and t.is_leased and (t.owner = any(stopped) or t.id = any(overdue))
+         for update skip locked),
+    told as materialized (
+        select l.*, w.label, l.rescues >= most_rescues or l.is_canceled as is_end,
+               json_build_object(
+                   'what', case when l.rescues >= most_rescues then 'failed' else 'rescue' end,
+                   'why', case when l.is_dead then 'its worker was lost' else 'it ran past its deadline' end,
+                   'worker', w.label, 'started_at', extract(epoch from l.started_at), 'rescues', l.rescues)::text
+                   as note
+          from lost l left join everpoll.workers w on w.incarnation = l.owner),
+    back as (
+        update everpoll.tasks t
+        set owner = null, is_leased = false, line = 0, attempt = t.attempt - 1, rescues = t.rescues + 1,
+            worker = n.label, trail = everpoll.remember(t.trail, 'rescue', n.note)
+        from told n where t.id = n.id and t.id = any(array(select o.id from told o)) and not n.is_end
+        returning t.id),
+    ended as (
+        select everpoll.move(null, array_agg(n.id), array_agg(n.sequence),
+                   array_agg(case when n.is_canceled then 'canceled' else 'failed' end), null, array_agg(n.label),
+                   array_agg('rescue'::text), array_agg(n.note), array_agg(1), null, array_agg(1), false) as ids
+          from told n where n.is_end)
+    select (select count(*) from back), e.ids into taken, ends from ended e;
+    taken := taken + coalesce(cardinality(ends), 0);
+end $$;
+
 -- Declares workers dead and takes back what dead and stopped workers hold, and what `me` holds past its deadline.
 --   dead: each with the beat number that stood still. The row is locked before the number is compared: a worker that
 --   has beaten since is left alone, whenever this call arrives.
@@ -12,7 +48,7 @@ create function everpoll.rescue(me bigint, dead bigint[], dead_beats bigint[], o
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set lock_timeout = '300ms'
 as $$
-declare stopped bigint[]; seen tid[]; seen_late tid[]; ends bigint[]; back int;
+declare stopped bigint[]; seen tid[]; seen_late tid[]; place tid;
 begin
     rescued := 0;
     begin
@@ -35,37 +71,23 @@ begin
     seen_late := array(
         select t.ctid from everpoll.tasks t join unnest(overdue, overdue_sequences) o(id, sequence) on o.id = t.id
         where t.id = any(overdue) and t.sequence = o.sequence and t.owner = me);
-    if coalesce(cardinality(seen), 0) + cardinality(seen_late) > 0 then
-        with lost as materialized (
-            select t.id, t.sequence, t.owner, t.rescues + 1 as rescues, t.started_at,
-                   t.owner = any(coalesce(stopped, '{}')) as is_dead,
-                   t.cancel_requested and not t.cancels_itself as is_canceled
-              from everpoll.tasks t
-             where t.ctid = any(coalesce(seen, '{}') || seen_late) and t.is_leased
-               and (t.owner = any(coalesce(stopped, '{}')) or t.id = any(overdue)) for update skip locked),
-        told as materialized (
-            select l.*, w.label, l.rescues >= most_rescues or l.is_canceled as is_end,
-                   json_build_object(
-                       'what', case when l.rescues >= most_rescues then 'failed' else 'rescue' end,
-                       'why', case when l.is_dead then 'its worker was lost' else 'it ran past its deadline' end,
-                       'worker', w.label, 'started_at', extract(epoch from l.started_at), 'rescues', l.rescues)::text
-                       as note
-              from lost l left join everpoll.workers w on w.incarnation = l.owner),
-        back as (
-            update everpoll.tasks t
-            set owner = null, is_leased = false, line = 0, attempt = t.attempt - 1, rescues = t.rescues + 1,
-                worker = n.label, trail = everpoll.remember(t.trail, 'rescue', n.note)
-            from told n where t.id = n.id and t.id = any(array(select o.id from told o)) and not n.is_end
-            returning t.id),
-        ended as (
-            select everpoll.move(null, array_agg(n.id), array_agg(n.sequence),
-                       array_agg(case when n.is_canceled then 'canceled' else 'failed' end), null, array_agg(n.label),
-                       array_agg('rescue'::text), array_agg(n.note), array_agg(1), null, array_agg(1), false) as ids
-              from told n where n.is_end)
-        select (select count(*) from back), e.ids into back, ends from ended e;
-        rescued := back + coalesce(cardinality(ends), 0);
+    stopped := coalesce(stopped, '{}');
+    seen := coalesce(seen, '{}') || seen_late;
+    if cardinality(seen) > 0 then
+        begin
+            rescued := everpoll.take_back(seen, stopped, overdue, most_rescues);
+        exception when others then
+            -- A trigger or a constraint of the user's refuses one of them: it must not hold up the others.
+            foreach place in array seen loop
+                begin
+                    rescued := rescued + everpoll.take_back(array[place], stopped, overdue, most_rescues);
+                exception when others then
+                    raise warning 'everpoll: a task cannot be taken back: %', sqlerrm;
+                end;
+            end loop;
+        end;
     end if;
-    if rescued >= coalesce(cardinality(seen), 0) + cardinality(seen_late) then
+    if rescued >= cardinality(seen) then
         update everpoll.workers w set is_clear = true where w.incarnation = any(stopped);
     end if;
     -- The caller may have no free slot: workers that have one are told.
