@@ -46,6 +46,7 @@ def test_a_heartbeat_that_fails_alone_is_not_excused_by_looks_that_succeed(stage
 
     async def scene() -> None:
         async with stage.working(lease_s=30.0) as worker:
+            await stage.clock.settle()
             stage.store.fail("beat", 1_000)
             await stage.clock.advance(8)
             before = len(stage.store.looks)

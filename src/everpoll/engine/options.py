@@ -30,6 +30,8 @@ class WorkerOptions:
     """The rests between looks that find nothing, where nothing pushes (A2)."""
     safety_poll: Backoff = field(default_factory=lambda: Backoff("30s", factor=2, cap="60s", jitter=0.1))
     """The same beneath a working push (A8)."""
+    refusal_patience_s: float | None = None
+    """How long a settlement that the store refuses is tried again before it is replaced; None: as long as a lease."""
     keep_s: float | None = 30 * 86_400.0
     """How long ended tasks stay in history; None keeps them for ever."""
     label: str = field(default_factory=worker_label)

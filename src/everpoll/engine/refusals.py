@@ -3,13 +3,15 @@
 Promises: what is split was not executed. An outage says nothing about the items, and is never split.
 """
 
-from everpoll.errors import BadInput, EverpollError
+from everpoll.errors import LeaseLost, NotRunning, SchemaOutdated, StoreUnavailable, TableUnfit
+
+OF_ALL = (StoreUnavailable, SchemaOutdated, TableUnfit, NotRunning, LeaseLost)
+"""Nothing could be done at all: the database is away, its schema is outdated, the store is closed."""
 
 
 def may_be_of_one(error: Exception) -> bool:
     """Whether the statement was refused, for a reason that may lie in one of its items.
 
-    An error of everpoll's own tells that nothing could be done at all (the database is away, its schema is outdated);
-    only `BadInput` speaks of a value. Any other comes from the database or its driver, as from a user's trigger.
+    A value that cannot be kept is one (`BadInput`); so is what a database or its driver says, as of a user's trigger.
     """
-    return isinstance(error, BadInput) or not isinstance(error, EverpollError)
+    return not isinstance(error, OF_ALL)

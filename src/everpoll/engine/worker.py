@@ -57,7 +57,8 @@ class Worker:
         self._works = works
         self.options = options
         self.meter = Meter()
-        self._settler = Settler(store, self.meter, self._lost, options.lease_s)
+        patience_s = options.lease_s if options.refusal_patience_s is None else options.refusal_patience_s
+        self._settler = Settler(store, self.meter, self._lost, patience_s)
         self._pool = Pool(works, options.slots, self._settler.add)
         self._pool.on_turn = store.hand_over
         self._settler.on_settled = on_settled

@@ -46,7 +46,11 @@ class AdoptedTable:
         # A function where they are the app's: `everpoll run --slots` says how many after the table was adopted.
         self._slots = slots if callable(slots) else lambda: slots
         self._options = WorkerOptions(
-            slots=self._slots(), lease_s=table.stale_after_s, beat_s=table.heartbeat_every_s, keep_s=None
+            refusal_patience_s=0.0,  # a constraint of the owner of the table is not going to change
+            slots=self._slots(),
+            lease_s=table.stale_after_s,
+            beat_s=table.heartbeat_every_s,
+            keep_s=None,
         )
         self._works = Works()
         self._callee: Callee | None = None

@@ -82,6 +82,18 @@ async def test_a_look_at_many_queues_locks_no_row_too_many(stage: Stage, url: st
         assert await other.fetchval(UNLOCKED) == len(tasks) - 10
 
 
+@pytest.mark.parametrize("queues", [3, 40])
+async def test_the_oldest_tasks_come_first_whatever_their_queues_are_called(
+    stage: Stage, store: PostgresStore, queues: int
+) -> None:
+    """One task in each queue, and as much room: all of them are found, in the order in which they were enqueued."""
+    worker = await stage.worker()
+    names = [f"q{number:03}" for number in reversed(range(queues))]
+    ids = [await stage.put_one(queue=name) for name in names]
+    looked = await store.lease(worker, dict.fromkeys(names, 1), queues)
+    assert [one.id for one in looked.leases] == ids
+
+
 async def test_each_of_many_queues_gives_no_more_than_its_room(stage: Stage, store: PostgresStore) -> None:
     worker = await stage.worker()
     names = [f"q{number:03}" for number in range(30)]

@@ -106,11 +106,12 @@ language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-declare last_rank int; last_due timestamptz; best_queues text[];
+declare last_rank int; last_due timestamptz; heads int; best_queues text[];
 begin
-    select array_agg(distinct h.queue), coalesce((array_agg(h.rank))[room], 2147483647),
-           coalesce((array_agg(h.due_at))[room], 'infinity')
-      into best_queues, last_rank, last_due from (
+    -- Each aggregate says its own order: for the distinct one the planner may sort what all of them get.
+    select array_agg(distinct h.queue), (array_agg(h.rank order by h.rank desc, h.due_at desc))[1],
+           (array_agg(h.due_at order by h.rank desc, h.due_at desc))[1], count(*)
+      into best_queues, last_rank, last_due, heads from (
         select r.queue, one.rank, one.due_at
           from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
           cross join lateral (
@@ -119,6 +120,10 @@ begin
               and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
             order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) one
          order by one.rank, one.due_at, one.id limit room) h;
+    if heads < room then
+        last_rank := 2147483647;
+        last_due := 'infinity';
+    end if;
     select coalesce(array_agg(s.queue), '{}'), coalesce(array_agg(s.tasks::int), '{}'), coalesce(sum(s.tasks), 0)
       into queues, rooms, total from (
         select b.queue, count(*) as tasks from (
