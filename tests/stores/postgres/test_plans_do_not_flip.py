@@ -12,6 +12,7 @@ from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, NewEvent, NewTas
 from everpoll.stores.postgres import PostgresStore
 from everpoll.stores.postgres.functions import versioned
 from servers.databases import PostgresServers
+from stores.backends import PostgresBackend
 from stores.stage import HOUR_S, LEASE_S, WATCH, Stage, again, done
 
 FLOOD = 3_000
@@ -26,6 +27,13 @@ STATISTICS = [
     "of a table with everything leased",
     "of a table where all wait",
 ]
+
+
+@pytest.fixture
+def backend(backend: PostgresBackend) -> PostgresBackend:
+    """One connection for all lanes, which is told to write its plans into the log."""
+    backend.url = f"{backend.url}&connections=2"
+    return backend
 
 
 class Plans:
