@@ -44,9 +44,19 @@ begin
 
     promoted := 0;
     if asks_waiting then
-        -- Four times what this look can take, so that neither looks nor promotions wait for each other for long.
-        select p.next_at, p.promoted, case when p.is_all then now() end into next_at, promoted, nothing_waits_until
-          from everpoll.promote(greatest(500, 4 * room), wanted, waits_from) p;
+        -- Asked here first: mostly nothing is due, and a call of another function costs more than the question.
+        if cardinality(wanted) <= 16 then
+            select min(n.due_at) into next_at from unnest(wanted, waits_from) q(queue, wait_from) cross join lateral (
+                select t.due_at from everpoll.tasks t
+                where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from
+                order by t.queue, t.due_at limit 1) n;
+            nothing_waits_until := now();
+        end if;
+        if cardinality(wanted) > 16 or next_at <= now() then
+            -- Four times what this look can take, so that neither looks nor promotions wait for each other for long.
+            select p.next_at, p.promoted, case when p.is_all then now() end into next_at, promoted, nothing_waits_until
+              from everpoll.promote(greatest(500, 4 * room), wanted, waits_from) p;
+        end if;
     end if;
 
     if is_full then
