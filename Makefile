@@ -7,10 +7,10 @@ FOR    ?= 15s
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example-test-runner example-website-audit example-shell-query test prove check bench docs lock clean
+.PHONY: help demo example-test-runner example-website-audit example-shell-query example-dependency-health test prove check bench docs lock clean
 
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-21s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(READY) ## Watch everpoll at work in the terminal (FOR=15s)
 	@$(BIN)/everpoll demo --for $(FOR)
@@ -24,8 +24,11 @@ example-website-audit: $(READY) ## Audit sites, from a table of your own (ARGS="
 example-shell-query: $(READY) ## Watch twenty queries in a simulated cloud until they end (ARGS="--speed 30")
 	@$(BIN)/python -m examples.shell_query $(ARGS)
 
+example-dependency-health: $(READY) ## Look at sixteen services, some of them in trouble (ARGS="--for 20s")
+	@$(BIN)/python -m examples.dependency_health $(ARGS)
+
 test: $(READY) ## Run every test, then every check (ARGS="-k name" picks tests)
-	$(BIN)/python -m pytest -n 3 --dist loadscope $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadscope $(ARGS)
 	@$(MAKE) --no-print-directory check docs
 
 prove: $(READY) ## Run the long proofs that `make test` leaves out (ARGS="-k name" picks some)

@@ -3,6 +3,8 @@
 make bench ARGS="drain latency"     only these
 make bench ARGS="drain --quick"     fewer jobs and rounds: a look, not a verdict
 make bench ARGS="cliffs --long"     what once was slow, at full size, with snapshots held for ten minutes
+make bench ARGS="monitors --long"   the punctuality of 10,000 services over ten minutes
+make bench ARGS="before --against main"  everpoll as it is now beside that of another commit
 """
 
 import argparse
@@ -15,7 +17,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bench import backlog, cadence, cliffs, drain, enqueue, idle, latency, loops, tables, watches
+from bench import (
+    backlog,
+    before,
+    cadence,
+    cliffs,
+    drain,
+    enqueue,
+    health_history,
+    idle,
+    latency,
+    lists,
+    loops,
+    monitors,
+    tables,
+    watches,
+)
 from bench.plot import ratios_svg
 from bench.report import Ratio, Report, table
 
@@ -38,8 +55,14 @@ BENCHES: dict[str, Callable[[bool], Report]] = {
     "cadence": cadence.run,
     "watches": watches.run,
     "tables": tables.run,
+    "lists": lists.run,
+    "health-history": health_history.run,
+    "monitors": monitors.run,
     "cliffs": cliffs.run,
+    "before": before.run,
 }
+ALL = [name for name in BENCHES if name != "before"]
+"""Without names: those that compare with others."""
 
 
 def main() -> None:
@@ -47,20 +70,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"which: {', '.join(BENCHES)}; default: all")
     parser.add_argument("--quick", action="store_true", help="fewer jobs and rounds")
-    parser.add_argument("--long", action="store_true", help="cliffs: full sizes, snapshots held for ten minutes")
-    parser.add_argument("--only", default="", help=f"cliffs: of {', '.join(cliffs.SCENARIOS)}, these, with commas")
+    parser.add_argument(
+        "--long",
+        action="store_true",
+        help="cliffs: full sizes, snapshots held for ten minutes; monitors: punctuality over ten minutes",
+    )
+    parser.add_argument("--only", default="", help="cliffs, monitors, before: these of their parts, with commas")
+    parser.add_argument("--against", default="HEAD", help="before: the commit to compare with")
     asked = parser.parse_args()
     if unknown := [name for name in asked.names if name not in BENCHES]:
         sys.exit(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHES)}")
-    if unknown := [name for name in asked.only.split(",") if name and name not in cliffs.SCENARIOS]:
-        sys.exit(f"no such cliff: {', '.join(unknown)}; there are: {', '.join(cliffs.SCENARIOS)}")
+    parts = [*cliffs.SCENARIOS, *monitors.PARTS, *before.PARTS]
+    if unknown := [name for name in asked.only.split(",") if name and name not in parts]:
+        sys.exit(f"no such part: {', '.join(unknown)}; there are: {', '.join(parts)}")
     benches: dict[str, Callable[[bool], Report]] = {
         **BENCHES,
         "cliffs": functools.partial(cliffs.run, long=asked.long, only=asked.only),
+        "monitors": functools.partial(monitors.run, long=asked.long, only=asked.only),
+        "before": functools.partial(before.run, against=asked.against, only=asked.only),
     }
     RESULTS.mkdir(exist_ok=True)
     reports = []
-    for name in asked.names or BENCHES:
+    for name in asked.names or ALL:
         began = time.monotonic()
         report = benches[name](asked.quick)
         report.notes.append(_conditions(time.monotonic() - began, quick=asked.quick))

@@ -40,6 +40,8 @@ class Arm:
     module: str
     """Its file in bench/arms/: a module of Python, or `….mjs` for Node."""
     options: dict[str, Any] = field(default_factory=dict)
+    commit: str | None = None
+    """Whose src/ it runs; None: as it is in this folder now."""
 
 
 class ArmFailed(Exception):
@@ -53,10 +55,17 @@ class ArmFailed(Exception):
 
 
 @functools.cache
-def frozen_source() -> Path:
-    """A copy of src/ as it is now: what one run compares must be the same from its first round to its last."""
+def frozen_source(commit: str | None = None) -> Path:
+    """A copy of src/ as it is now: what one run compares must be the same from its first round to its last.
+
+    With a commit: as it was then.
+    """
     folder = tempfile.mkdtemp(prefix="everpoll-source-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if commit is not None:
+        packed = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, check=True, capture_output=True).stdout
+        subprocess.run(["tar", "-x", "-C", folder], input=packed, check=True)
+        return Path(folder) / "src"
     return Path(shutil.copytree(ROOT / "src", Path(folder) / "src", ignore=shutil.ignore_patterns("__pycache__")))
 
 
@@ -74,7 +83,7 @@ class Process:
         """How long it may take to say something."""
         command = [*_program(arm), json.dumps({**arm.options, **order})]
         # Only everpoll and the bare references need src/: peers must not see it.
-        places = [str(frozen_source())] if arm.peer == "everpoll" else []
+        places = [str(frozen_source(arm.commit))] if arm.peer == "everpoll" else []
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -35,9 +35,7 @@ def run(quick: bool) -> Report:
     with ExitStack() as until:
         server = until.enter_context(postgres())
         folder = Path(until.enter_context(tempfile.TemporaryDirectory(prefix="everpoll-bench-")))
-        pg = interleaved(
-            "enqueue on Postgres", _on_postgres(options), rounds, lambda arm: _measured(server, arm), "one"
-        )
+        pg = interleaved("enqueue on Postgres", _on_postgres(options), rounds, lambda arm: measured(server, arm), "one")
         lite = interleaved(
             "enqueue on SQLite", _on_sqlite(options), rounds, lambda arm: measured_file(folder, arm), "one"
         )
@@ -87,7 +85,8 @@ def _ratios(samples: Samples, store: str) -> list[Ratio]:
     ]
 
 
-def _measured(server: Server, arm: Arm) -> Answer:
+def measured(server: Server, arm: Arm) -> Answer:
+    """All ways of enqueueing, into a fresh database."""
     with server.database() as url, Process(arm, url=url) as process:
         answer = process.answer()
         answer["quiet"] = process.quiet_starts

@@ -43,7 +43,7 @@ def run(quick: bool) -> Report:
             "latency",
             [*peers, *files],
             rounds,
-            lambda arm: _on_postgres(server, arm) if arm in peers else _on_sqlite(folder, arm),
+            lambda arm: on_postgres(server, arm) if arm in peers else on_sqlite(folder, arm),
             shown="p50_ms",
         )
     all_ms = {
@@ -77,12 +77,14 @@ def _ratios(all_ms: dict[str, list[float]]) -> list[Ratio]:
     return ratios
 
 
-def _on_postgres(server: Server, arm: Arm) -> Answer:
+def on_postgres(server: Server, arm: Arm) -> Answer:
+    """A worker and a sender, on a fresh database."""
     with server.database() as url:
         return _two_processes(arm, url)
 
 
-def _on_sqlite(folder: Path, arm: Arm) -> Answer:
+def on_sqlite(folder: Path, arm: Arm) -> Answer:
+    """The same with a fresh file; one process where the arm is alone."""
     url = f"sqlite:///{folder / 'bench.db'}"
     try:
         return _one_process(arm, url) if arm.options.get("alone") else _two_processes(arm, url)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from xml.etree.ElementTree import Element
 
 from everpoll.policy import Duration
-from everpoll.watches.adapters import Fetch, Response, ThreadFetch
+from everpoll.watches.adapters import Fetch, HttpFetch, Response
 from examples.shell_query.soap import NotSoap, envelope, node, read, text
 
 ALREADY_EXISTS = "310007"
@@ -76,7 +76,7 @@ class CloudClient:
     def __init__(self, url: str, token: str, fetch: Fetch | None = None, *, timeout: Duration = "10s") -> None:
         self._url = url.rstrip("/")
         self._token = token
-        self._fetch: Fetch = ThreadFetch(timeout=timeout) if fetch is None else fetch
+        self._fetch: Fetch = HttpFetch(timeout=timeout) if fetch is None else fetch
 
     async def create_data_extension(self, key: str) -> None:
         """A temporary DataExtension for the rows; one that is there already will do."""

@@ -3,11 +3,13 @@
 It has a script as well (the price follows the number of seats), so that only a real browser passes.
 """
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs
 
 PAGE = """<!doctype html>
@@ -45,6 +47,15 @@ def problem_of(name: str, email: str, seats: str) -> str:
     if not (seats.isascii() and seats.isdigit() and 1 <= int(seats) <= 100):
         return "Between 1 and 100 seats, please"
     return ""
+
+
+class PatientServer(ThreadingHTTPServer):
+    """Prints nothing about a browser that closes its page before the answer is complete."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Leave out connections that the browser closed; print everything else."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Shop(BaseHTTPRequestHandler):
@@ -86,7 +97,7 @@ class Shop(BaseHTTPRequestHandler):
 @contextmanager
 def shop() -> Iterator[str]:
     """Serve it on a free port of this machine for the length of the block: its address."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Shop)
+    server = PatientServer(("127.0.0.1", 0), Shop)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
     try:

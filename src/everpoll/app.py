@@ -7,20 +7,23 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from types import TracebackType
-from typing import Any, ClassVar, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
-from msgspec import Struct
-
-from everpoll.engine.meter import PollerHealth
+from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
+from everpoll.engine.health import Health
 from everpoll.engine.options import WorkerOptions
+from everpoll.engine.queues import Queues
 from everpoll.engine.settler import OUTAGE
 from everpoll.engine.work import Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, NotRunning, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
 from everpoll.loops import LoopOptions, Loops
+from everpoll.monitors.options import ServiceOptions
+from everpoll.monitors.service import Service
+from everpoll.monitors.services import Services
 from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds
 from everpoll.stores.contract import Store
 from everpoll.stores.urls import default_url, store_for, with_connections
@@ -29,6 +32,9 @@ from everpoll.tables.contract import Token
 from everpoll.tables.urls import source_for
 from everpoll.watches import Cadence, Watch, Watches, WatchOptions
 
+if TYPE_CHECKING:
+    from everpoll.server.asgi import HttpApp
+
 logger = logging.getLogger("everpoll")
 
 F = TypeVar("F", bound=Callable[[], Any])
@@ -36,18 +42,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Health(Struct, frozen=True, kw_only=True):
-    """Whether the app does its work, with the poller's metrics."""
+class Companion(Protocol):
+    """What runs beside an app, and ends with it."""
 
-    healthy: bool
-    worker: PollerHealth | None
-    tables: dict[str, PollerHealth] = {}
-    """The pollers of adopted tables, by name."""
-    loops: int
-    threads_left_behind: int = 0
-    """Threads of plain functions that have not returned from a function past its timeout."""
-    start_error: str | None = None
-    """Why `app.run()` could not start its work yet; it tries again by itself."""
+    async def stop(self, grace_s: float) -> None:
+        """End within the grace period. Repeatable."""
 
 
 class Everpoll:
@@ -91,10 +90,16 @@ class Everpoll:
             lease_s=seconds(lease, name="lease", positive=True),
             keep_s=None if history is None else seconds(history, name="history"),
         )
+        self.queues = Queues(self._served_queues, self.store)
+        """The queues that a worker of this app serves, by name."""
         self.jobs = Jobs(self._works, self.store)
         self.watches = Watches(self._works, self.store)
+        wall = time.time if clock is None else clock.wall
+        self.services = Services(self.store, wall, self.worker_options.label)
         self.tables: dict[str, AdoptedTable] = {}
-        self.loops = Loops(rng=rng, wall=time.time if clock is None else clock.wall)
+        self.loops = Loops(rng=rng, wall=wall)
+        self._http_apps: list[HttpApp] = []
+        self._companions: list[Companion] = []
 
     @overload
     def job(self, function: Callable[P, R], /) -> Job[P, R]: ...
@@ -141,6 +146,14 @@ class Everpoll:
 
         return register
 
+    def service(self, name: str, target: str, **options: Unpack[ServiceOptions]) -> Service:
+        """Look at a service for ever: `app.service("billing", "https://billing.internal/health", every="30s")`.
+
+        The target is an http, https, tcp, tls or dns address, or `"beat:"` for a service that calls everpoll. The same
+        name again replaces the service, also while the app runs. Options: see `ServiceOptions`.
+        """
+        return self.services.add(name, target, **options)
+
     def table(
         self, table: Table, *, slots: int | None = None, url: str | None = None, token: Token | None = None
     ) -> AdoptedTable:
@@ -161,6 +174,32 @@ class Everpoll:
     def task(self, task_id: int) -> Task:
         """A handle on a task that was enqueued earlier or elsewhere."""
         return self.jobs.task(task_id)
+
+    def asgi(
+        self, prefix: str = "", token: str | None = None, read_only: bool = False, hosts: Iterable[str] | None = None
+    ) -> "HttpApp":
+        """Return the HTTP API as an ASGI app, to mount in FastAPI, Starlette, Django, or to run by a server.
+
+        `prefix` is the path that a frame leaves in front (Django); one that says it in `root_path` needs none. `token`
+        is by default `$EVERPOLL_TOKEN`, beside `$EVERPOLL_READ_TOKEN`; without any, only callers on this machine are
+        answered. `hosts` are the names under which it is reached; by default, with a token, any.
+        """
+        try:
+            from everpoll.server.mounting import mounted  # noqa: PLC0415 - the extra may be missing
+        except ModuleNotFoundError as error:
+            raise BadInput(f"the HTTP API needs {error.name}: pip install everpoll[server]") from None
+        made = mounted(self, prefix, token, read_only=read_only, hosts=hosts)
+        self._http_apps.append(made)
+        return made
+
+    def accompany(self, companion: "Companion") -> None:
+        """Stop this with the app, before the store is closed: a server that answers for it."""
+        self._companions.append(companion)
+
+    @property
+    def needs_store(self) -> bool:
+        """Whether the app has work in a database; one that has only loops has none."""
+        return len(self._works) > 0 or len(self.services) > 0 or self._opened_on is not None
 
     async def store(self) -> Store:
         """The store, connected and with its schema up to date."""
@@ -184,6 +223,7 @@ class Everpoll:
                 self._worker = None
                 self.jobs.forget()
                 self.watches.forget()
+                self.services.forget()
             try:
                 await self._store.open(migrate=self._migrate)
             except BaseException:
@@ -211,15 +251,23 @@ class Everpoll:
         tables = {name: health for name, one in self.tables.items() if (health := one.health()) is not None}
         pools = [self.jobs.threads, self.watches.threads, *(one.threads for one in self.tables.values())]
         pools += [] if self.loops.threads is None else [self.loops.threads]
-        healthy = all(one.healthy for one in (worker, *tables.values()) if one is not None)
+        services = self.services.health()
+        healthy = all(one.healthy for one in (worker, services, *tables.values()) if one is not None)
         return Health(
             healthy=healthy and self._start_error is None and all(pool.is_healthy for pool in pools),
             worker=worker,
             tables=tables,
+            services=services,
             loops=len(self.loops),
             threads_left_behind=sum(pool.left_behind for pool in pools),
             start_error=self._start_error,
         )
+
+    def pollers(self) -> dict[str, Worker]:
+        """Return the workers that run in this process, by name: "jobs", "services", and tables with their own."""
+        found = {"jobs": self._worker, "services": self.services.worker}
+        found |= {f"table {name}": table.worker for name, table in self.tables.items()}
+        return {name: worker for name, worker in found.items() if worker is not None}
 
     async def close(self, grace: Duration = "10s") -> None:
         """End everything and let go of the store: no new work, the grace period for what runs, then it is canceled."""
@@ -227,19 +275,28 @@ class Everpoll:
         event_loop = asyncio.get_running_loop()
         self._claim(event_loop)
         worker, self._worker, self._entered, self._start_error = self._worker, None, False, None
+        for http_app in self._http_apps:
+            http_app.close()
         try:
-            stopping = [self.loops.close(grace_s), *(one.stop(grace_s) for one in self.tables.values())]
+            stopping = [
+                self.loops.close(grace_s),
+                self.services.stop(grace_s),
+                *(one.stop(grace_s) for one in self.tables.values()),
+                *(one.stop(grace_s) for one in self._companions),
+            ]
             await _all(*stopping, *([] if worker is None else [worker.stop(grace_s)]))
         finally:
             await self.watches.close()
             await self.jobs.close()
             await self._store.close()
             self._opened_on = None
+            # Whoever began to wait while the store was being closed would wait for ever, and may have opened it again.
+            await self.jobs.close()
+            await self.watches.close()
+            await self._store.close()
             self._release(event_loop)
 
-    @property
-    def queues(self) -> list[str]:
-        """The queues that a worker of this app serves."""
+    def _served_queues(self) -> list[str]:
         return list(self._works.queues if self.worker_options.queues is None else self.worker_options.queues)
 
     @contextlib.asynccontextmanager
@@ -306,6 +363,9 @@ class Everpoll:
                 # Another database than that of the other tables, perhaps: they and the loops do not wait for it.
                 away = away or error
         self.watches.rounds.start()
+        # An app that has only loops needs no database: it asks none for services that it does not have.
+        scouts = len(self._works) > 0 or self.services.is_set_up
+        await self.services.start(self.worker_options.lease_s, self.worker_options.keep_s, scouts=scouts)
         await self.loops.start()
         if away is not None:
             raise away
@@ -316,7 +376,7 @@ class Everpoll:
         store = await self.store() if len(self._works) else None
         if store is None or self._worker is not None:
             return None
-        worker = Worker(store, self._works, self.worker_options, self._settled)
+        worker = Worker(store, self._works, self.worker_options, self._settled, self.loops.cards)
         await worker.start()
         self._worker = worker
         return worker
@@ -327,7 +387,7 @@ class Everpoll:
 
     async def _start_when_possible(self) -> None:
         """A worker that boots before its database waits for it; an address that leads nowhere is an error at once."""
-        failures = 0
+        failures, warnings = 0, RepeatedWarnings(logger, "starting", event_loop_time)
         while True:
             try:
                 await self._start()
@@ -337,10 +397,11 @@ class Everpoll:
                 failures += 1
                 self._start_error = str(error)
                 delay_s = OUTAGE.delay(failures)
-                logger.warning("cannot start: %s; trying again in %s", error, human(delay_s))
+                warnings.failed(error, "cannot start: %s; trying again in %s", error, human(delay_s))
                 await self._store.back_off(delay_s)
             else:
                 self._start_error = None
+                warnings.works()
                 return
 
     async def _close_unless(self, hurried: asyncio.Event, grace_s: float) -> None:

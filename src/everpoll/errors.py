@@ -2,16 +2,20 @@
 
 EverpollError
 ├── BadInput (ValueError)       a value handed to everpoll that cannot be used
-│   └── BadDuration             not a duration: the message shows what is accepted
+│   ├── BadDuration             not a duration: the message shows what is accepted
+│   └── WrongState              a task or a run that has ended, runs, or does not run: what was asked does not fit that
 ├── LoopNotFound (LookupError)  no loop has that name
+├── ServiceNotFound (LookupError)  no service has that name
 ├── NotRunning                  the call needs a started app
 ├── AlreadyRunning              the app was entered a second time
 ├── StoreUnavailable            the database cannot be reached, or broke off; it may work again later
 │   └── CannotConnect           … with this address: wrong password, no such database, unknown host
+│       └── RightsMissing       … as this role: it lacks a right; the message has the GRANT
 ├── SchemaOutdated              the database's schema is older than this release, and migrating is turned off
 ├── TableUnfit                  a table of the user's own lacks columns that its mapping names; carries the DDL
 ├── LeaseLost                   this worker was declared dead; what it held belongs to others
 ├── TaskNotFound (LookupError)  no task has that id
+├── IncidentNotFound (LookupError)  no incident has that id
 ├── UnknownJob (LookupError)    no job of that name is registered here
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── NoThreadLeft                every thread for plain functions hangs in one that is past its timeout
@@ -38,8 +42,16 @@ class BadDuration(BadInput):
     """Not a duration."""
 
 
+class WrongState(BadInput):
+    """What was asked does not fit the state that the task is in; the message names the state."""
+
+
 class LoopNotFound(EverpollError, LookupError):
     """No loop has that name."""
+
+
+class ServiceNotFound(EverpollError, LookupError):
+    """No service has that name."""
 
 
 class NotRunning(EverpollError):
@@ -56,6 +68,10 @@ class StoreUnavailable(EverpollError):
 
 class CannotConnect(StoreUnavailable):
     """The database cannot be reached with this address: wrong password, no such database, unknown host."""
+
+
+class RightsMissing(CannotConnect):
+    """The role of this address lacks rights in the database; the message names them and the GRANT that gives them."""
 
 
 class SchemaOutdated(EverpollError):
@@ -76,6 +92,10 @@ class LeaseLost(EverpollError):
 
 class TaskNotFound(EverpollError, LookupError):
     """No task has that id."""
+
+
+class IncidentNotFound(EverpollError, LookupError):
+    """No incident has that id."""
 
 
 class UnknownJob(EverpollError, LookupError):

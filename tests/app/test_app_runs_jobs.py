@@ -220,7 +220,7 @@ def test_run_ends_by_cancellation_while_it_waits_for_the_database() -> None:
 
 
 @pytest.mark.parametrize(("signals", "ends_at"), [(1, 11), (2, 3)])
-def test_d4_a_signal_gives_the_grace_period_and_a_second_one_ends_it_at_once(signals: int, ends_at: float) -> None:
+def test_a_signal_gives_the_grace_period_and_a_second_one_ends_it_at_once(signals: int, ends_at: float) -> None:
     clock = VirtualClock()
     app = Everpoll("memory://", clock=clock)
     canceled: list[float] = []
@@ -276,7 +276,7 @@ def test_an_error_in_the_block_hands_running_jobs_back_at_once() -> None:
     clock.run(scene())
 
 
-def test_a12_health_of_the_app_is_that_of_its_poller() -> None:
+def test_health_of_the_app_is_that_of_its_poller() -> None:
     clock = VirtualClock()
     app = Everpoll("memory://", clock=clock)
 

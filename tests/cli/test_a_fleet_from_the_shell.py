@@ -180,6 +180,41 @@ def test_cancel_and_retry(shop: Shop, worker: "subprocess.Popen[str]") -> None:
     assert state_once_ended(shop, later) == "done"
 
 
+def test_what_waits_is_run_now_and_what_has_ended_is_forgotten(shop: Shop, worker: "subprocess.Popen[str]") -> None:
+    [later] = shop.enqueue(("add", 0, 0))
+    assert "has not ended" in shop.everpoll("jobs", "delete", later, code=2)
+    assert f"task {later} is due now" in shop.everpoll("jobs", "run-now", later)
+    assert state_once_ended(shop, later) == "done"
+    assert "it is done" in shop.everpoll("jobs", "run-now", later, code=2)
+    [entry] = shop.json("jobs", "show", later)["trail"]
+    assert entry["what"] == "run-now"
+    assert re.fullmatch(r"\S+@\S+", entry["by"])
+    assert "is forgotten" in shop.everpoll("jobs", "delete", later)
+    assert f"no task {later}" in shop.everpoll("jobs", "delete", later, code=2)
+
+
+def test_a_queue_is_paused_listed_explained_and_resumed(shop: Shop, worker: "subprocess.Popen[str]") -> None:
+    [first] = shop.enqueue(("add", 1, 1))
+    assert state_once_ended(shop, first) == "done"
+    assert "queue default is paused" in shop.everpoll("queues", "pause", "default", "--reason", "[red]stop[/red]")
+    [task] = shop.enqueue(("add", 1, 2))
+    [queue] = shop.json("queues", "list")
+    assert (queue["queue"], queue["ready"], queue["paused"]["reason"]) == ("default", 1, "[red]stop[/red]")
+    assert queue["oldest_due_at"] is not None
+    shown = shop.everpoll("queues", "list")
+    assert "paused by" in shown
+    assert "[red]stop[/red]" in shown, "text of others is no markup"
+    verdict = shop.json("why", task)["verdict"]
+    assert verdict.startswith("Its queue 'default' is paused by ")
+    assert verdict.endswith(": [red]stop[/red].")
+    assert shop.json("queues", "pause", "other")["paused"]["reason"] == ""
+    assert "queue other is open" in shop.everpoll("queues", "resume", "other")
+    assert "it was not paused" in shop.everpoll("queues", "resume", "other")
+    assert shop.json("queues", "resume", "default")["paused"] is None
+    assert state_once_ended(shop, task) == "done"
+    assert "No queue has tasks." in shop.everpoll("queues", "list")
+
+
 def test_what_waits_is_explained_without_a_worker(shop: Shop) -> None:
     due, later = shop.enqueue(("add", 1, 1), ("add", 0, 0))
     assert shop.json("why", due)["verdict"] == "No worker is alive."
@@ -210,6 +245,15 @@ def test_mistakes_are_explained_in_one_line(shop: Shop, arguments: list[str], co
     assert complaint in said
     assert "Traceback" not in said
     assert "secret" not in said
+
+
+def test_a_place_without_tasks_is_named_before_anything_is_made_there(shop: Shop) -> None:
+    """In the wrong folder `everpoll migrate` would make an empty file: the address is what to check first."""
+    said = shop.everpoll("jobs", "list", code=2)
+    assert f"no everpoll tables in {shop.folder}/shop.db, which does not exist" in said
+    assert said.index("the folder that you are in") < said.index("EVERPOLL_URL") < said.index("everpoll migrate")
+    (shop.folder / "shop.db").touch()
+    assert f"no everpoll tables in {shop.folder}/shop.db. Check the file" in shop.everpoll("jobs", "list", code=2)
 
 
 def test_looking_never_changes_a_database(shop: Shop) -> None:

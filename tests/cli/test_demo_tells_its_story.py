@@ -23,6 +23,7 @@ def test_for_ends_by_itself_and_prints_a_summary() -> None:
     assert ended.returncode == 0, ended.stderr
     assert "what it shows" in ended.stdout
     assert all(name in ended.stdout for name in LOOPS)
+    assert "services: looks: " in ended.stdout
 
 
 def test_json_prints_one_object_for_scripts() -> None:
@@ -31,6 +32,8 @@ def test_json_prints_one_object_for_scripts() -> None:
     assert [loop["name"] for loop in answer["loops"]] == LOOPS
     # `prices` runs at once, so a demo of any length has shown something.
     assert answer["loops"][0]["runs"] >= 1
+    # The first looks are spread over five seconds.
+    assert set(answer["looks"]) <= {"archive", "port", "shop"}
 
 
 def read_until(terminal: int, wanted: str) -> str:

@@ -37,6 +37,8 @@ def guarded() -> Iterator[Cluster]:
     async def make_guest() -> None:
         connection = await asyncpg.connect(server.url())
         await connection.execute("create role guest login password 'correct horse'")
+        await connection.execute("create database closed")
+        await connection.execute("revoke connect on database closed from public")
         await connection.close()
 
     with cluster() as server:
@@ -54,7 +56,18 @@ def _start(folder: Path, url: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True)
 
 
-@pytest.mark.parametrize("trouble", ["wrong password", "no such role", "missing database", "unknown host"])
+TROUBLES = [
+    "wrong password",
+    "no such role",
+    "missing database",
+    "closed database",
+    "unknown host",
+    "unknown parameter",
+    "wrong value",
+]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
 def test_what_waiting_does_not_mend_ends_it_with_one_line(guarded: Cluster, tmp_path: Path, trouble: str) -> None:
     place = f"127.0.0.1:{guarded.port}"
     url, host, said = {
@@ -65,6 +78,13 @@ def test_what_waiting_does_not_mend_ends_it_with_one_line(guarded: Cluster, tmp_
         ),
         "no such role": (f"postgresql://nemo:hunter2secret@{place}/postgres", place, 'role "nemo" does not exist'),
         "missing database": (f"postgresql://postgres@{place}/nowhere", place, 'database "nowhere" does not exist'),
+        "closed database": (
+            f"postgresql://guest:correct%20horse@{place}/closed",
+            place,
+            "grant guest the right to connect to the database",
+        ),
+        "unknown parameter": (f"{guarded.url()}?foo=bar", place, 'unrecognized configuration parameter "foo"'),
+        "wrong value": (f"{guarded.url()}?work_mem=much", place, 'invalid value for parameter "work_mem"'),
         "unknown host": ("postgresql://guest:hunter2secret@db.invalid/postgres", "db.invalid", "check the host"),
     }[trouble]
     worker = _start(tmp_path, url)
@@ -78,6 +98,18 @@ def test_what_waiting_does_not_mend_ends_it_with_one_line(guarded: Cluster, tmp_
     assert lines[0].startswith(f"everpoll: cannot connect to Postgres at {host}: ")
     assert said in lines[0]
     assert "hunter2secret" not in err
+
+
+def test_a_role_that_lacks_a_right_ends_it_with_one_line(guarded: Cluster, tmp_path: Path) -> None:
+    worker = _start(tmp_path, f"postgresql://guest:correct%20horse@127.0.0.1:{guarded.port}/postgres")
+    try:
+        _, err = worker.communicate(timeout=60)
+    finally:
+        worker.kill()
+    assert worker.returncode == 2, err
+    [line] = [line for line in err.splitlines() if "running shop:app" not in line]
+    assert line.startswith("everpoll: the role guest may not create the schema everpoll")
+    assert "grant create on database postgres to guest" in line
 
 
 def test_a_server_that_is_down_is_waited_for(guarded: Cluster, tmp_path: Path) -> None:
@@ -145,6 +177,14 @@ def test_of_several_hosts_one_without_an_address_is_an_outage() -> None:
     assert isinstance(meant, StoreUnavailable)
     assert not isinstance(meant, CannotConnect)
     assert "a.example" in str(meant)
+
+
+def test_a_pooler_that_does_not_know_a_parameter_is_not_waited_for() -> None:
+    """PgBouncer says it under the state of a protocol violation."""
+    error = asyncpg.ProtocolViolationError("unsupported startup parameter: foo")
+    meant = faults.while_connecting(error, read_address("postgresql://me@db.example/shop?foo=bar"))
+    assert isinstance(meant, CannotConnect)
+    assert "unsupported startup parameter: foo; check what follows the ? in the address" in str(meant)
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,26 @@ def test_cancel_asks_and_a_worker_ends_it(office: Office) -> None:
     assert "has its outcome already: it is canceled" in office.everpoll("runs", "cancel", "report:pending-0", code=2)
 
 
+def test_a_run_is_looked_at_now_and_extended(office: Office) -> None:
+    office.has("pending")
+    assert "report:pending-0 is looked at as soon as" in office.everpoll("runs", "look-now", "report:pending-0")
+    office.has()  # a worker comes by: one look more
+    shown = office.json("runs", "show", "report:pending-0")
+    assert (shown["budget_s"], shown["budget_looks"]) == (86_400.0, None)
+    assert "may take 1d1h in all" in office.everpoll("runs", "extend", "report:pending-0", "--time", "1h")
+    told = office.json("runs", "extend", "report:pending-0", "--looks", "5")
+    assert (told["budget_s"], told["budget_looks"]) == (90_000.0, None)
+    assert [entry["what"] for entry in office.json("runs", "show", "report:pending-0")["trail"]] == [
+        "look-now",
+        "extend",
+        "extend",
+    ]
+    assert " of 1d1h" in office.everpoll("runs", "show", "report:pending-0")
+    assert "nothing to add" in office.everpoll("runs", "extend", "report:pending-0", code=2)
+    office.has("ready")
+    assert "it has its outcome, ready" in office.everpoll("runs", "look-now", "report:ready-0", code=2)
+
+
 def test_events_are_printed_and_followed_to_the_end(office: Office) -> None:
     office.has("ready")
     lines = [json.loads(line) for line in office.everpoll("runs", "events", "report:ready-0", "--json").splitlines()]
@@ -195,11 +215,11 @@ def test_following_sees_what_another_process_does(office: Office) -> None:
     ("arguments", "complaint"),
     [
         (["runs", "show", "report:nothing"], "no run report:nothing here"),
-        (["runs", "show", "nothing"], "write its number, or WATCH:RUN"),
+        (["runs", "show", "nothing"], "For a task write its number"),
         (["runs", "show", "1"], "task 1 is a job, not a run of a watch: everpoll jobs show 1"),
         (["runs", "cancel", "99"], "no task 99 here"),
         (["runs", "list", "--state", "lost"], "write one of queued, running"),
-        (["why", "1" * 30], "is no task's id"),
+        (["why", "1" * 30], "no service is called"),
     ],
 )
 def test_mistakes_are_explained_in_one_line(office: Office, arguments: list[str], complaint: str) -> None:

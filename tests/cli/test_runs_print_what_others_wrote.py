@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from test_runs_from_the_shell import Office
 
-from everpoll.cli.secrets import without_secrets
+from cli.test_runs_from_the_shell import Office
+from everpoll.http.stored_secrets import without_secrets
 
 ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b31m"
 REMOTE = f"""

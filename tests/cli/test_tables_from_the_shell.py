@@ -1,8 +1,10 @@
 """`everpoll tables ddl` and `everpoll tables check`: what is missing, the statements for it, and an exit code."""
 
 import asyncio
+import contextlib
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -67,7 +69,7 @@ def test_what_ddl_prints_makes_check_content(shop: Shop) -> None:
     assert "missing" not in content
     assert "trigger everpoll_wake" in content
     assert "better with" in content, "audits maps no heartbeat"
-    shop.execute("\n".join(line for line in shop.everpoll("tables", "ddl", "shop:app", "audits").splitlines()))
+    assert shop.everpoll("tables", "ddl", "shop:app") == "-- execution_jobs\n-- audits\n"
 
 
 def test_check_is_json_for_scripts(shop: Shop) -> None:
@@ -76,7 +78,8 @@ def test_check_is_json_for_scripts(shop: Shop) -> None:
     by_name = {one["what"]: one for one in found["audits"]}
     assert by_name["column status"]["is_fit"] is True
     assert by_name["heartbeat"]["is_needed"] is False
-    assert "last_heartbeat" in by_name["heartbeat"]["ddl"]
+    assert by_name["heartbeat"]["ddl"] is None, "a column that the mapping does not name would be of no use"
+    assert "heartbeat=" in by_name["heartbeat"]["detail"]
     assert by_name["index"]["is_fit"] is True
 
 
@@ -86,6 +89,24 @@ def test_a_missing_index_is_needed(shop: Shop) -> None:
     shop.execute("drop index audits_everpoll_queue")
     told = shop.everpoll("tables", "check", "shop:app", "audits", code=1)
     assert 'create index if not exists "audits_everpoll_queue"' in told
+
+
+def test_a_missing_index_is_needed_on_sqlite_as_well(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, f"sqlite:///{tmp_path}/shop.db")
+    with contextlib.closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
+        connection.executescript(shop.everpoll("tables", "ddl", "shop:app", "audits"))
+        shop.everpoll("tables", "check", "shop:app", "audits")
+        connection.executescript('drop index "audits_queue"')
+    told = shop.everpoll("tables", "check", "shop:app", "audits", code=1)
+    assert 'create index if not exists "audits_queue"' in told
+
+
+def test_ddl_prints_nothing_where_check_is_content(shop: Shop) -> None:
+    """An index of the owner's own serves as well as ours."""
+    shop.execute(shop.everpoll("tables", "ddl", "shop:app", "audits"))
+    shop.execute("drop index audits_everpoll_queue; create index own on audits (status, created_at, id)")
+    shop.everpoll("tables", "check", "shop:app", "audits")
+    assert shop.everpoll("tables", "ddl", "shop:app", "audits") == "-- audits\n"
 
 
 def test_what_cannot_be_meant_is_told(shop: Shop) -> None:

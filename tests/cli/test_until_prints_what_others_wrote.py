@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from test_until_from_the_shell import QUICK, SECRET, answer_of, started, until
 
+from cli.test_until_from_the_shell import QUICK, SECRET, answer_of, started, until
 from everpoll.cli.session import escaped, visible
 from watches.adapters.fake_server import Answer, Asked, scripted, serving
 

@@ -72,4 +72,5 @@ def test_the_first_page_and_the_tutorials_have_examples() -> None:
     assert len(blocks(ROOT / "docs/tutorial/first-loop.md")) >= 4
     assert len(blocks(ROOT / "docs/tutorial/first-job.md")) >= 4
     assert len(blocks(ROOT / "docs/tutorial/first-watch.md")) >= 4
+    assert len(blocks(ROOT / "docs/tutorial/first-service.md")) >= 2
     assert [block.file for block in blocks(ROOT / "README.md") if block.file] == ["shop.py"]

@@ -13,17 +13,42 @@ from doc_pages import ROOT
 
 import everpoll
 import everpoll.errors
+import everpoll.monitors
+import everpoll.monitors.importing
 import everpoll.policy
 import everpoll.testing
 import everpoll.watches
 from everpoll import Everpoll, Health, Job, Task, TaskInfo
-from everpoll.cli.main import commands
+from everpoll.cli.main import COMMANDS, commands
 from everpoll.engine.meter import PollerHealth
 from everpoll.jobs import JobOptions
 from everpoll.jobs.job import EnqueueOptions
 from everpoll.loops import Loop, LoopOptions, Loops, LoopState, Outcome, Phase
+from everpoll.monitors import (
+    Alert,
+    Email,
+    IncidentInfo,
+    Message,
+    PlannedWindow,
+    Service,
+    ServiceEvent,
+    ServiceInfo,
+    ServiceOptions,
+    Services,
+    Slack,
+    Webhook,
+)
+from everpoll.monitors.alerts.incidents import Incidents
+from everpoll.monitors.alerts.letter import LetterBody, NoticeBody
+from everpoll.monitors.alerts.maintenance_windows import MaintenanceWindows
+from everpoll.monitors.condition_text import Subject
+from everpoll.monitors.conditions import Facts
+from everpoll.monitors.control import Waits
+from everpoll.monitors.incident import IncidentWaits
 from everpoll.policy import PauseReason
+from everpoll.policy.uptime import Uptime
 from everpoll.stores.contract import TaskState
+from everpoll.stores.health import DependencyInfo, ErrorEntry, LatencyPoint, Look
 from everpoll.tables import AdoptedTable, Row, Table
 from everpoll.tables.contract import Finding
 from everpoll.testing import ScriptedRemote, Timeline, VirtualClock
@@ -35,12 +60,18 @@ REFERENCE = ROOT / "docs/reference"
 SOURCES = sorted((ROOT / "src/everpoll").rglob("*.py")) + sorted((ROOT / "src/everpoll").rglob("*.sql"))
 # These belong to the registry; their own comment in loop.py says so.
 INTERNAL_OF_LOOP = {"become", "due", "end", "entry", "forget_run", "resume_at", "start", "under_way"}
-INTERNAL_OF_LOOPS = {"event_loop_for", "in_thread", "now", "set_deadline", "spawn", "start", "threads"}
+INTERNAL_OF_LOOPS = {"cards", "event_loop_for", "in_thread", "now", "set_deadline", "spawn", "start", "threads"}
 
 # What the engine calls, and not the user.
 INTERNAL_OF_WATCH = {
     *("ask", "enqueuer", "joins_a_call", "looks_at_many", "new_task", "run", "tally", "threads", "why_canceled")
 }
+INTERNAL_OF_SERVICES = {
+    *("change", "define", "forget", "health", "publish", "row", "rows", "start", "stop", "store", "unregister", "wall"),
+    *("alerts", "is_set_up", "looks", "worker"),  # for metrics and the start
+}
+# The reference writes them as they are passed, without their unit.
+ALERT_FIELDS_IN_SECONDS = {"lasting_s", "delay_s", "reminder_s"}
 INTERNAL_OF_LOOK = {"call", "check_memory", "is_told", "let_go"}
 
 
@@ -135,7 +166,9 @@ def command_lines(group: object, path: str) -> Iterator[tuple[str, list[str]]]:
         yield f"{path} {name}", options
 
 
-@pytest.mark.parametrize(("command", "options"), list(command_lines(typer.main.get_command(commands), "everpoll")))
+@pytest.mark.parametrize(
+    ("command", "options"), list(command_lines(typer.main.get_command(commands(*COMMANDS)), "everpoll"))
+)
 def test_every_command_and_its_options_are_documented(command: str, options: list[str]) -> None:
     page = reference("command-line.md")
     assert f"| `{command}` |" in page
@@ -201,6 +234,59 @@ def test_the_test_kit_and_every_method_of_the_virtual_clock_are_documented() -> 
     assert missing(set(everpoll.testing.__all__), "testing.md") == []
     for kind in (VirtualClock, ScriptedRemote, Timeline):
         assert missing(public(kind), "testing.md") == [], kind.__name__
+
+
+def test_every_format_of_a_health_answer_is_documented_with_its_own_row() -> None:
+    page = reference("health-formats.md")
+    assert [name for name in everpoll.monitors.FORMATS if f"| `{name}` |" not in page] == []
+
+
+def test_every_part_of_reading_health_is_documented() -> None:
+    page = "health-formats.md"
+    assert missing({"FORMATS", "Report", "checksum", "compile_mapping", "read"}, page) == []
+    assert missing(set(everpoll.monitors.importing.__all__), page) == []
+    for struct in (everpoll.monitors.Report, everpoll.monitors.Dependency, Facts, everpoll.monitors.importing.Imported):
+        assert missing(set(struct.__struct_fields__), page) == [], struct.__name__
+    assert missing({status.value for status in everpoll.monitors.Status}, page) == []
+    assert missing({*get_args(Subject), "not", "in", "contains", "matches", "exists", "missing", "len"}, page) == []
+
+
+def test_every_option_of_a_service_is_documented_with_its_own_row() -> None:
+    assert sorted(set(ServiceOptions.__annotations__) - rows("services.md")) == []
+    assert sorted(set(inspect.signature(Alert).parameters) - rows("services.md")) == []
+    assert missing({one.name for one in dataclasses.fields(Alert)} - ALERT_FIELDS_IN_SECONDS, "services.md") == []
+
+
+def test_every_name_of_monitors_is_documented() -> None:
+    pages = code_words(reference("services.md")) | code_words(reference("health-formats.md"))
+    assert sorted(set(everpoll.monitors.__all__) - pages) == []
+
+
+def test_every_method_of_a_service_and_of_all_services_is_documented() -> None:
+    page = "services.md"
+    assert missing(public(Service), page) == []
+    assert missing(public(Services) - INTERNAL_OF_SERVICES, page) == []
+    for kind in (Incidents, MaintenanceWindows):
+        assert missing(public(kind), page) == [], kind.__name__
+    for function in (Services.configure, everpoll.monitors.once, everpoll.monitors.weekly, Webhook, Slack, Email):
+        assert missing(set(inspect.signature(function).parameters) - {"self"}, page) == [], function
+
+
+def test_every_field_of_what_is_read_about_services_is_documented() -> None:
+    structs = (ServiceInfo, IncidentInfo, DependencyInfo, Look, ErrorEntry, LatencyPoint, PlannedWindow, Message)
+    for struct in structs:
+        assert missing(set(struct.__struct_fields__), "services.md") == [], struct.__name__
+    assert missing({one.name for one in dataclasses.fields(Uptime)}, "services.md") == []
+    assert missing({*get_args(Waits), *get_args(IncidentWaits)}, "services.md") == []
+    bodies = {camel for body in (LetterBody, NoticeBody) for camel in body.__struct_encode_fields__}
+    assert missing(bodies, "services.md") == []
+
+
+def test_every_event_of_services_is_documented_with_its_fields() -> None:
+    page = reference("services.md")
+    for event in ServiceEvent.__subclasses__():
+        assert f"`{event.__struct_config__.tag}`" in page
+        assert missing(set(event.__struct_fields__), "services.md") == [], event.__name__
 
 
 def test_glossary_terms_are_sorted_and_appear_once() -> None:

@@ -71,7 +71,7 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
         told = reader.types(*EVERPOLL, "why", "3")
         assert told.startswith("It failed after 3 attempts: ConnectionError: the mail server does not answer.")
         assert "failed by till-1: attempt 3 of 3 failed (ConnectionError: the mail server does not answer)" in told
-        assert "mend the cause, then retry it: it gets fresh attempts" in told
+        assert "mend the cause, then run `everpoll jobs retry 3`: it gets fresh attempts" in told
         assert "Traceback" in reader.types(*EVERPOLL, "jobs", "show", "3")
         worker.terminate()
         assert worker.wait(timeout=30) == 0

@@ -104,7 +104,7 @@ def no_heart_beats() -> None:
             assert not thread.is_alive(), thread.name
 
 
-async def test_d2_beats_go_on_while_a_handler_blocks_the_event_loop() -> None:
+async def test_beats_go_on_while_a_handler_blocks_the_event_loop() -> None:
     pulse = FakePulse()
     heart = Heart(pulse, QUICK_S)
     pulse.wait_for(4)  # in this very thread: nothing else runs on the event loop meanwhile
@@ -199,7 +199,7 @@ async def test_a_beat_that_fails_is_tried_again_on_another_connection(caplog: py
     await heart.heartbeat.stop()
     assert pulse.opened == pulse.closed == 3
     assert heart.failures.get_nowait() == "heartbeat: StoreUnavailable: connection refused"
-    assert sum("heartbeat failed: StoreUnavailable: connection refused" in one.message for one in caplog.records) == 2
+    assert sum("heartbeat failed: StoreUnavailable: connection refused" in one.message for one in caplog.records) == 1
 
 
 async def test_a_worker_that_could_not_beat_for_two_thirds_of_its_lease_is_told_and_again_while_it_lasts() -> None:

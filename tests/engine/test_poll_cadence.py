@@ -28,7 +28,7 @@ def waits(instants: list[float]) -> list[float]:
     return [later - earlier for earlier, later in pairwise(instants)]
 
 
-def test_a2_the_rests_of_empty_looks_are_5_5_7_5_11_25_16_875_25_3125_30_30(stage: EngineStage) -> None:
+def test_the_rests_of_empty_looks_are_5_5_7_5_11_25_16_875_25_3125_30_30(stage: EngineStage) -> None:
     store = stage.without_push()
     stage.handler()
 
@@ -40,7 +40,7 @@ def test_a2_the_rests_of_empty_looks_are_5_5_7_5_11_25_16_875_25_3125_30_30(stag
     stage.play(scene)
 
 
-def test_a2_a_found_row_resets_to_the_base(stage: EngineStage) -> None:
+def test_a_found_row_resets_to_the_base(stage: EngineStage) -> None:
     store = stage.without_push()
     job = stage.handler()
 
@@ -55,7 +55,7 @@ def test_a2_a_found_row_resets_to_the_base(stage: EngineStage) -> None:
     stage.play(scene)
 
 
-def test_a1_a_row_is_picked_up_within_the_base_interval_by_polling_alone(stage: EngineStage) -> None:
+def test_a_row_is_picked_up_within_the_base_interval_by_polling_alone(stage: EngineStage) -> None:
     stage.without_push()
     job = stage.handler()
 
@@ -69,7 +69,7 @@ def test_a1_a_row_is_picked_up_within_the_base_interval_by_polling_alone(stage: 
     stage.play(scene)
 
 
-def test_a1_there_is_no_sleep_between_full_claims(stage: EngineStage) -> None:
+def test_there_is_no_sleep_between_full_claims(stage: EngineStage) -> None:
     job = stage.handler()
 
     async def scene() -> None:
@@ -86,7 +86,7 @@ def test_a1_there_is_no_sleep_between_full_claims(stage: EngineStage) -> None:
 
 
 @pytest.mark.parametrize(("chance", "expected"), [(0.5, [30, 60, 60]), (0.0, [27, 54, 54]), (0.999, [32.994, 60, 60])])
-def test_a8_under_push_the_safety_net_looks_every_30_s_and_never_rests_longer_than_60(
+def test_under_push_the_safety_net_looks_every_30_s_and_never_rests_longer_than_60(
     stage: EngineStage, chance: float, expected: list[float]
 ) -> None:
     stage.handler()
@@ -100,7 +100,7 @@ def test_a8_under_push_the_safety_net_looks_every_30_s_and_never_rests_longer_th
     stage.play(scene)
 
 
-def test_a7_a_wake_up_is_followed_at_once(stage: EngineStage) -> None:
+def test_a_wake_up_is_followed_at_once(stage: EngineStage) -> None:
     job = stage.handler()
 
     async def scene() -> None:
@@ -114,7 +114,7 @@ def test_a7_a_wake_up_is_followed_at_once(stage: EngineStage) -> None:
     stage.play(scene)
 
 
-def test_a8_after_a_reconnect_the_poller_looks_at_once_and_a_wake_up_during_a_look_is_not_lost(
+def test_after_a_reconnect_the_poller_looks_at_once_and_a_wake_up_during_a_look_is_not_lost(
     stage: EngineStage,
 ) -> None:
     job = stage.handler()

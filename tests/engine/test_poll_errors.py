@@ -12,7 +12,7 @@ from everpoll.errors import LeaseLost
 ENGINE = "everpoll.engine"
 
 
-def test_a10_a_look_is_tried_at_0_2_and_6_s_and_then_the_poller_goes_on(stage: EngineStage) -> None:
+def test_a_look_is_tried_at_0_2_and_6_s_and_then_the_poller_goes_on(stage: EngineStage) -> None:
     job = stage.handler()
     stage.store.fail("lease", 4)
 
@@ -27,7 +27,7 @@ def test_a10_a_look_is_tried_at_0_2_and_6_s_and_then_the_poller_goes_on(stage: E
     stage.play(scene)
 
 
-def test_a2_a_failed_look_is_no_empty_look_and_leaves_the_sequence_where_it_is(stage: EngineStage) -> None:
+def test_a_failed_look_is_no_empty_look_and_leaves_the_sequence_where_it_is(stage: EngineStage) -> None:
     store = stage.without_push()
     stage.handler()
 
@@ -42,7 +42,7 @@ def test_a2_a_failed_look_is_no_empty_look_and_leaves_the_sequence_where_it_is(s
 
 
 @pytest.mark.parametrize("error", [GONE, ValueError("not transient at all"), RuntimeError("bug")])
-def test_a9_no_error_stops_the_poller_and_each_is_reported(
+def test_no_error_stops_the_poller_and_each_is_reported(
     stage: EngineStage, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     job = stage.handler()
@@ -64,7 +64,7 @@ def test_a9_no_error_stops_the_poller_and_each_is_reported(
     assert all(bool(one.exc_info) is (error is not GONE) for one in told)
 
 
-def test_a12_health_flips_at_five_errors_in_a_row_and_recovers(stage: EngineStage) -> None:
+def test_health_flips_at_five_errors_in_a_row_and_recovers(stage: EngineStage) -> None:
     stage.handler()
     stage.store.fail("lease", 5)
 
@@ -81,7 +81,7 @@ def test_a12_health_flips_at_five_errors_in_a_row_and_recovers(stage: EngineStag
     stage.play(scene)
 
 
-def test_a12_a_poller_that_rests_is_healthy_and_says_for_how_long(stage: EngineStage) -> None:
+def test_a_poller_that_rests_is_healthy_and_says_for_how_long(stage: EngineStage) -> None:
     stage.without_push()
     stage.handler()
 
@@ -94,7 +94,7 @@ def test_a12_a_poller_that_rests_is_healthy_and_says_for_how_long(stage: EngineS
     stage.play(scene)
 
 
-def test_a12_a_full_pool_is_healthy(stage: EngineStage) -> None:
+def test_a_full_pool_is_healthy(stage: EngineStage) -> None:
     stage.handler(takes_s=3600)
 
     async def scene() -> None:
@@ -107,7 +107,7 @@ def test_a12_a_full_pool_is_healthy(stage: EngineStage) -> None:
     stage.play(scene)
 
 
-def test_a12_a_dead_poller_is_not_healthy_and_says_so(
+def test_a_dead_poller_is_not_healthy_and_says_so(
     stage: EngineStage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.handler()
@@ -126,7 +126,7 @@ def test_a12_a_dead_poller_is_not_healthy_and_says_so(
     assert [one.levelno for one in caplog.records if "poller died" in one.message] == [logging.CRITICAL]
 
 
-def test_a12_before_start_and_after_stop_nothing_polls(stage: EngineStage) -> None:
+def test_before_start_and_after_stop_nothing_polls(stage: EngineStage) -> None:
     stage.handler()
 
     async def scene() -> None:
@@ -140,7 +140,7 @@ def test_a12_before_start_and_after_stop_nothing_polls(stage: EngineStage) -> No
     stage.play(scene)
 
 
-def test_a13_every_look_is_logged_at_debug_level_and_every_claim_at_info(
+def test_every_look_is_logged_at_debug_level_and_every_claim_at_info(
     stage: EngineStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.handler()

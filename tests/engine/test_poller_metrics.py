@@ -6,7 +6,7 @@ from engine.engine_stage import EngineStage
 from everpoll.engine.meter import SAMPLES, WINDOW_S, Meter
 
 
-def test_a11_averages_are_over_the_window() -> None:
+def test_averages_are_over_the_window() -> None:
     meter = Meter()
     meter.polled(0.0, 10, 0.100)
     meter.polled(100.0, 0, 5.000)
@@ -23,7 +23,7 @@ def test_a11_averages_are_over_the_window() -> None:
     assert meter.claim_latency_s(10_000) is None
 
 
-def test_a11_claim_success_is_the_share_that_was_still_ours() -> None:
+def test_claim_success_is_the_share_that_was_still_ours() -> None:
     meter = Meter()
     assert meter.claim_success_rate(0) is None
     meter.settlement(0.0, 8, 0)
@@ -33,7 +33,7 @@ def test_a11_claim_success_is_the_share_that_was_still_ours() -> None:
     assert (meter.settled, meter.lost) == (9, 1)
 
 
-def test_a11_claims_that_others_won_count_against_it() -> None:
+def test_claims_that_others_won_count_against_it() -> None:
     meter = Meter()
     meter.polled(0.0, 0, 0.1, missed=2)
     assert meter.claim_success_rate(0) == 0.0
@@ -45,14 +45,14 @@ def test_a11_claims_that_others_won_count_against_it() -> None:
     assert meter.missed == 2
 
 
-def test_a11_polls_per_minute_is_right_when_more_looks_happen_than_samples_are_kept() -> None:
+def test_polls_per_minute_is_right_when_more_looks_happen_than_samples_are_kept() -> None:
     meter = Meter()
     for look in range(10 * SAMPLES):
         meter.polled(look * 0.01, 1, 0.001)
     assert meter.polls_per_minute(10 * SAMPLES * 0.01, since=0) == pytest.approx(6_000, rel=0.01)
 
 
-def test_a11_errors_in_a_row_end_with_a_look_that_succeeds() -> None:
+def test_errors_in_a_row_end_with_a_look_that_succeeds() -> None:
     meter = Meter()
     for _ in range(3):
         meter.failed("refused")
@@ -61,7 +61,7 @@ def test_a11_errors_in_a_row_end_with_a_look_that_succeeds() -> None:
     assert (meter.consecutive_errors, meter.errors) == (0, 3)
 
 
-def test_a11_a_worker_reports_what_happened(stage: EngineStage) -> None:
+def test_a_worker_reports_what_happened(stage: EngineStage) -> None:
     stage.handler()
     stage.store.takes_s["lease"] = 0.25
 

@@ -8,7 +8,7 @@ import pytest
 
 from engine.engine_stage import GONE, EngineStage, SpyStore, done, whats
 from everpoll.engine.meter import Meter
-from everpoll.engine.settler import BATCH, Settler
+from everpoll.engine.settler import BATCH, SettlementListeners, Settler
 from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, Lease, Settlement, WorkerCard
 from everpoll.stores.limits import STATEMENT_BYTES
 from everpoll.stores.memory import MemoryStore
@@ -23,8 +23,8 @@ class Bench:
         self.lost: list[int] = []
         self.settled: list[int] = []
         self.meter = Meter()
-        self.settler = Settler(self.store, self.meter, self._on_lost)
-        self.settler.on_settled = self.settled.extend
+        listeners = SettlementListeners(self._on_lost, on_settled=self.settled.extend)
+        self.settler = Settler(self.store, self.meter, listeners)
 
     def _on_lost(self, ids: Iterable[int]) -> None:
         self.lost += ids

@@ -56,7 +56,7 @@ def test_handlers_that_end_within_the_grace_period_are_done(stage: EngineStage) 
     stage.play(scene)
 
 
-def test_d4_what_is_unfinished_after_the_grace_period_is_canceled_and_handed_back_without_using_an_attempt(
+def test_what_is_unfinished_after_the_grace_period_is_canceled_and_handed_back_without_using_an_attempt(
     stage: EngineStage,
 ) -> None:
     job = stage.handler(takes_s=60)

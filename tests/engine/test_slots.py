@@ -13,7 +13,7 @@ from everpoll.engine.work import Run, StopReason, Work
 from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, Lease, NewTask, Settlement
 
 
-def test_a15_it_never_leases_more_than_it_has_free_slots(stage: EngineStage) -> None:
+def test_it_never_leases_more_than_it_has_free_slots(stage: EngineStage) -> None:
     job = stage.handler(takes_s=10)
 
     async def scene() -> None:
@@ -30,11 +30,11 @@ def test_a15_it_never_leases_more_than_it_has_free_slots(stage: EngineStage) -> 
     stage.play(scene)
 
 
-def test_b18_fifty_slots_by_default() -> None:
+def test_fifty_slots_by_default() -> None:
     assert WorkerOptions().slots == 50
 
 
-def test_a15_one_statement_leases_at_most_the_limit(stage: EngineStage) -> None:
+def test_one_statement_leases_at_most_the_limit(stage: EngineStage) -> None:
     stage.handler(takes_s=10)
 
     async def scene() -> None:
@@ -46,7 +46,7 @@ def test_a15_one_statement_leases_at_most_the_limit(stage: EngineStage) -> None:
     stage.play(scene)
 
 
-def test_a15_each_queue_has_its_own_slots_and_a_slot_that_becomes_free_is_used_at_once(stage: EngineStage) -> None:
+def test_each_queue_has_its_own_slots_and_a_slot_that_becomes_free_is_used_at_once(stage: EngineStage) -> None:
     narrow = stage.handler("narrow", takes_s=10, queue="narrow")
     wide = stage.handler("wide", takes_s=10, queue="wide")
 
@@ -63,7 +63,7 @@ def test_a15_each_queue_has_its_own_slots_and_a_slot_that_becomes_free_is_used_a
     stage.play(scene)
 
 
-def test_a15_slots_over_all_queues_bound_the_queues_together(stage: EngineStage) -> None:
+def test_slots_over_all_queues_bound_the_queues_together(stage: EngineStage) -> None:
     first = stage.handler("a", takes_s=10, queue="a")
     second = stage.handler("b", takes_s=10, queue="b")
 
@@ -104,7 +104,7 @@ def test_only_the_queues_named_are_served(stage: EngineStage) -> None:
     stage.play(scene)
 
 
-def test_b18_several_kinds_in_one_queue_are_told_apart_by_name(stage: EngineStage) -> None:
+def test_several_kinds_in_one_queue_are_told_apart_by_name(stage: EngineStage) -> None:
     red, blue = stage.handler("red"), stage.handler("blue")
 
     async def scene() -> None:
@@ -116,7 +116,7 @@ def test_b18_several_kinds_in_one_queue_are_told_apart_by_name(stage: EngineStag
     stage.play(scene)
 
 
-def test_b18_an_unknown_name_fails_clearly_and_at_once(stage: EngineStage) -> None:
+def test_an_unknown_name_fails_clearly_and_at_once(stage: EngineStage) -> None:
     stage.handler("audit")
     stage.handler("sweep")
 
@@ -162,8 +162,7 @@ def test_a_handler_stopped_before_its_first_step_does_not_run_and_frees_its_slot
     async def scene() -> None:
         settled: list[Settlement] = []
         freed: list[str] = []
-        pool = Pool(stage.works, 5, lambda _incarnation, settlement: settled.append(settlement))
-        pool.on_freed = freed.append
+        pool = Pool(stage.works, 5, lambda _incarnation, settlement: settled.append(settlement), freed.append)
         pool.start([Lease(1, 1, 1, "job", "default", "null")], incarnation=9)
         pool.stop(reason)
         await asyncio.sleep(0)

@@ -7,6 +7,7 @@ import pytest
 
 from everpoll.engine.why import LONGEST_REST_S, STUBBORN_S, why
 from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
+from everpoll.stores.operations import Pause
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -55,6 +56,20 @@ def running(**fields: Any) -> TaskInfo:
         "started_at": ago(100),
     }
     return task(**(held | fields))
+
+
+def test_a_pause_is_named_with_its_actor_its_age_and_its_reason() -> None:
+    pause = Pause(reason="the printer burns", by="ann", at=ago(90))
+    paused = [QueueInfo(queue="default", ready=3, waiting=0, running=0, paused=pause)]
+    told = why(task(), [worker()], paused, (), NOW)
+    assert told.verdict == "Its queue 'default' is paused by ann, for 1m30s: the printer burns."
+    assert told.advice == "to go on: `everpoll queues resume default`"
+    assert "no live worker serves its queue, either" in why(task(), [], paused, (), NOW).evidence
+    later = why(task(due_at=ago(-60)), [worker()], paused, (), NOW)
+    assert later.verdict.startswith("It is not due yet")
+    assert later.evidence == ("then it waits on: Its queue 'default' is paused by ann, for 1m30s: the printer burns.",)
+    bare = [QueueInfo(queue="default", ready=3, waiting=0, running=0, paused=Pause(reason="", by="", at=ago(5)))]
+    assert why(task(), [worker()], bare, (), NOW).verdict == "Its queue 'default' is paused, for 5s."
 
 
 def asked_to_end(seconds_ago: float) -> TaskInfo:
@@ -131,3 +146,17 @@ def test_the_trail_and_the_losses_are_evidence() -> None:
         "give-back by till-1: its worker shuts down",
         "loss by till-2: dropped",
     ]
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        {"state": "failed", "attempt": 3, "trail": ({"what": "failed", "error": "no", "type": "ValueError"},)},
+        {"state": "failed", "rescues": 3},
+        {"state": "canceled", "trail": ({"what": "cancel", "why": "not wanted"},)},
+    ],
+    ids=["failed", "lost its workers", "canceled"],
+)
+def test_an_ended_task_is_told_the_command_that_retries_it(ended: dict[str, Any]) -> None:
+    answer = why(task(id=17, ended_at=ago(1), **ended), [], [], (), NOW)
+    assert "`everpoll jobs retry 17`" in str(answer.advice)

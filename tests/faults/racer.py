@@ -1,6 +1,7 @@
 """One of two pollers that want the same row, round after round: `python -m faults.racer URL ROUNDS BATCH SOCKET`.
 
-Before each batch both wait for each other, so that they always set out together. The last line is what this one won.
+Before each batch both wait for each other, so that they always set out together. The output is one JSON object: how
+many rows this poller asked for, and the ids that it won.
 """
 
 import asyncio
@@ -13,8 +14,8 @@ from everpoll.stores.contract import WorkerCard
 from everpoll.stores.urls import store_for
 
 
-async def race(url: str, rounds: int, batch: int, other: socket.socket) -> list[int]:
-    """The ids that this poller claimed. Each round has a queue of its own, with one row in it."""
+async def race(url: str, rounds: int, batch: int, other: socket.socket) -> dict[str, object]:
+    """Race for every row. Each round has a queue of its own, with one row in it."""
     store = store_for(url)
     await store.open()
     me = secrets.randbits(63)
@@ -22,13 +23,15 @@ async def race(url: str, rounds: int, batch: int, other: socket.socket) -> list[
         WorkerCard(incarnation=me, label="racer", host="here", pid=1, queues=(), slots=1, version="0"), 3600
     )
     won: list[int] = []
+    asked = 0
     for first in range(0, rounds, batch):
         other.send(b".")
         assert other.recv(1), "the other one is gone"
         rooms = {f"round {number}": 1 for number in range(first, first + batch)}
+        asked += len(rooms)
         won += [lease.id for lease in (await store.lease(me, rooms, batch)).leases]
     await store.close()
-    return won
+    return {"asked": asked, "won": won}
 
 
 if __name__ == "__main__":

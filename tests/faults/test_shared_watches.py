@@ -16,7 +16,7 @@ RUNS = 300
 GIVE_UP_S = 40.0
 
 
-def test_b12_when_one_of_two_is_killed_the_other_looks_at_all_runs_and_each_ends_once(
+def test_when_one_of_two_is_killed_the_other_looks_at_all_runs_and_each_ends_once(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, gate = tmp_path / "looks", tmp_path / "gate"

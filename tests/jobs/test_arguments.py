@@ -145,7 +145,7 @@ async def test_what_cannot_be_called_or_stored_is_refused_in_the_callers_face(wh
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 99])
-async def test_b19_rows_of_other_versions_are_understood(app: Everpoll, version: int) -> None:
+async def test_rows_of_other_versions_are_understood(app: Everpoll, version: int) -> None:
     @app.job()
     async def f(a: int, b: int = 2) -> list[int]:
         return [a, b]
@@ -159,7 +159,7 @@ async def test_b19_rows_of_other_versions_are_understood(app: Everpoll, version:
 
 
 @pytest.mark.parametrize("row", ['{"args":[1,2,3]}', '{"kwargs":{"gone":1}}', '"text"', "[]", '{"args":["no page"]}'])
-async def test_b19_rows_that_do_not_fit_any_more_fail_clearly_without_being_retried(app: Everpoll, row: str) -> None:
+async def test_rows_that_do_not_fit_any_more_fail_clearly_without_being_retried(app: Everpoll, row: str) -> None:
     @app.job()
     async def f(page: Page) -> None: ...
 
@@ -170,7 +170,7 @@ async def test_b19_rows_that_do_not_fit_any_more_fail_clearly_without_being_retr
     assert info.errors[0]["error"].startswith("its arguments do not fit f: ")
 
 
-async def test_b18_a_row_of_a_job_that_is_not_registered_fails_clearly(app: Everpoll) -> None:
+async def test_a_row_of_a_job_that_is_not_registered_fails_clearly(app: Everpoll) -> None:
     @app.job()
     async def audit() -> None: ...
 

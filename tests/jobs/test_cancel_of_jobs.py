@@ -85,7 +85,7 @@ async def test_a_task_that_is_not_known_is_told(app: Everpoll) -> None:
     await app.close()
 
 
-async def test_d4_a_running_async_job_is_handed_back_at_shutdown_without_using_an_attempt(app: Everpoll) -> None:
+async def test_a_running_async_job_is_handed_back_at_shutdown_without_using_an_attempt(app: Everpoll) -> None:
     began = asyncio.Event()
 
     @app.job(retry=Retry(1))
@@ -123,7 +123,7 @@ async def test_a_job_whose_clean_up_raises_when_it_is_stopped_has_not_failed(app
     await app.close()
 
 
-async def test_d4_a_plain_job_is_handed_back_only_after_its_function_has_ended(app: Everpoll) -> None:
+async def test_a_plain_job_is_handed_back_only_after_its_function_has_ended(app: Everpoll) -> None:
     """Handed back earlier, another worker would run it beside the one that has not noticed yet."""
     began = threading.Event()
     ended_at: list[float] = []

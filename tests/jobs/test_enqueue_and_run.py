@@ -168,7 +168,7 @@ async def test_a_job_enqueues_jobs(app: Everpoll) -> None:
         assert await (await tree.enqueue(10)).result(timeout=LIMIT_S) == 45
 
 
-async def test_b18_several_jobs_share_a_queue_and_a_queue_of_its_own_is_served_too(app: Everpoll) -> None:
+async def test_several_jobs_share_a_queue_and_a_queue_of_its_own_is_served_too(app: Everpoll) -> None:
     @app.job()
     async def red() -> str:
         return "red"
@@ -186,7 +186,7 @@ async def test_b18_several_jobs_share_a_queue_and_a_queue_of_its_own_is_served_t
         assert [await task.result(timeout=LIMIT_S) for task in tasks] == ["red", "blue", "green"]
         info = await tasks[2].info()
     assert (info.name, info.queue) == ("odd", "special")
-    assert app.queues == ["default", "special"]
+    assert list(app.queues) == ["default", "special"]
 
 
 async def test_context_variables_do_not_leak_between_runs_and_reach_threads(app: Everpoll) -> None:
@@ -273,8 +273,11 @@ def test_options_that_cannot_be_used_are_refused_with_what_can(options: Any, mes
     [
         ({"delay": -1}, "job 'f': delay=-1: negative"),
         ({"priority": "high"}, "job 'f': priority"),
-        ({"key": ""}, "job 'f': key"),
-        ({"key": 5}, "job 'f': key"),
+        ({"key": ""}, "job 'f': key='' is empty: write"),
+        ({"key": 5}, "job 'f': key=5 is of type int, not a text: write a text of 1 to 200 characters"),
+        ({"key": "x" * 201}, "has 201 characters: write a text of 1 to 200 characters"),
+        ({"key": "a\x00b"}, r"job 'f': key='a\\x00b' has a NUL character, which databases cannot keep"),
+        ({"key": "a\ud800"}, r"job 'f': key='a\\ud800' has half a character, '\\ud800', which UTF-8 cannot represent"),
     ],
 )
 async def test_options_of_enqueue_are_checked_too(options: Any, message: str) -> None:

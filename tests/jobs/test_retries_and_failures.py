@@ -289,7 +289,7 @@ async def test_retry_puts_an_ended_task_back_under_its_own_id_with_fresh_attempt
         info = await task.info()
         assert await app.task(10**15).retry() is False
     assert (info.state, info.attempt, info.key) == ("done", 1, "k")
-    assert [entry["what"] for entry in info.trail] == ["retry", "retry", "failed", "requeue"]
+    assert [entry["what"] for entry in info.trail] == ["retry", "retry", "failed", "retry"]
 
 
 async def test_retry_of_a_task_that_has_not_ended_says_no(app: Everpoll) -> None:

@@ -85,7 +85,7 @@ def test_semantics_10_a_probe_that_is_longer_than_the_cooldown_re_opens_with_a_f
     assert runs.at == [10, 80]
 
 
-def test_e9_push_with_polling_as_the_fallback() -> None:
+def test_push_with_polling_as_the_fallback() -> None:
     stage = Stage()
     runs = stage.runs()
 
@@ -105,7 +105,7 @@ def test_e9_push_with_polling_as_the_fallback() -> None:
     assert runs.at == [5, 65, 125, 125, 135, 145]
 
 
-def test_e9_push_never_undercuts_a_retry_after() -> None:
+def test_push_never_undercuts_a_retry_after() -> None:
     stage = Stage()
     runs = stage.runs(Failed("429", retry_after="10m"))
 
@@ -126,7 +126,7 @@ def test_e9_push_never_undercuts_a_retry_after() -> None:
     assert runs.at == [10, 610]
 
 
-def test_e9_circuit_breaker_jitter_and_adaptive_interval_together() -> None:
+def test_circuit_breaker_jitter_and_adaptive_interval_together() -> None:
     stage = Stage()
     stage.chance.value = 0.75
     runs = stage.runs(Ok(1), Ok(2), False, False)

@@ -177,7 +177,7 @@ def test_a_condition_may_do_anything_to_its_own_loop() -> None:
     assert runs.most_at_once == 1
 
 
-def test_e6_an_optional_condition_skips_without_touching_the_backoff() -> None:
+def test_an_optional_condition_skips_without_touching_the_backoff() -> None:
     stage = Stage()
     runs = stage.runs(False)
     looking = True

@@ -26,7 +26,7 @@ def told(caplog: pytest.LogCaptureFixture, answers: list[object], scene: Scene, 
     return [f"{record.levelname} {record.getMessage()}" for record in caplog.records]
 
 
-def test_e8_failure_and_recovery(caplog: pytest.LogCaptureFixture) -> None:
+def test_failure_and_recovery(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(stage: Stage, _loop: Loop) -> None:
         await stage.clock.advance(300)
 
@@ -37,7 +37,7 @@ def test_e8_failure_and_recovery(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_e8_ordinary_runs_are_silent(caplog: pytest.LogCaptureFixture) -> None:
+def test_ordinary_runs_are_silent(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(stage: Stage, loop: Loop) -> None:
         await stage.clock.advance(3000)
         await loop.trigger()
@@ -45,7 +45,7 @@ def test_e8_ordinary_runs_are_silent(caplog: pytest.LogCaptureFixture) -> None:
     assert told(caplog, [], scene) == []
 
 
-def test_e8_pause_and_resume_also_during_a_run(caplog: pytest.LogCaptureFixture) -> None:
+def test_pause_and_resume_also_during_a_run(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(stage: Stage, loop: Loop) -> None:
         loop.pause()
         loop.pause("hidden")
@@ -65,7 +65,7 @@ def test_e8_pause_and_resume_also_during_a_run(caplog: pytest.LogCaptureFixture)
     ]
 
 
-def test_e8_breaker_stop_and_reset(caplog: pytest.LogCaptureFixture) -> None:
+def test_breaker_stop_and_reset(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(stage: Stage, loop: Loop) -> None:
         await stage.clock.advance(30)
         loop.reset()
@@ -78,7 +78,7 @@ def test_e8_breaker_stop_and_reset(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_e8_starting_and_closing_is_no_news_of_a_loop(caplog: pytest.LogCaptureFixture) -> None:
+def test_starting_and_closing_is_no_news_of_a_loop(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(stage: Stage, _loop: Loop) -> None:
         await stage.app.loops.close()
         await stage.app.loops.start()
@@ -86,7 +86,7 @@ def test_e8_starting_and_closing_is_no_news_of_a_loop(caplog: pytest.LogCaptureF
     assert told(caplog, [], scene) == []
 
 
-def test_e8_every_run_is_told_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_run_is_told_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     stage = Stage()
 
     async def play() -> None:
@@ -99,7 +99,7 @@ def test_e8_every_run_is_told_at_debug_level(caplog: pytest.LogCaptureFixture) -
     assert "loop 'prices': waiting → running, next run not scheduled" in caplog.messages
 
 
-def test_e8_a_loop_costs_less_than_a_kilobyte() -> None:
+def test_a_loop_costs_less_than_a_kilobyte() -> None:
     async def look() -> None:
         """Shared by all."""
 

@@ -8,7 +8,7 @@ from stage import Stage, timers
 from everpoll import Adaptive, EverpollWarning, Ok, Outcome, Phase, Stop
 
 
-def test_e5_a_slow_run_is_waited_for() -> None:
+def test_a_slow_run_is_waited_for() -> None:
     stage = Stage()
     runs = stage.runs(takes_s=95)
 
@@ -24,7 +24,7 @@ def test_e5_a_slow_run_is_waited_for() -> None:
     assert runs.at == [0, 95, 190, 285, 380]
 
 
-def test_e1_named_runners_each_with_its_own_state() -> None:
+def test_named_runners_each_with_its_own_state() -> None:
     stage = Stage()
 
     async def scene() -> None:
@@ -40,7 +40,7 @@ def test_e1_named_runners_each_with_its_own_state() -> None:
     stage.play(scene)
 
 
-def test_e1_registering_a_name_again_replaces_it_with_a_warning() -> None:
+def test_registering_a_name_again_replaces_it_with_a_warning() -> None:
     stage = Stage()
     old, new = stage.runs(False), stage.runs()
 

@@ -93,7 +93,7 @@ def test_what_is_kept_of_an_error_is_limited() -> None:
     assert len(outcome.reason) == ERROR_TEXT_LIMIT
 
 
-def test_e2_30_s_becomes_60_120_240_240() -> None:
+def test_30_s_becomes_60_120_240_240() -> None:
     stage = Stage()
     runs = stage.runs(False, ValueError(), False, False, False)
 
@@ -106,7 +106,7 @@ def test_e2_30_s_becomes_60_120_240_240() -> None:
     assert runs.at == [30, 90, 210, 450, 690, 930]
 
 
-def test_e3_a_success_resets_both_and_the_base_holds_from_that_moment() -> None:
+def test_a_success_resets_both_and_the_base_holds_from_that_moment() -> None:
     stage = Stage()
     runs = stage.runs(False, False, True)
 

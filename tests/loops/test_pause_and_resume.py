@@ -202,7 +202,7 @@ def test_edge_10_000_loops_resuming() -> None:
     assert all(math.isclose(at[number][0], 200_000 + 0.15 * place) for place, number in enumerate(order))
 
 
-def test_e4_is_anyone_looking() -> None:
+def test_is_anyone_looking() -> None:
     stage = Stage()
     runs = stage.runs()
     looking = True
@@ -223,7 +223,7 @@ def test_e4_is_anyone_looking() -> None:
     assert runs.at == [10, 66]
 
 
-def test_e4_pause_stops_every_timer() -> None:
+def test_pause_stops_every_timer() -> None:
     stage = Stage()
 
     async def scene() -> None:

@@ -204,7 +204,7 @@ def test_a_removed_loop_refuses() -> None:
     stage.play(scene)
 
 
-def test_e7_trigger_read_reset_and_destroy() -> None:
+def test_trigger_read_reset_and_destroy() -> None:
     stage = Stage()
     runs = stage.runs(False, False, False, True)
 

@@ -71,7 +71,7 @@ def test_jitter_stays_around_the_capped_wait(backoff: Backoff, n: int, chance: f
     assert wait_s * (1 - backoff.jitter) <= delay_s <= wait_s * (1 + backoff.jitter)
 
 
-def test_b4_delays_fill_20_percent_on_either_side_of_the_cap() -> None:
+def test_delays_fill_20_percent_on_either_side_of_the_cap() -> None:
     """B4 at its cap: every delay lies from 24 to 36 s, both sides are used, and nothing compounds over looks."""
     rng = random.Random(4)
     backoff = Backoff("2s", factor=2, cap="30s", jitter=0.2)
@@ -82,7 +82,7 @@ def test_b4_delays_fill_20_percent_on_either_side_of_the_cap() -> None:
 
 
 @pytest.mark.parametrize(("n", "wait_s"), [(1, 2), (2, 4), (3, 8), (4, 16), (5, 30)])
-def test_b4_bounds_of_each_look(n: int, wait_s: float) -> None:
+def test_bounds_of_each_look(n: int, wait_s: float) -> None:
     backoff = Backoff("2s", factor=2, cap="30s", jitter=0.2)
     assert backoff.delay(n, Drawn(0.0)) == pytest.approx(wait_s * 0.8)
     assert backoff.delay(n, Drawn(0.5)) == wait_s

@@ -21,7 +21,12 @@ CUT = """select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()"""
 # Truncating would take 50 to 90 ms: a dozen partitions, each with its indexes.
 FORGET = """delete from everpoll.tasks; delete from everpoll.history; delete from everpoll.workers;
-    delete from everpoll.losses; delete from everpoll.events"""
+    delete from everpoll.losses; delete from everpoll.events; delete from everpoll.figures;
+    delete from everpoll.health_services;
+    delete from everpoll.health_looks; delete from everpoll.health_packed; delete from everpoll.health_minutes;
+    delete from everpoll.health_hours; delete from everpoll.health_days; delete from everpoll.health_dependencies;
+    delete from everpoll.health_errors; delete from everpoll.health_aliases; delete from everpoll.health_windows;
+    delete from everpoll.health_horizon; delete from everpoll.pauses; delete from everpoll.feed_horizon"""
 INSTANTS = """select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
     where c.relnamespace = 'everpoll'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
       and c.relname not in ('migrations', 'function_sets')

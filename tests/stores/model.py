@@ -4,6 +4,7 @@ The model knows nothing of indexes, statements or connections, and its clock mov
 memory store: it does not order, page or wake, and every rule of it is one line of the contract.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -110,6 +111,8 @@ class Model:
         """Ids in the order in which they ended."""
         self.feed: list[tuple[int, int]] = []
         """Task and number of every event, as they were written."""
+        self.actions: Counter[int] = Counter()
+        """By task, how many events were written that are not its own."""
 
     def begun(self, key: str) -> ModelTask | None:
         """The watch with that key that ended last."""
@@ -176,6 +179,7 @@ class Model:
             is_canceled = task.cancel and not task.is_asked
             task.whats.append(ANY if is_canceled else "failed" if is_poison else "rescue")
             if is_poison and not is_canceled:
+                self.actions[task.id] += 1
                 self._end(task, "failed")
             else:
                 self._requeue(task)
@@ -185,6 +189,7 @@ class Model:
         if task.is_live:
             task.whats.append("cancel")
             task.cancel = True
+            self.actions[task.id] += 1
             if task.is_asked:
                 self._ask(task)
             elif task.state == "queued":
@@ -200,6 +205,7 @@ class Model:
         if task.is_live or self.live_with(task.kind, task.key):
             return False
         task.whats.append("retry")
+        self.actions[task.id] += 1
         task.state, task.attempt, task.rescues, task.cancel = "queued", 0, 0, False
         task.due, task.wait_s = self.now, None
         return True
@@ -207,6 +213,7 @@ class Model:
     def _requeue(self, task: ModelTask) -> None:
         task.state, task.holder = "queued", None
         if task.cancel and not task.is_asked:
+            self.actions[task.id] += 1
             self._end(task, "canceled")
 
     def _end(self, task: ModelTask, state: str) -> None:

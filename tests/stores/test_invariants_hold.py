@@ -113,6 +113,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._ended: Counter[tuple[int, int]] = Counter()
         self._feed_after = self._run(self._stage.store.events(None)).after
         self._feed: list[tuple[int, int]] = []
+        self._actions: Counter[int] = Counter()
 
     def _run(self, move: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(move)
@@ -438,9 +439,11 @@ class StoreMachine(RuleBasedStateMachine):
     def every_event_is_seen_once(self) -> None:
         """By one who goes from position to position."""
         page = self._run(self._stage.store.events(self._feed_after, 1_000))
-        self._feed += [(one.task_id, one.seq) for one in page.events]
+        self._feed += [(one.task_id, one.seq) for one in page.events if one.seq >= 0]
+        self._actions.update(one.task_id for one in page.events if one.seq < 0)
         self._feed_after = page.after
         assert self._feed == self._model.feed, "invariant 9: written with what it tells about, and never missed"
+        assert self._actions == self._model.actions, "nor what was done to a task from outside"
 
     @invariant()
     def every_task_is_in_one_place(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 from everpoll.engine import refused
 from everpoll.engine.heart import Heart, Listeners, Rhythm
 from everpoll.engine.meter import Meter
-from everpoll.engine.settler import Settler
+from everpoll.engine.settler import SettlementListeners, Settler
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Again, Ended, Lease, Settlement, TaskInfo
 from stores.backends import Backend, backend_names
@@ -21,6 +21,7 @@ from stores.conftest import made
 from stores.stage import Stage, whats
 
 LIMIT_S = 30.0
+NO_LOSS = SettlementListeners(on_lost=lambda lost: pytest.fail(f"lost: {lost}"))
 ON_POSTGRES = """create function public.refuse() returns trigger language plpgsql as $$
     begin raise exception 'the auditor says no'; end $$;"""
 ON_POSTGRES_EACH = """create trigger refuse_{place} before {event} on everpoll.{table} for each row
@@ -98,7 +99,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def settler_of(stage: Stage) -> Settler:
-    return Settler(stage.store, Meter(), lambda lost: pytest.fail(f"lost: {lost}"), patience_s=0.2)
+    return Settler(stage.store, Meter(), NO_LOSS, patience_s=0.2)
 
 
 @pytest.mark.parametrize("place", ["delete", "history"])
@@ -131,7 +132,7 @@ async def test_that_is_gone_after_a_moment(stage: Stage) -> None:
     """What it refused for a moment is settled as it was."""
     worker = await stage.worker()
     leases = await held(stage, worker)
-    settler = Settler(stage.store, Meter(), lambda lost: pytest.fail(f"lost: {lost}"), patience_s=LIMIT_S)
+    settler = Settler(stage.store, Meter(), NO_LOSS, patience_s=LIMIT_S)
     async with refusing(stage, "delete", "update"):
         for lease in leases:
             settler.add(worker, Ended(lease.id, lease.sequence, "done", "1"))

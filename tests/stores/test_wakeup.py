@@ -5,6 +5,7 @@ import threading
 
 from everpoll.drivers.wake import Wake
 from everpoll.stores.contract import NewTask
+from everpoll.stores.operations import Revision
 from stores.stage import HOUR_S, Stage, again, done, json
 
 PATIENCE_S = 20.0
@@ -31,6 +32,12 @@ class Listener:
                 await self._changed.wait()
                 self._changed.clear()
         self.told.clear()
+
+    async def heard_of_what_is_due_now(self) -> None:
+        async with asyncio.timeout(PATIENCE_S):
+            while not any(one.due_s == 0.0 for one in self.told):
+                await self._changed.wait()
+                self._changed.clear()
 
 
 async def test_push_works_here(stage: Stage) -> None:
@@ -68,6 +75,35 @@ async def test_what_woke_us_can_be_leased(stage: Stage) -> None:
         lease = await stage.take_one(worker)
         assert lease.id == answer.id
         await stage.store.settle(worker, [done(lease)])
+
+
+async def test_a_resumed_queue_wakes_the_workers_of_other_processes(stage: Stage) -> None:
+    worker, listener, other = await stage.worker(), Listener(), await stage.another_store()
+    await other.pause("default", "", "")
+    task_id = await stage.put_one()
+    assert await stage.take(worker) == []
+    await stage.store.listen(listener)
+    listener.told.clear()
+    await other.resume("default", "")
+    await listener.heard()
+    assert (await stage.take_one(worker)).id == task_id
+
+
+async def test_a_revision_of_what_runs_makes_its_settlement_wake(stage: Stage) -> None:
+    """It is due at once when it settles, whatever it settles: a worker that slept on would miss it.
+
+    Either workers are told at once, as of a cancel, to sleep through nothing; or the settlement says "now".
+    """
+    worker, listener = await stage.worker(), Listener()
+    lease = await stage.running(worker)
+    await stage.store.listen(listener)
+    assert await stage.store.revise([Revision(task_id=lease.id, hurry=True)]) == [lease.id]
+    if stage.backend.name.startswith("postgres"):
+        await listener.heard(cancel=True)
+    else:
+        await listener.heard()
+        await stage.store.settle(worker, [again(lease, HOUR_S)])
+        await listener.heard_of_what_is_due_now()
 
 
 async def test_a_cancel_wakes_and_says_so(stage: Stage) -> None:

@@ -9,7 +9,7 @@ from everpoll.tables import Guard
 from tables.stages import BARE, JOBS, TableStage, keys
 
 
-async def test_a3_of_two_pollers_that_want_one_row_exactly_one_gets_it(stage: TableStage, guard: Guard) -> None:
+async def test_of_two_pollers_that_want_one_row_exactly_one_gets_it(stage: TableStage, guard: Guard) -> None:
     """The other sees it as already claimed, which is no error."""
     await stage.create()
     mapping = stage.mapping(guard=guard)
@@ -22,7 +22,7 @@ async def test_a3_of_two_pollers_that_want_one_row_exactly_one_gets_it(stage: Ta
             assert (await stage.one(number))["worker_id"] == winner.label
 
 
-async def test_a4_a_claim_writes_who_has_the_row_since_when(stage: TableStage, guard: Guard) -> None:
+async def test_a_claim_writes_who_has_the_row_since_when(stage: TableStage, guard: Guard) -> None:
     await stage.create()
     await stage.queue(7, payload="seven")
     async with stage.claimer(stage.mapping(guard=guard)) as worker:
@@ -34,7 +34,7 @@ async def test_a4_a_claim_writes_who_has_the_row_since_when(stage: TableStage, g
         assert row["last_heartbeat"] >= row["started_at"]
 
 
-async def test_a4_the_oldest_come_first(stage: TableStage, guard: Guard) -> None:
+async def test_the_oldest_come_first(stage: TableStage, guard: Guard) -> None:
     await stage.create(BARE | {"version": "count", "updated_at": "since"})
     await stage.queue(3, 1, 2)
     async with stage.claimer(stage.bare(guard=guard)) as worker:
@@ -44,7 +44,7 @@ async def test_a4_the_oldest_come_first(stage: TableStage, guard: Guard) -> None
 
 
 @pytest.mark.parametrize(("guard", "column"), [("version", "version"), ("timestamp", "updated_at")])
-async def test_a5_a_claim_changes_what_its_guard_compares(stage: TableStage, guard: Guard, column: str) -> None:
+async def test_a_claim_changes_what_its_guard_compares(stage: TableStage, guard: Guard, column: str) -> None:
     await stage.create()
     await stage.queue(1)
     before = await stage.one(1)
@@ -56,7 +56,7 @@ async def test_a5_a_claim_changes_what_its_guard_compares(stage: TableStage, gua
         assert (await stage.one(1))[column] > claimed[column]
 
 
-async def test_d6_priority_comes_before_age(stage: TableStage, guard: Guard) -> None:
+async def test_priority_comes_before_age(stage: TableStage, guard: Guard) -> None:
     await stage.create()
     await stage.queue(1, 2)
     await stage.queue(3, priority=5)
@@ -65,7 +65,7 @@ async def test_d6_priority_comes_before_age(stage: TableStage, guard: Guard) -> 
         assert keys(await worker.take()) == [3, 1, 2, 4]
 
 
-async def test_a15_never_more_than_there_are_free_slots(stage: TableStage, guard: Guard) -> None:
+async def test_never_more_than_there_are_free_slots(stage: TableStage, guard: Guard) -> None:
     await stage.create(JOBS)
     await stage.queue(*range(10))
     async with stage.claimer(stage.mapping(guard=guard)) as worker:

@@ -10,7 +10,7 @@ from tables.stages import BARE, TableStage
 NOBODY_LISTENS = "postgresql://nobody@127.0.0.1:1/none"
 
 
-async def test_a9_a_database_that_is_away_at_the_start_holds_up_no_other_table(stage: TableStage) -> None:
+async def test_a_database_that_is_away_at_the_start_holds_up_no_other_table(stage: TableStage) -> None:
     """Adopted first, so that it is begun with; and a loop runs all the same."""
     await stage.create(BARE)
     await stage.queue(1)

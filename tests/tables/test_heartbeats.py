@@ -6,7 +6,7 @@ from tables.stages import JOBS, TableStage, keys
 STALE_S = 303.0
 
 
-async def test_d2_a_beat_tells_the_table_that_our_rows_are_alive(stage: TableStage) -> None:
+async def test_a_beat_tells_the_table_that_our_rows_are_alive(stage: TableStage) -> None:
     await stage.create()
     await stage.queue(1, 2)
     async with stage.claimer() as worker:
@@ -19,7 +19,7 @@ async def test_d2_a_beat_tells_the_table_that_our_rows_are_alive(stage: TableSta
         assert all(row["status"] == "running" for row in rows)
 
 
-async def test_d2_a_beat_tells_which_rows_are_ours_no_more(stage: TableStage, guard: Guard) -> None:
+async def test_a_beat_tells_which_rows_are_ours_no_more(stage: TableStage, guard: Guard) -> None:
     """Their handlers are canceled, and nothing about them is changed."""
     await stage.create()
     await stage.queue(1, 2, 3, 4)
@@ -37,7 +37,7 @@ async def test_d2_a_beat_tells_which_rows_are_ours_no_more(stage: TableStage, gu
         assert (await stage.rows())[1:] == before
 
 
-async def test_d2_without_a_heartbeat_column_the_users_changes_are_seen_all_the_same(stage: TableStage) -> None:
+async def test_without_a_heartbeat_column_the_users_changes_are_seen_all_the_same(stage: TableStage) -> None:
     await stage.create()
     await stage.queue(1, 2)
     async with stage.claimer(stage.mapping(heartbeat=None)) as worker:
@@ -48,7 +48,7 @@ async def test_d2_without_a_heartbeat_column_the_users_changes_are_seen_all_the_
         assert (await stage.statuses()) == {1: "running", 2: "canceled"}
 
 
-async def test_d3_a_silent_workers_row_waits_again_and_counts(stage: TableStage, guard: Guard) -> None:
+async def test_a_silent_workers_row_waits_again_and_counts(stage: TableStage, guard: Guard) -> None:
     await stage.create()
     await stage.queue(1)
     mapping = stage.mapping(guard=guard)
@@ -67,7 +67,7 @@ async def test_d3_a_silent_workers_row_waits_again_and_counts(stage: TableStage,
         assert await dead.end(lease) == {lease.id}
 
 
-async def test_d3_after_three_attempts_it_has_failed(stage: TableStage) -> None:
+async def test_after_three_attempts_it_has_failed(stage: TableStage) -> None:
     await stage.create()
     await stage.queue(1)
     async with stage.claimer() as worker:
@@ -82,7 +82,7 @@ async def test_d3_after_three_attempts_it_has_failed(stage: TableStage) -> None:
         assert row["error"]
 
 
-async def test_d3_a_row_that_was_never_heard_of_is_as_old_as_its_start(stage: TableStage) -> None:
+async def test_a_row_that_was_never_heard_of_is_as_old_as_its_start(stage: TableStage) -> None:
     """Somebody else's program claims without heartbeats; without a start nobody can tell how old a row is."""
     await stage.create()
     await stage.queue(1, 2, 3)
@@ -95,7 +95,7 @@ async def test_d3_a_row_that_was_never_heard_of_is_as_old_as_its_start(stage: Ta
         assert await stage.statuses() == {1: "queued", 2: "running", 3: "running"}
 
 
-async def test_d3_without_a_column_to_count_in_it_waits_again_each_time(stage: TableStage) -> None:
+async def test_without_a_column_to_count_in_it_waits_again_each_time(stage: TableStage) -> None:
     """A worker's death is not the row's failure."""
     await stage.create()
     await stage.queue(1)
@@ -107,7 +107,7 @@ async def test_d3_without_a_column_to_count_in_it_waits_again_each_time(stage: T
         assert (await stage.one(1))["retry_count"] == 0
 
 
-async def test_d3_many_workers_give_back_at_once_and_none_twice(stage: TableStage) -> None:
+async def test_many_workers_give_back_at_once_and_none_twice(stage: TableStage) -> None:
     await stage.create(JOBS)
     await stage.queue(*range(30))
     async with stage.claimer(label="dead") as dead, stage.claimer(label="a") as a, stage.claimer(label="b") as b:

@@ -83,6 +83,6 @@ def test_a_password_in_an_address_is_never_shown() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-def test_d2_three_beats_in_the_stale_limit_are_enough_whatever_floats_say() -> None:
+def test_three_beats_in_the_stale_limit_are_enough_whatever_floats_say() -> None:
     for every, after in (("100ms", "300ms"), ("50ms", "150ms"), ("30s", "90s")):
         assert Table("jobs", heartbeat_every=every, stale_after=after).heartbeat_every == every

@@ -32,9 +32,7 @@ async def nothing(row: Row) -> None:
     """Do nothing."""
 
 
-async def test_a9_a_row_that_cannot_be_claimed_stops_no_other(
-    stage: TableStage, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_row_that_cannot_be_claimed_stops_no_other(stage: TableStage, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     await stage.create()
     await stage.queue(*range(1, 9))
@@ -46,7 +44,7 @@ async def test_a9_a_row_that_cannot_be_claimed_stops_no_other(
     assert len(told) < 5, "it is told, and not again and again"
 
 
-async def test_d2_a_row_that_cannot_be_beaten_for_costs_the_others_nothing(stage: TableStage) -> None:
+async def test_a_row_that_cannot_be_beaten_for_costs_the_others_nothing(stage: TableStage) -> None:
     await stage.create()
     await stage.queue(1, 2)
     async with stage.claimer() as claimer:
@@ -60,7 +58,7 @@ async def test_d2_a_row_that_cannot_be_beaten_for_costs_the_others_nothing(stage
     assert heard[2] > before[2]
 
 
-async def test_d3_a_row_that_cannot_be_given_back_holds_up_no_other_and_no_beat(stage: TableStage) -> None:
+async def test_a_row_that_cannot_be_given_back_holds_up_no_other_and_no_beat(stage: TableStage) -> None:
     await stage.create()
     await stage.queue(1, 2, 3)
     async with stage.claimer(label="dead") as dead, stage.claimer(label="alive") as alive:
@@ -73,7 +71,7 @@ async def test_d3_a_row_that_cannot_be_given_back_holds_up_no_other_and_no_beat(
     assert await stage.statuses() == {1: "running", 2: "queued", 3: "running"}
 
 
-async def test_d1_a_row_whose_end_is_refused_has_failed_and_says_why(stage: TableStage, guard: Guard) -> None:
+async def test_a_row_whose_end_is_refused_has_failed_and_says_why(stage: TableStage, guard: Guard) -> None:
     await stage.create()
     await stage.queue(*range(1, 6))
     await refuse(stage, 3, "completed")
@@ -85,7 +83,7 @@ async def test_d1_a_row_whose_end_is_refused_has_failed_and_says_why(stage: Tabl
     assert rows[2]["retry_count"] == 1
 
 
-async def test_a9_a_row_that_cannot_end_at_all_is_told_and_the_others_go_on(
+async def test_a_row_that_cannot_end_at_all_is_told_and_the_others_go_on(
     stage: TableStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     await stage.create()

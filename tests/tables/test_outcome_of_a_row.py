@@ -78,14 +78,14 @@ def test_a_cancel_has_the_users_word_or_has_failed() -> None:
     assert after_return(LEAN, Cancel("not needed")).status == "failed"
 
 
-def test_d6_a_failure_is_tried_again_after_its_backoff() -> None:
+def test_a_failure_is_tried_again_after_its_backoff() -> None:
     write = after_raise(FULL, ValueError("boom"), attempt=2)
     assert (write.status, write.is_end, write.error, write.retries) == ("queued", False, "ValueError: boom", 1)
     assert write.delay_s is not None
     assert 9 <= write.delay_s <= 11
 
 
-def test_d3_the_third_failure_is_the_last() -> None:
+def test_the_third_failure_is_the_last() -> None:
     write = after_raise(FULL, ValueError("boom"), attempt=3)
     assert (write.status, write.is_end, write.error, write.retries) == ("failed", True, "ValueError: boom", 1)
 
@@ -108,7 +108,7 @@ def test_an_error_is_bounded_and_can_be_stored() -> None:
     write.error.encode()
 
 
-def test_d4_what_the_engine_stopped_waits_again_at_no_cost() -> None:
+def test_what_the_engine_stopped_waits_again_at_no_cost() -> None:
     note = msgspec.json.encode({"what": "give-back", "why": "its worker shuts down"}).decode()
     write = written(FULL, Again(9, 1, None, refund=True, note=note))
     assert write == RowWrite(status="queued", is_end=False, keeps_error=True)

@@ -46,7 +46,7 @@ async def test_a_row_that_its_owner_takes_away_is_stopped_and_the_others_end(sta
         assert {**(after or [{}])[0], "last_heartbeat": None} == {**(left or [{}])[0], "last_heartbeat": None}
 
 
-async def test_a12_a_table_that_goes_and_comes_back_makes_its_poller_unhealthy_and_healthy_again(
+async def test_a_table_that_goes_and_comes_back_makes_its_poller_unhealthy_and_healthy_again(
     stage: TableStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if isinstance(stage, PostgRestStage):

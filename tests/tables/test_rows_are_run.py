@@ -18,7 +18,7 @@ async def nothing(row: Row) -> None:
     """A handler."""
 
 
-async def test_d1_rows_written_by_hand_are_run_and_done(stage: TableStage) -> None:
+async def test_rows_written_by_hand_are_run_and_done(stage: TableStage) -> None:
     """Before the app starts, and while it runs."""
     seen: list[tuple[int, str, int]] = []
 
@@ -50,7 +50,7 @@ async def test_plain_functions_run_in_threads(stage: TableStage) -> None:
     assert threading.main_thread().name not in threads
 
 
-async def test_d6_a_failure_is_tried_three_times_with_its_error_in_the_row(stage: TableStage) -> None:
+async def test_a_failure_is_tried_three_times_with_its_error_in_the_row(stage: TableStage) -> None:
     attempts: list[int] = []
 
     async def handle(row: Row) -> None:
@@ -103,7 +103,7 @@ async def test_a_row_reads_as_a_mapping_and_says_what_is_not_read(stage: TableSt
     assert fence
 
 
-async def test_a15_never_more_handlers_than_slots(stage: TableStage) -> None:
+async def test_never_more_handlers_than_slots(stage: TableStage) -> None:
     running = most = 0
 
     async def handle(row: Row) -> None:
@@ -120,7 +120,7 @@ async def test_a15_never_more_handlers_than_slots(stage: TableStage) -> None:
     assert most == 3
 
 
-async def test_a1_a_queue_with_rows_is_emptied_without_a_rest(stage: TableStage) -> None:
+async def test_a_queue_with_rows_is_emptied_without_a_rest(stage: TableStage) -> None:
     """The poller would rest for an hour; with rows there, it does not."""
     await stage.create(BARE)
     await stage.queue(*range(30))
@@ -128,7 +128,7 @@ async def test_a1_a_queue_with_rows_is_emptied_without_a_rest(stage: TableStage)
         await stage.until_all("completed")
 
 
-async def test_d4_shutting_down_puts_work_in_progress_back(stage: TableStage) -> None:
+async def test_shutting_down_puts_work_in_progress_back(stage: TableStage) -> None:
     began = asyncio.Event()
 
     async def handle(row: Row) -> None:
@@ -167,7 +167,7 @@ async def test_a_row_that_the_user_cancels_under_way_is_stopped_and_left_alone(s
     assert await stage.one(1) == before
 
 
-async def test_a11_a12_a_tables_poller_reports_its_health(stage: TableStage) -> None:
+async def test_a_tables_poller_reports_its_health(stage: TableStage) -> None:
     await stage.create(BARE)
     await stage.queue(*range(6))
     async with stage.working(nothing, stage.bare(), slots=2) as working:
@@ -183,7 +183,7 @@ async def test_a11_a12_a_tables_poller_reports_its_health(stage: TableStage) -> 
     assert working.app.health().tables == {}
 
 
-async def test_a13_every_look_is_logged_and_every_claim_is_told(
+async def test_every_look_is_logged_and_every_claim_is_told(
     stage: TableStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "everpoll.engine")
@@ -230,7 +230,7 @@ async def test_a_table_without_a_handler_is_left_alone(stage: TableStage) -> Non
     assert await stage.statuses() == {1: "queued"}
 
 
-async def test_a9_connections_that_break_lose_and_repeat_nothing(stage: TableStage) -> None:
+async def test_connections_that_break_lose_and_repeat_nothing(stage: TableStage) -> None:
     """Cut again and again while rows are claimed, run and settled."""
     runs: list[int] = []
 

@@ -9,7 +9,7 @@ from tables.stages import BARE, TableStage, keys
 NOW = timedelta(minutes=1)
 
 
-async def test_d1_a_row_that_is_done_says_so(stage: TableStage, guard: Guard) -> None:
+async def test_a_row_that_is_done_says_so(stage: TableStage, guard: Guard) -> None:
     """And keeps who did it, since when."""
     await stage.create()
     await stage.queue(1, error="from an earlier run")
@@ -24,7 +24,7 @@ async def test_d1_a_row_that_is_done_says_so(stage: TableStage, guard: Guard) ->
         assert timedelta(0) <= row["finished_at"] - row["started_at"] < NOW
 
 
-async def test_d1_a_row_that_failed_says_why(stage: TableStage) -> None:
+async def test_a_row_that_failed_says_why(stage: TableStage) -> None:
     await stage.create()
     await stage.queue(1, report=None)
     async with stage.claimer() as worker:
@@ -44,7 +44,7 @@ async def test_a_canceled_row_has_the_users_word_for_it_or_has_failed(stage: Tab
     assert await stage.statuses() == {1: "canceled", 2: "failed"}
 
 
-async def test_d4_what_is_given_back_waits_as_if_it_had_never_been_claimed(stage: TableStage, guard: Guard) -> None:
+async def test_what_is_given_back_waits_as_if_it_had_never_been_claimed(stage: TableStage, guard: Guard) -> None:
     """No attempt is used, and it keeps its place."""
     await stage.create()
     await stage.queue(1, 2, error="from an earlier run")
@@ -59,7 +59,7 @@ async def test_d4_what_is_given_back_waits_as_if_it_had_never_been_claimed(stage
         assert keys(await worker.take(1)) == [1]
 
 
-async def test_d6_what_is_tried_again_counts_and_waits_for_its_time(stage: TableStage, guard: Guard) -> None:
+async def test_what_is_tried_again_counts_and_waits_for_its_time(stage: TableStage, guard: Guard) -> None:
     await stage.create()
     await stage.queue(1)
     async with stage.claimer(stage.mapping(guard=guard)) as worker:

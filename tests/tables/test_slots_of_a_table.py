@@ -10,7 +10,7 @@ from tables.stages import BARE
 
 
 @pytest.mark.parametrize(("own", "expected"), [(None, 7), (3, 3)])
-async def test_a15_slots_given_to_the_command_reach_tables_without_their_own(
+async def test_slots_given_to_the_command_reach_tables_without_their_own(
     sqlite_stage: SqliteStage, own: int | None, expected: int
 ) -> None:
     await sqlite_stage.create(BARE)

@@ -1,11 +1,13 @@
 """A table that is not as its mapping says is refused at the start: everything at once, with the DDL that mends it."""
 
+import re
+
 import pytest
 
 from everpoll import Everpoll
 from everpoll.errors import TableUnfit
 from everpoll.tables import Row
-from tables.stages import BARE, TableStage
+from tables.stages import BARE, Kind, TableStage
 
 
 async def nothing(row: Row) -> None:
@@ -77,3 +79,38 @@ async def test_inspection_tells_what_is_there_and_what_is_not(stage: TableStage)
     assert "worker_id" in worker.ddl
     heartbeat = findings["heartbeat"]
     assert (heartbeat.is_fit, heartbeat.is_needed) == (False, False)
+
+
+@pytest.mark.parametrize("columns", [BARE, {name: kind for name, kind in BARE.items() if name != "worker_id"}])
+@pytest.mark.parametrize("has_heartbeat", [True, False])
+async def test_every_statement_that_check_proposes_is_printed_by_ddl(
+    stage: TableStage, columns: dict[str, Kind], has_heartbeat: bool
+) -> None:
+    """On a table without an index or a trigger; with a mapping that names columns which are missing."""
+    await stage.create(columns)
+    mapping = stage.bare(heartbeat="last_heartbeat", due_at="due_at") if has_heartbeat else stage.bare()
+    source = stage.source(mapping)
+    try:
+        proposed = [one.ddl for one in await source.inspect() if one.ddl is not None]
+        printed = ";\n\n".join(source.ddl())
+    finally:
+        await source.close()
+    assert proposed
+    for statement in (part for one in proposed for part in re.split(r";\n+(?=create )", one)):
+        assert statement in printed
+
+
+async def test_what_is_needed_is_the_same_on_every_database(stage: TableStage) -> None:
+    """The index is, where it can be seen whether there is one; a worker starts without it all the same."""
+    await stage.create(BARE)
+    await stage.prepare(stage.bare())
+    source = stage.source(stage.bare())
+    try:
+        findings = await source.inspect()
+        await source.open()
+    finally:
+        await source.close()
+    [index] = [one for one in findings if one.what == "index"]
+    is_seen = "cannot be seen" not in index.detail
+    assert [one.what for one in findings if one.is_needed and not one.is_fit] == (["index"] if is_seen else [])
+    assert not any(one.keeps_from_use for one in findings)

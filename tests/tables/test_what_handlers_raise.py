@@ -15,7 +15,7 @@ class Odd(BaseException):
 
 @pytest.mark.parametrize("error", [Odd("odd"), SystemExit(3), GeneratorExit(), asyncio.CancelledError("own")], ids=repr)
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_d3_it_is_tried_three_times_and_then_has_failed(
+async def test_it_is_tried_three_times_and_then_has_failed(
     stage: TableStage, error: BaseException, is_async: bool
 ) -> None:
     await stage.create()
@@ -51,7 +51,7 @@ async def test_with_one_attempt_it_has_failed_at_once(stage: TableStage) -> None
     assert (row["retry_count"], runs) == (1, [1])
 
 
-async def test_a13_a_failure_is_in_the_log_of_its_worker_whatever_columns_there_are(
+async def test_a_failure_is_in_the_log_of_its_worker_whatever_columns_there_are(
     sqlite_stage: SqliteStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     await sqlite_stage.create(BARE)
@@ -68,7 +68,7 @@ async def test_a13_a_failure_is_in_the_log_of_its_worker_whatever_columns_there_
     assert "jobs#42: has failed (table jobs: its handler returned 7" in caplog.text
 
 
-async def test_a13_an_attempt_that_is_not_the_last_is_in_the_log_too(
+async def test_an_attempt_that_is_not_the_last_is_in_the_log_too(
     sqlite_stage: SqliteStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     await sqlite_stage.create()

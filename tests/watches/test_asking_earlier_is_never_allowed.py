@@ -97,7 +97,7 @@ def test_what_a_cleanup_says_delays_its_next_try(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b14_what_a_start_that_failed_for_good_may_have_left_is_cleaned_up(stage: WatchStage) -> None:
+def test_what_a_start_that_failed_for_good_may_have_left_is_cleaned_up(stage: WatchStage) -> None:
     class Refused(Exception):
         status = 400
 

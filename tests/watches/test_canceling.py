@@ -10,7 +10,7 @@ from everpoll.watches import Done, Wait
 from watches.stage import WatchStage
 
 
-def test_b11_a_cancel_is_seen_at_once_told_to_the_remote_waited_for_and_cleaned_up(stage: WatchStage) -> None:
+def test_a_cancel_is_seen_at_once_told_to_the_remote_waited_for_and_cleaned_up(stage: WatchStage) -> None:
     """In the document it waits for the next look, and the remote never hears of it."""
     remote = stage.script(status=["running"] * 5 + ["canceling", "canceled"], clean=[None])
 
@@ -36,7 +36,7 @@ def test_b11_a_cancel_is_seen_at_once_told_to_the_remote_waited_for_and_cleaned_
     stage.play(scene)
 
 
-def test_b11_before_the_start_nothing_is_told_to_anybody(stage: WatchStage) -> None:
+def test_before_the_start_nothing_is_told_to_anybody(stage: WatchStage) -> None:
     watch = stage.whole()
 
     async def scene() -> None:
@@ -50,7 +50,7 @@ def test_b11_before_the_start_nothing_is_told_to_anybody(stage: WatchStage) -> N
     stage.play(scene)
 
 
-def test_b11_a_look_that_is_under_way_is_broken_off(stage: WatchStage) -> None:
+def test_a_look_that_is_under_way_is_broken_off(stage: WatchStage) -> None:
     begun = asyncio.Event()
 
     async def look(_op: Any, w: Any) -> Wait:
@@ -74,7 +74,7 @@ def test_b11_a_look_that_is_under_way_is_broken_off(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b11_a_start_that_is_under_way_is_not_broken_off_so_that_the_remote_can_be_told(stage: WatchStage) -> None:
+def test_a_start_that_is_under_way_is_not_broken_off_so_that_the_remote_can_be_told(stage: WatchStage) -> None:
     begun = asyncio.Event()
     remote = stage.script(status=["complete"])
     watch = stage.with_cancel(stage.watch())
@@ -129,7 +129,7 @@ def test_a_cancel_that_fails_in_passing_is_repeated(stage: WatchStage) -> None:
 @pytest.mark.parametrize(
     ("status", "outcome"), [("complete", "ready"), ("error", "failed"), ("running", "timed_out"), (None, "canceled")]
 )
-def test_b14_cleanup_happens_on_every_outcome_once_and_after_it(
+def test_cleanup_happens_on_every_outcome_once_and_after_it(
     stage: WatchStage, status: str | None, outcome: str
 ) -> None:
     remote = stage.script(status=[status or "running"])
@@ -149,7 +149,7 @@ def test_b14_cleanup_happens_on_every_outcome_once_and_after_it(
     stage.play(scene)
 
 
-def test_b14_what_was_started_elsewhere_is_cleaned_up_even_after_a_single_look(stage: WatchStage) -> None:
+def test_what_was_started_elsewhere_is_cleaned_up_even_after_a_single_look(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"])
     watch = stage.with_cleanup(stage.watch())
 
@@ -163,7 +163,7 @@ def test_b14_what_was_started_elsewhere_is_cleaned_up_even_after_a_single_look(s
     stage.play(scene)
 
 
-def test_b14_a_cleanup_that_fails_changes_no_outcome_and_is_tried_again(stage: WatchStage) -> None:
+def test_a_cleanup_that_fails_changes_no_outcome_and_is_tried_again(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"], clean=[ConnectionError("gone")] * 4 + [None])
     watch = stage.whole()
 
@@ -178,7 +178,7 @@ def test_b14_a_cleanup_that_fails_changes_no_outcome_and_is_tried_again(stage: W
     stage.play(scene)
 
 
-def test_b14_what_leaked_is_swept(stage: WatchStage) -> None:
+def test_what_leaked_is_swept(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"], clean=[ConnectionError("gone")])
     watch = stage.whole(cleanup_budget="10m")
 
@@ -196,7 +196,7 @@ def test_b14_what_leaked_is_swept(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b14_never_before_the_outcome_is_committed(stage: WatchStage) -> None:
+def test_never_before_the_outcome_is_committed(stage: WatchStage) -> None:
     seen: list[str | None] = []
     remote = stage.script(status=["running", "complete"])
     watch = stage.with_start(stage.watch())

@@ -14,7 +14,7 @@ async def collected(run: WatchRun, after: int = 0) -> list[RunEvent]:
     return [event async for event in run.events(after)]
 
 
-def test_b16_the_stored_state_comes_first_then_every_change_in_order_until_the_end(stage: WatchStage) -> None:
+def test_the_stored_state_comes_first_then_every_change_in_order_until_the_end(stage: WatchStage) -> None:
     stage.script(status=["queued", "queued", "running", "complete"])
     watch = stage.whole()
 
@@ -36,7 +36,7 @@ def test_b16_the_stored_state_comes_first_then_every_change_in_order_until_the_e
     stage.play(scene)
 
 
-def test_b16_whoever_comes_late_or_again_misses_nothing(stage: WatchStage) -> None:
+def test_whoever_comes_late_or_again_misses_nothing(stage: WatchStage) -> None:
     stage.script(status=["queued", "running", "complete"])
     watch = stage.whole()
 
@@ -54,7 +54,7 @@ def test_b16_whoever_comes_late_or_again_misses_nothing(stage: WatchStage) -> No
     stage.play(scene)
 
 
-def test_b16_a_subscriber_that_goes_away_leaves_nothing_behind(stage: WatchStage) -> None:
+def test_a_subscriber_that_goes_away_leaves_nothing_behind(stage: WatchStage) -> None:
     watch = stage.whole()
 
     async def scene() -> None:
@@ -70,7 +70,7 @@ def test_b16_a_subscriber_that_goes_away_leaves_nothing_behind(stage: WatchStage
     stage.play(scene)
 
 
-def test_b16_another_process_hears_of_it_within_a_second_or_two(stage: WatchStage) -> None:
+def test_another_process_hears_of_it_within_a_second_or_two(stage: WatchStage) -> None:
     stage.script(status=lambda _: "complete" if stage.clock.now() > 100 else "running")
     watch = stage.whole()
 

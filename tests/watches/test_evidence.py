@@ -22,7 +22,7 @@ def confirming(stage: WatchStage) -> Any:
     return stage.watch(look)
 
 
-def test_b8_not_running_must_be_seen_twice_at_least_15_s_apart(stage: WatchStage) -> None:
+def test_not_running_must_be_seen_twice_at_least_15_s_apart(stage: WatchStage) -> None:
     remote = stage.script(is_running=[False])
     watch = confirming(stage)
 
@@ -51,7 +51,7 @@ def test_a_pending_confirmation_schedules_the_next_look_at_first_seen_plus_gap(s
     stage.play(scene)
 
 
-def test_b8_a_running_in_between_starts_over(stage: WatchStage) -> None:
+def test_a_running_in_between_starts_over(stage: WatchStage) -> None:
     """In the document a confirmation survives a contrary observation."""
     remote = stage.script(is_running=[False, True, False, False])
     watch = confirming(stage)
@@ -76,7 +76,7 @@ def test_unknown_neither_confirms_nor_resets(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b9_readiness_is_tried_6_times_from_1500_ms_up_to_8_s(stage: WatchStage) -> None:
+def test_readiness_is_tried_6_times_from_1500_ms_up_to_8_s(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"], rows=[0])
     watch = verifying(stage)
     timeline = stage.timeline(watch)
@@ -91,7 +91,7 @@ def test_b9_readiness_is_tried_6_times_from_1500_ms_up_to_8_s(stage: WatchStage)
     stage.play(scene)
 
 
-def test_b9_a_check_that_passes_makes_the_run_ready_with_what_it_returns(stage: WatchStage) -> None:
+def test_a_check_that_passes_makes_the_run_ready_with_what_it_returns(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"], rows=[0, 0, 3])
     watch = verifying(stage)
 
@@ -103,7 +103,7 @@ def test_b9_a_check_that_passes_makes_the_run_ready_with_what_it_returns(stage: 
     stage.play(scene)
 
 
-def test_b9_a_check_that_raises_has_not_passed(stage: WatchStage) -> None:
+def test_a_check_that_raises_has_not_passed(stage: WatchStage) -> None:
     stage.script(status=["complete"], rows=[ConnectionError("gone"), 3])
     watch = verifying(stage)
 
@@ -114,7 +114,7 @@ def test_b9_a_check_that_raises_has_not_passed(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b6_an_error_during_the_checks_fails_at_once(stage: WatchStage) -> None:
+def test_an_error_during_the_checks_fails_at_once(stage: WatchStage) -> None:
     remote = stage.script(status=["complete", "error"], rows=[0])
 
     async def look(_op: Any, w: Any) -> Any:
@@ -137,7 +137,7 @@ def test_b6_an_error_during_the_checks_fails_at_once(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b9_exhausted_may_mean_ready_where_the_user_says_so(stage: WatchStage) -> None:
+def test_exhausted_may_mean_ready_where_the_user_says_so(stage: WatchStage) -> None:
     stage.script(status=["complete"], rows=[0])
     watch = verifying(stage, exhausted="ready")
 
@@ -168,7 +168,7 @@ def test_a_check_that_nobody_registered_is_named(stage: WatchStage) -> None:
         watch.verify("rowset")
 
 
-def test_b10_a_gate_opens_not_before_5_s_and_at_most_every_15_s(stage: WatchStage) -> None:
+def test_a_gate_opens_not_before_5_s_and_at_most_every_15_s(stage: WatchStage) -> None:
     probes: list[float] = []
 
     async def look(_op: Any, w: Any) -> Wait:
@@ -189,7 +189,7 @@ def test_b10_a_gate_opens_not_before_5_s_and_at_most_every_15_s(stage: WatchStag
     stage.play(scene)
 
 
-def test_b7_a_gate_by_run_time_opens_later_without_a_signal(stage: WatchStage) -> None:
+def test_a_gate_by_run_time_opens_later_without_a_signal(stage: WatchStage) -> None:
     """Completion date seen: checks after 5 s. Nothing seen: after 3 min."""
     checks: list[float] = []
 

@@ -11,7 +11,7 @@ from everpoll.watches import Done, Fail, Wait
 from watches.stage import BUDGET, WatchStage
 
 
-def test_b4_delays_are_2_4_8_16_30_30(stage: WatchStage) -> None:
+def test_delays_are_2_4_8_16_30_30(stage: WatchStage) -> None:
     watch = stage.whole()
     timeline = stage.timeline(watch)
 
@@ -24,7 +24,7 @@ def test_b4_delays_are_2_4_8_16_30_30(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b4_with_jitter_of_20_percent_to_either_side(stage: WatchStage) -> None:
+def test_with_jitter_of_20_percent_to_either_side(stage: WatchStage) -> None:
     watch = stage.whole(every=Backoff("2s", factor=2, cap="30s", jitter=0.2))
     watch.rng = Random(7)
     timeline = stage.timeline(watch)
@@ -44,7 +44,7 @@ def test_b4_with_jitter_of_20_percent_to_either_side(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b5_time_is_over_after_29_minutes_with_a_last_look_at_the_very_end(stage: WatchStage) -> None:
+def test_time_is_over_after_29_minutes_with_a_last_look_at_the_very_end(stage: WatchStage) -> None:
     """The document's last look comes at 1770 s against a cap of 1740 s: here the last delay is clamped."""
     watch = stage.whole()
     timeline = stage.timeline(watch)
@@ -62,7 +62,7 @@ def test_b5_time_is_over_after_29_minutes_with_a_last_look_at_the_very_end(stage
     stage.play(scene)
 
 
-def test_b5_what_is_ready_at_the_last_look_is_ready(stage: WatchStage) -> None:
+def test_what_is_ready_at_the_last_look_is_ready(stage: WatchStage) -> None:
     watch = stage.whole()
     stage.script(status=lambda _: "complete" if stage.clock.now() >= 1735 else "running")
 
@@ -73,7 +73,7 @@ def test_b5_what_is_ready_at_the_last_look_is_ready(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b5_120_looks_and_the_message_says_which_budget_and_its_figure(stage: WatchStage) -> None:
+def test_120_looks_and_the_message_says_which_budget_and_its_figure(stage: WatchStage) -> None:
     watch = stage.whole(every=Backoff("2s", factor=1, jitter=0), budget=BUDGET)
 
     async def scene() -> None:
@@ -85,7 +85,7 @@ def test_b5_120_looks_and_the_message_says_which_budget_and_its_figure(stage: Wa
     stage.play(scene)
 
 
-def test_b5_time_counts_from_the_persisted_start_over_any_outage(stage: WatchStage) -> None:
+def test_time_counts_from_the_persisted_start_over_any_outage(stage: WatchStage) -> None:
     """Nobody works for an hour: the deadline has passed, and the remote is not asked any more."""
     watch = stage.whole()
 
@@ -104,7 +104,7 @@ def test_b5_time_counts_from_the_persisted_start_over_any_outage(stage: WatchSta
     stage.play(scene, working=False)
 
 
-def test_b3_canceled_comes_before_the_budget_and_the_budget_before_the_remote(stage: WatchStage) -> None:
+def test_canceled_comes_before_the_budget_and_the_budget_before_the_remote(stage: WatchStage) -> None:
     watch = stage.whole()
 
     async def scene() -> None:
@@ -120,7 +120,7 @@ def test_b3_canceled_comes_before_the_budget_and_the_budget_before_the_remote(st
     stage.play(scene, working=False)
 
 
-def test_b6_a_status_is_trimmed_and_lower_case(stage: WatchStage) -> None:
+def test_a_status_is_trimmed_and_lower_case(stage: WatchStage) -> None:
     stage.script(status=["  Queued ", "\tCOMPLETE\n"])
     watch = stage.whole()
 
@@ -134,7 +134,7 @@ def test_b6_a_status_is_trimmed_and_lower_case(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b6_an_error_fails_at_once(stage: WatchStage) -> None:
+def test_an_error_fails_at_once(stage: WatchStage) -> None:
     stage.script(status=["running", "Error"])
     watch = stage.whole()
 

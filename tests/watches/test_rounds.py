@@ -14,7 +14,7 @@ from everpoll.watches.rounds import sweep
 from watches.stage import WatchStage
 
 
-def test_b13_a_row_that_has_started_and_has_no_run_gets_one_within_a_round(stage: WatchStage) -> None:
+def test_a_row_that_has_started_and_has_no_run_gets_one_within_a_round(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"])
     watch = stage.whole()
     rows: list[tuple[Any, ...]] = [({"sql": "1"}, "run-1", "task-1")]
@@ -36,7 +36,7 @@ def test_b13_a_row_that_has_started_and_has_no_run_gets_one_within_a_round(stage
     stage.play(scene)
 
 
-def test_b13_a_row_that_has_a_run_or_had_one_gets_no_other(stage: WatchStage) -> None:
+def test_a_row_that_has_a_run_or_had_one_gets_no_other(stage: WatchStage) -> None:
     remote = stage.script(status=["running", "complete"])
     watch = stage.whole()
 
@@ -52,7 +52,7 @@ def test_b13_a_row_that_has_a_run_or_had_one_gets_no_other(stage: WatchStage) ->
     stage.play(scene)
 
 
-def test_b13_a_round_that_fails_is_tried_again(stage: WatchStage, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_round_that_fails_is_tried_again(stage: WatchStage, caplog: pytest.LogCaptureFixture) -> None:
     watch = stage.whole()
     rounds = 0
 
@@ -73,9 +73,7 @@ def test_b13_a_round_that_fails_is_tried_again(stage: WatchStage, caplog: pytest
     assert any("the round for rows without a run failed" in one.message for one in caplog.records)
 
 
-def test_b13_one_row_that_cannot_be_begun_holds_up_no_other(
-    stage: WatchStage, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_row_that_cannot_be_begun_holds_up_no_other(stage: WatchStage, caplog: pytest.LogCaptureFixture) -> None:
     watch = stage.whole()
 
     @watch.ensure(every="1m")
@@ -91,7 +89,7 @@ def test_b13_one_row_that_cannot_be_begun_holds_up_no_other(
     assert sum("no run can be begun for the row" in one.message for one in caplog.records) == 5
 
 
-def test_b13_a_plain_query_does_not_hold_up_the_event_loop(stage: WatchStage) -> None:
+def test_a_plain_query_does_not_hold_up_the_event_loop(stage: WatchStage) -> None:
     threads: list[str] = []
 
     async def scene() -> None:
@@ -126,7 +124,7 @@ def test_what_is_registered_while_the_app_runs_is_run_ensured_and_swept(stage: W
     stage.play(scene)
 
 
-def test_b14_what_ended_behind_the_back_of_its_watch_is_cleaned_up_once(stage: WatchStage) -> None:
+def test_what_ended_behind_the_back_of_its_watch_is_cleaned_up_once(stage: WatchStage) -> None:
     """Its workers died of it, three times in a row: the rescue has ended it, and knows nothing of cleanups."""
     remote = stage.script()
     watch = stage.whole()
@@ -159,7 +157,7 @@ def test_b14_what_ended_behind_the_back_of_its_watch_is_cleaned_up_once(stage: W
     stage.play(scene, working=False)
 
 
-def test_b14_a_sweep_sees_every_outcome_however_many_of_another_there_are(stage: WatchStage) -> None:
+def test_a_sweep_sees_every_outcome_however_many_of_another_there_are(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"])
     watch = stage.whole(cleanup_budget="1s")
 

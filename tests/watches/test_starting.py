@@ -20,7 +20,7 @@ class Order:
     count: int
 
 
-def test_b1_start_and_look_are_two_short_steps_and_the_first_look_comes_2_s_after_the_start(stage: WatchStage) -> None:
+def test_start_and_look_are_two_short_steps_and_the_first_look_comes_2_s_after_the_start(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"])
     watch = stage.whole()
 
@@ -33,7 +33,7 @@ def test_b1_start_and_look_are_two_short_steps_and_the_first_look_comes_2_s_afte
     stage.play(scene)
 
 
-def test_b1_no_slot_is_held_while_waiting(stage: WatchStage) -> None:
+def test_no_slot_is_held_while_waiting(stage: WatchStage) -> None:
     stage.script(status=["running"])
     watch = stage.whole()
 
@@ -52,7 +52,7 @@ def test_b1_no_slot_is_held_while_waiting(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b2_beginning_twice_is_one_run_also_after_it_has_ended(stage: WatchStage) -> None:
+def test_beginning_twice_is_one_run_also_after_it_has_ended(stage: WatchStage) -> None:
     remote = stage.script(status=["complete"])
     watch = stage.whole()
 
@@ -69,7 +69,7 @@ def test_b2_beginning_twice_is_one_run_also_after_it_has_ended(stage: WatchStage
     stage.play(scene)
 
 
-def test_b2_the_next_look_redelays_the_same_row(stage: WatchStage) -> None:
+def test_the_next_look_redelays_the_same_row(stage: WatchStage) -> None:
     watch = stage.whole()
 
     async def scene() -> None:
@@ -85,7 +85,7 @@ def test_b2_the_next_look_redelays_the_same_row(stage: WatchStage) -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, "", "0", 0, " 0 ", "null", {}, []])
-def test_b15_ids_that_mean_none_are_not_ids(stage: WatchStage, nothing: Any) -> None:
+def test_ids_that_mean_none_are_not_ids(stage: WatchStage, nothing: Any) -> None:
     """NewID is "0": the handle is found by the key, stored, and then used."""
     remote = stage.script(start=[nothing], adopt=["guid-7"], status=["complete"])
     watch = stage.whole()
@@ -103,7 +103,7 @@ def test_b15_ids_that_mean_none_are_not_ids(stage: WatchStage, nothing: Any) -> 
     stage.play(scene)
 
 
-def test_b15_without_any_id_the_run_fails_with_a_message_that_says_so(stage: WatchStage) -> None:
+def test_without_any_id_the_run_fails_with_a_message_that_says_so(stage: WatchStage) -> None:
     stage.script(start=["0"])
     watch = stage.whole()
 
@@ -115,7 +115,7 @@ def test_b15_without_any_id_the_run_fails_with_a_message_that_says_so(stage: Wat
     stage.play(scene)
 
 
-def test_b15_a_missing_handle_of_an_older_run_is_looked_up_stored_and_then_used(stage: WatchStage) -> None:
+def test_a_missing_handle_of_an_older_run_is_looked_up_stored_and_then_used(stage: WatchStage) -> None:
     remote = stage.script(adopt=["guid-7"], status=["complete"])
     watch = stage.whole()
 

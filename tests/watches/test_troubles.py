@@ -20,7 +20,7 @@ class HttpError(Exception):
         self.response = type("Response", (), {"status_code": status, "headers": headers or {}})()
 
 
-def test_b12_a_network_error_is_a_warning_a_delay_and_counts_against_the_budget(
+def test_a_network_error_is_a_warning_a_delay_and_counts_against_the_budget(
     stage: WatchStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     remote = stage.script(status=[ConnectionError("gone")] * 3 + ["complete"])
@@ -39,7 +39,7 @@ def test_b12_a_network_error_is_a_warning_a_delay_and_counts_against_the_budget(
     assert sum("look failed (transient): ConnectionError: gone" in one.message for one in caplog.records) == 3
 
 
-def test_b12_errors_for_ever_end_with_the_budget(stage: WatchStage) -> None:
+def test_errors_for_ever_end_with_the_budget(stage: WatchStage) -> None:
     stage.script(status=[TimeoutError("slow")])
     watch = stage.whole()
 
@@ -51,7 +51,7 @@ def test_b12_errors_for_ever_end_with_the_budget(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_b12_a_secondary_check_that_fails_is_gone_without(stage: WatchStage) -> None:
+def test_a_secondary_check_that_fails_is_gone_without(stage: WatchStage) -> None:
     remote = stage.script(status=["running", "complete"], extra=[ConnectionError("gone")])
 
     async def look(_op: Any, w: Any) -> Any:
@@ -70,7 +70,7 @@ def test_b12_a_secondary_check_that_fails_is_gone_without(stage: WatchStage) -> 
     stage.play(scene)
 
 
-def test_b12_after_a_crash_in_a_look_another_worker_resumes_where_the_stored_state_was(stage: WatchStage) -> None:
+def test_after_a_crash_in_a_look_another_worker_resumes_where_the_stored_state_was(stage: WatchStage) -> None:
     """Killed in the middle: see test_explore for every point of it. Here: a worker that ends, and a new one."""
     remote = stage.script(status=["running"] * 6 + ["complete"])
     watch = stage.whole()

@@ -15,7 +15,7 @@ from everpoll.watches.memory import RunMemory, decode, encode
 from watches.stage import BUDGET, DOCUMENT, WatchStage
 
 
-def test_b17_what_happened_is_counted_per_run_and_per_watch(stage: WatchStage) -> None:
+def test_what_happened_is_counted_per_run_and_per_watch(stage: WatchStage) -> None:
     remote = stage.script(status=["running", "complete"], is_running=[ConnectionError("x"), False], rows=[0, 2])
 
     async def look(_op: Any, w: Any) -> Any:
@@ -113,7 +113,7 @@ def test_what_nobody_knew_for_an_hour_has_its_budget_left(stage: WatchStage) -> 
 async def _nothing() -> None: ...
 
 
-def test_b18_a_slot_is_held_only_during_a_look() -> None:
+def test_a_slot_is_held_only_during_a_look() -> None:
     stage = WatchStage()
     stage.app = Everpoll("memory://", clock=stage.clock, slots=2)
     most = busy = 0
@@ -137,7 +137,7 @@ def test_b18_a_slot_is_held_only_during_a_look() -> None:
     stage.play(scene)
 
 
-def test_b19_rows_of_an_older_release_are_understood() -> None:
+def test_rows_of_an_older_release_are_understood() -> None:
     old = json.dumps({"run_id": "r", "phase": "looking", "handle": "h", "looks": 3})
     memory = decode(old)
     assert (memory.looks, memory.confirms, memory.outcome) == (3, {}, None)
@@ -145,7 +145,7 @@ def test_b19_rows_of_an_older_release_are_understood() -> None:
     assert decode(newer).run_id == "r", "a release before the last one ignores what it does not know"
 
 
-def test_b19_a_row_of_an_older_version_is_migrated_and_goes_on_where_it_was(stage: WatchStage) -> None:
+def test_a_row_of_an_older_version_is_migrated_and_goes_on_where_it_was(stage: WatchStage) -> None:
     async def scene() -> None:
         old = stage.app.watch(every=DOCUMENT, budget=BUDGET, name="query")(waiting)
         run = await old.begin({"query": "select 1"}, id="r")
@@ -173,7 +173,7 @@ def test_b19_a_row_of_an_older_version_is_migrated_and_goes_on_where_it_was(stag
     stage.play(scene, working=False)
 
 
-def test_b19_without_a_migration_it_is_parked_with_a_message_and_never_restarted(stage: WatchStage) -> None:
+def test_without_a_migration_it_is_parked_with_a_message_and_never_restarted(stage: WatchStage) -> None:
     async def scene() -> None:
         remote = stage.script(status=["complete"])
         old = stage.with_start(stage.watch(waiting))
@@ -203,7 +203,7 @@ def test_b19_without_a_migration_it_is_parked_with_a_message_and_never_restarted
     stage.play(scene, working=False)
 
 
-def test_b19_an_operation_that_does_not_fit_parks_as_well(stage: WatchStage) -> None:
+def test_an_operation_that_does_not_fit_parks_as_well(stage: WatchStage) -> None:
     class Order(msgspec.Struct):
         sku: str
 
@@ -256,7 +256,7 @@ def test_a_migration_goes_up(stage: WatchStage, number: int) -> None:
         watch.migrate(1, number)(lambda _op, _memory: None)
 
 
-def test_b19_a_migration_that_fails_half_way_leaves_nothing_of_itself_behind(stage: WatchStage) -> None:
+def test_a_migration_that_fails_half_way_leaves_nothing_of_itself_behind(stage: WatchStage) -> None:
     """Else its first half would be done again to what it has done already, at every try."""
     is_mended = False
 
@@ -295,7 +295,7 @@ def test_b19_a_migration_that_fails_half_way_leaves_nothing_of_itself_behind(sta
 
 
 @pytest.mark.parametrize("answer", [({}, []), (object(), {}), ({}, {"x": object()}), 7])
-def test_b19_a_migration_that_returns_what_cannot_be_stored_parks(stage: WatchStage, answer: Any) -> None:
+def test_a_migration_that_returns_what_cannot_be_stored_parks(stage: WatchStage, answer: Any) -> None:
     async def scene() -> None:
         old = stage.app.watch(every=DOCUMENT, budget=BUDGET, name="query")(waiting)
         run = await old.begin({}, id="r")

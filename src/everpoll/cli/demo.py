@@ -1,4 +1,4 @@
-"""`everpoll demo`: jobs and loops alive in a terminal. Some fail, back off, recover, pause; tables show it live."""
+"""`everpoll demo`: jobs, loops and services alive in a terminal. Some fail, back off, recover; tables show it live."""
 
 import asyncio
 import contextlib
@@ -19,11 +19,14 @@ from rich.table import Table
 from everpoll.app import Everpoll
 from everpoll.cli.demo_jobs import add_jobs
 from everpoll.cli.demo_loops import Scenario, add_loops
+from everpoll.cli.demo_services import ServiceStory
 from everpoll.cli.session import duration_s
 from everpoll.loops import Loop, Phase
 from everpoll.policy import human
 
 REFRESH_S = 0.25
+TALL = 34
+"""Lines that all three tables need; a lower terminal shows loops and jobs, and services in the summary only."""
 PHASE_STYLE = {
     Phase.IDLE: "dim",
     Phase.WAITING: "green",
@@ -39,7 +42,7 @@ def demo(
     duration: Annotated[str | None, typer.Option("--for", help="End after this long, such as 10s.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
 ) -> None:
-    """Watch jobs and loops fail, back off, recover and pause, live. Ctrl-C ends it with a summary."""
+    """Watch jobs, loops and services fail, back off, recover and pause, live. Ctrl-C ends it with a summary."""
     lasts_s = None if duration is None else duration_s("--for", duration)
     # The tables tell the story here; the log would tear them apart.
     logging.getLogger("everpoll").addHandler(logging.NullHandler())
@@ -56,7 +59,7 @@ def demo(
 
 
 class Stage:
-    """The demo's app, its two stories, and where they are shown."""
+    """The demo's app, its three stories, and where they are shown."""
 
     def __init__(self, app: Everpoll) -> None:
         self._app = app
@@ -65,6 +68,7 @@ class Stage:
         # The loops of the story, without the one that only brings new jobs.
         self._names = list(app.loops)
         self._jobs = add_jobs(app)
+        self._services = ServiceStory()
 
     async def play(self, lasts_s: float | None, *, quiet: bool) -> None:
         """Run until the time is over or a signal comes."""
@@ -75,7 +79,7 @@ class Stage:
                 event_loop.add_signal_handler(wanted, over.set)
         if lasts_s is not None:
             event_loop.call_later(lasts_s, over.set)
-        async with self._app:
+        async with self._services.serving(self._app), self._app:
             if quiet:
                 await over.wait()
             elif self._console.is_terminal:
@@ -94,23 +98,29 @@ class Stage:
 
     async def _show_changes(self, over: asyncio.Event) -> None:
         """Not a terminal: one line for each thing that happened, so that a log stays readable."""
-        told = 0
+        stories = (self._scenario.story, self._services.story)
+        printed = [0, 0]
         while not over.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(over.wait(), REFRESH_S)
-            for line in self._scenario.story[told:]:
-                self._console.print(line, highlight=False, soft_wrap=True, markup=False)
-            told = len(self._scenario.story)
+            for number, story in enumerate(stories):
+                for line in story[printed[number] :]:
+                    self._console.print(line, highlight=False, soft_wrap=True, markup=False)
+                printed[number] = len(story)
 
     async def _tables(self) -> Group:
         await self._jobs.look(self._app)
-        return Group(_table(self._app, self._names, self._scenario), self._jobs.table())
+        loops = _table(self._app, self._names, self._scenario)
+        if self._console.height < TALL:
+            return Group(loops, self._jobs.table())
+        await self._services.look(self._app)
+        return Group(loops, self._services.table(), self._jobs.table())
 
     def summary(self, lasted_s: float) -> dict[str, object]:
         """What happened, for scripts."""
         loops = [_summary(self._app.loops[name]) for name in self._names]
         jobs = {"enqueued": self._jobs.enqueued, "runs": dict(self._jobs.runs)}
-        return {"seconds": round(lasted_s, 3), "loops": loops, "jobs": jobs}
+        return {"seconds": round(lasted_s, 3), "loops": loops, "jobs": jobs, "looks": dict(self._services.looks)}
 
     def print_summary(self, lasted_s: float) -> None:
         """What happened, for people."""
@@ -131,7 +141,8 @@ class Stage:
             table.add_row(name, *counts, self._scenario.shows[name])
         self._console.print(table)
         self._console.print(self._jobs.summary(), highlight=False)
-        self._console.print("Next: docs/tutorial builds a loop like these, and a test for it, in five minutes.")
+        self._console.print(self._services.summary(), highlight=False)
+        self._console.print("Next: docs/tutorial has your first job, watch, loop and service, ten minutes each.")
 
 
 def _table(app: Everpoll, names: list[str], scenario: Scenario) -> Table:

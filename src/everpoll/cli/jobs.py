@@ -1,5 +1,6 @@
 """`everpoll jobs`, `everpoll workers`: what is there, and what became of it."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -9,9 +10,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from everpoll.cli.session import AsJson, Url, ago, console, numbered, plain, print_json, tell_more, with_store
+from everpoll.cli.session import AsJson, Url, actor, ago, console, numbered, plain, print_json, tell_more, with_store
+from everpoll.engine.actors import action
+from everpoll.engine.live_workers import gone_here
 from everpoll.engine.why import recorded
-from everpoll.errors import BadInput, TaskNotFound
+from everpoll.engine.work import Works
+from everpoll.errors import BadInput, TaskNotFound, WrongState
+from everpoll.jobs import Jobs
 from everpoll.jobs.task import refuse_to_retry_a_run
 from everpoll.stores.contract import END_STATES, LIVE_STATES, Store, TaskFilter, TaskInfo, TaskPage, WorkerInfo, encode
 
@@ -27,10 +32,12 @@ COLUMNS = (
     ("when", True),
 )
 
+WIDE = 110
+"""From so many columns on, the list of workers has all its columns."""
 NOTHING = {2: "default", 5: "0"}
 """Of these columns, what most jobs have."""
 
-jobs = typer.Typer(name="jobs", help="List, show, cancel and retry jobs.", no_args_is_help=True)
+jobs = typer.Typer(name="jobs", help="List, show, cancel, retry, hurry and forget jobs.", no_args_is_help=True)
 
 TaskId = Annotated[int, typer.Argument(help="The task's id.", metavar="ID")]
 
@@ -68,7 +75,7 @@ def _table(page: TaskPage) -> Table:
     for number, (column, right) in enumerate(COLUMNS):
         if number in silent:
             continue
-        needed = max([len(column), *(len(Text.from_markup(row[number])) for row in rows)])
+        needed = max([len(column), *(len(Text.from_markup(row[number], emoji=False)) for row in rows)])
         table.add_column(
             column,
             justify="right" if right else "left",
@@ -103,7 +110,7 @@ def _row(task: TaskInfo) -> list[str]:
 @jobs.command("show")
 def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
     """Show everything about one job: every decision about it, every attempt's error."""
-    task = with_store(url, lambda store: _found(store, task_id))
+    task = _safe(with_store(url, lambda store: _found(store, task_id)))
     if as_json:
         print_json(msgspec.structs.asdict(task) | {"errors": task.errors})
         return
@@ -124,6 +131,21 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
         out.print(plain(recorded(entry)), style="red" if "error" in entry else "", soft_wrap=True)
         if entry.get("traceback"):
             out.print(plain(str(entry["traceback"]).rstrip()), style="dim", soft_wrap=True)
+
+
+def _safe(task: TaskInfo) -> TaskInfo:
+    """The task as it may be printed: that of a service has headers, addresses and tokens in it."""
+    # Imported here: only `show` needs the rooms of services and of HTTP, and they are most of the time of a start.
+    from everpoll.http.stored_secrets import without_secrets  # noqa: PLC0415
+    from everpoll.monitors.checks.assignment import KIND as SERVICE  # noqa: PLC0415
+    from everpoll.monitors.safe_definition import safe_arguments  # noqa: PLC0415
+
+    if task.kind != SERVICE:
+        return task
+    memory = None if task.memory is None else dict(task.memory)
+    if memory is not None:
+        memory.pop("fetch", None)
+    return msgspec.structs.replace(task, args=safe_arguments(task.args), memory=without_secrets(memory))
 
 
 def _shown(field: str, value: Any) -> str:
@@ -147,7 +169,7 @@ def cancel(task_id: TaskId, url: Url = None) -> None:
         task = await _found(store, task_id)
         if task.ended_at is not None:
             raise BadInput(f"task {task_id} has ended already: it is {task.state}")
-        return str(await store.cancel(task_id, encode({"what": "cancel", "why": "canceled on the command line"})))
+        return str(await store.cancel(task_id, action("cancel", actor(), "canceled on the command line")))
 
     state = with_store(url, use)
     typer.echo(f"task {task_id} is {state}" + (": its worker was asked to end it" if state == "running" else ""))
@@ -160,7 +182,7 @@ def retry(task_id: TaskId, url: Url = None) -> None:
     async def use(store: Store) -> None:
         task = await _found(store, task_id)
         refuse_to_retry_a_run(task)
-        if not await store.retry(task_id, encode({"what": "requeue", "why": "retried on the command line"})):
+        if not await store.retry(task_id, action("retry", actor(), "retried on the command line")):
             reason = "it has not ended" if task.ended_at is None else f"its key {task.key!r} has a live task"
             raise BadInput(f"task {task_id} cannot be retried: {reason}")
 
@@ -168,31 +190,74 @@ def retry(task_id: TaskId, url: Url = None) -> None:
     typer.echo(f"task {task_id} is queued again")
 
 
+@jobs.command("run-now")
+def run_now(task_id: TaskId, url: Url = None) -> None:
+    """Make a queued job due at once, whatever delay or backoff it waits for."""
+
+    async def use(store: Store) -> None:
+        async def the_store() -> Store:
+            return store
+
+        await Jobs(Works(), the_store).task(task_id).run_now(by=actor())
+
+    with_store(url, use)
+    typer.echo(f"task {task_id} is due now")
+
+
+@jobs.command("delete")
+def delete(task_id: TaskId, url: Url = None) -> None:
+    """Forget an ended job. Its events stay for as long as history is kept."""
+
+    async def use(store: Store) -> None:
+        await _found(store, task_id)
+        [outcome] = await store.delete([(task_id, action("delete", actor()))])
+        if outcome == "live":
+            raise WrongState(f"task {task_id} has not ended: `everpoll jobs cancel {task_id}` ends it")
+
+    with_store(url, use)
+    typer.echo(f"task {task_id} is forgotten")
+
+
 def workers(url: Url = None, as_json: AsJson = False) -> None:
-    """List the workers: alive, silent, and those that ended within a day."""
+    """List the workers: alive, silent, gone, and those that ended within a day."""
     found: list[WorkerInfo] = with_store(url, lambda store: store.workers())
     if as_json:
         print_json(found)
         return
-    table = Table(box=box.SIMPLE_HEAD)
-    for column in ("worker", "state", "host", "pid", "queues", "running", "heartbeat", "started"):
-        # Names are for copying: rather two lines than three dots.
+    out = console()
+    out.print(_workers(found, gone_here(found), out.width) if found else "No workers.")
+
+
+def _workers(found: Sequence[WorkerInfo], gone: set[int], columns: int) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    is_wide = columns >= WIDE
+    # Names are for copying: rather two lines than three dots.
+    table.add_column("worker", overflow="fold", min_width=8)
+    table.add_column("state", no_wrap=True)
+    for column in ("host", "pid") if is_wide else ():
         table.add_column(column, overflow="fold")
+    table.add_column("queues", overflow="fold")
+    for column in ("running", "heartbeat", "started") if is_wide else ("running", "heartbeat"):
+        table.add_column(column, no_wrap=True, justify="right")
     for worker in sorted(found, key=lambda one: (not one.is_alive, one.label)):
-        state = (
-            "[green]alive[/]" if worker.is_alive else "[dim]ended[/]" if worker.stopped_at else "[bold red]silent[/]"
-        )
         table.add_row(
             plain(worker.label),
-            state,
-            plain(worker.host),
-            str(worker.pid),
+            _state_of(worker, worker.incarnation in gone),
+            *([plain(worker.host), str(worker.pid)] if is_wide else []),
             plain(", ".join(worker.queues)),
             f"{worker.running} of {worker.slots}",
             ago(worker.beat_at),
-            ago(worker.started_at),
+            *([ago(worker.started_at)] if is_wide else []),
         )
-    console().print(table if found else "No workers.")
+    return table
+
+
+def _state_of(worker: WorkerInfo, is_gone: bool) -> str:
+    if worker.stopped_at:
+        return "[dim]ended[/]"
+    if is_gone:
+        return "[bold red]gone[/]"
+    return "[green]alive[/]" if worker.is_alive else "[bold red]silent[/]"
 
 
 async def _found(store: Store, task_id: int) -> TaskInfo:

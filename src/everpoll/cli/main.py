@@ -1,38 +1,61 @@
-"""`everpoll`: where the commands come together, and where errors become one readable line."""
+"""`everpoll`: where the commands come together, and where errors become one readable line.
+
+A command is imported when it is called: the help of `everpoll` and short commands load neither a client nor a driver
+that they do not use.
+"""
 
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import Annotated, NamedTuple
 
 import typer
 
-from everpoll.cli.demo import demo
-from everpoll.cli.jobs import jobs, workers
-from everpoll.cli.run import migrate, run
-from everpoll.cli.runs import runs
-from everpoll.cli.session import visible
-from everpoll.cli.tables import tables
-from everpoll.cli.until import UntilCommand, until
-from everpoll.cli.why import explain
 from everpoll.errors import EverpollError
 from everpoll.version import __version__
 
-commands = typer.Typer(
-    name="everpoll",
-    help="Durable polling for Python: look, judge, decide when to look again.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-commands.command()(demo)
-commands.command()(run)
-commands.command()(migrate)
-commands.add_typer(jobs)
-commands.add_typer(runs)
-commands.add_typer(tables)
-commands.command()(workers)
-commands.command("why")(explain)
-commands.command("until", cls=UntilCommand)(until)
+
+class Command(NamedTuple):
+    """Where a command or a group of commands is, and what the list of commands says about it."""
+
+    place: str
+    """Module and name."""
+    help: str
+    is_group: bool = False
+
+
+COMMANDS = {
+    "demo": Command(
+        "demo:demo",
+        "Watch jobs, loops and services fail, back off, recover and pause, live. Ctrl-C ends it with a summary.",
+    ),
+    "run": Command(
+        "run:run", "Run an app, a configuration file, or the services of the database, until SIGTERM or Ctrl-C."
+    ),
+    "serve": Command("serve:serve", "Serve the HTTP API, and run nothing: workers run elsewhere."),
+    "token": Command("serve:token", "Make a token for the HTTP API."),
+    "migrate": Command(
+        "run:migrate", "Bring the database's schema up to date; safe beside running workers and other migrations."
+    ),
+    "check": Command(
+        "check:check", "Look once at a health endpoint: exit 0 if it is up, 1 if it is not, 2 if no answer came."
+    ),
+    "jobs": Command("jobs:jobs", "List, show, cancel, retry, hurry and forget jobs.", is_group=True),
+    "runs": Command("runs:runs", "List, show, cancel, extend and follow the runs of watches.", is_group=True),
+    "queues": Command("queues:queues", "List, pause and resume queues.", is_group=True),
+    "services": Command(
+        "services:services", "List, show, add, remove, check and mute monitored services.", is_group=True
+    ),
+    "maintenance": Command(
+        "maintenance:maintenance", "Plan, list and remove windows in which incidents do not alert.", is_group=True
+    ),
+    "tables": Command("tables:tables", "Check adopted tables, print their DDL.", is_group=True),
+    "workers": Command("jobs:workers", "List the workers: alive, silent, gone, and those that ended within a day."),
+    "why": Command("why:explain", "Say why a task is where it is, or a service as it is, with the evidence."),
+    "until": Command(
+        "until:until",
+        "Wait for a remote operation: exit 0 when it is ready, 1 when it failed, 2 when the time is over.",
+    ),
+}
 
 
 def _version(wanted: bool) -> None:
@@ -41,7 +64,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@commands.callback()
 def everpoll(
     _version: Annotated[bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)] = (
         False
@@ -50,11 +72,50 @@ def everpoll(
     """Durable polling for Python: look, judge, decide when to look again."""
 
 
+def commands(*wanted: str) -> typer.Typer:
+    """Return the command line; of commands that are not wanted, only their names and help."""
+    found = typer.Typer(
+        name="everpoll",
+        help=everpoll.__doc__,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    found.callback()(everpoll)
+    for name, command in COMMANDS.items():
+        if name in wanted:
+            _add(found, name, command)
+        elif command.is_group:
+            group = typer.Typer(name=name, help=command.help)
+            group.callback()(_nothing)
+            found.add_typer(group, help=command.help)
+        else:
+            found.command(name, help=command.help)(_nothing)
+    return found
+
+
+def _add(found: typer.Typer, name: str, command: Command) -> None:
+    module_name, _, function = command.place.partition(":")
+    module = import_module(f"everpoll.cli.{module_name}")
+    if command.is_group:
+        found.add_typer(getattr(module, function))
+    else:
+        found.command(name, cls=getattr(module, "COMMAND_CLASS", None))(getattr(module, function))
+
+
+def _nothing() -> None:
+    """Stands for a command that is listed, and not called."""
+
+
 def main() -> None:
     """Run the command line; an error that everpoll explains is shown without a traceback."""
+    called = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "")
     try:
-        commands()
+        commands(called)()
     except EverpollError as error:
+        from everpoll.cli.session import visible  # noqa: PLC0415 - only for errors
+
         typer.echo(f"everpoll: {visible(str(error))}", err=True)
         sys.exit(2)
     except KeyboardInterrupt:

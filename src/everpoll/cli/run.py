@@ -5,12 +5,16 @@ import logging
 import os
 import sys
 from dataclasses import replace
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
 
+from everpoll.app import Everpoll
+from everpoll.cli.channels import add_channels
+from everpoll.cli.configuration import configure, load, missing_variables
 from everpoll.cli.log_lines import JsonLines, PlainLines
 from everpoll.cli.session import Url, found_app
 from everpoll.drivers.addresses import masked
@@ -18,28 +22,83 @@ from everpoll.errors import BadInput
 from everpoll.stores.contract import Store
 from everpoll.stores.urls import default_url, store_for
 
+if TYPE_CHECKING:
+    from everpoll.server.running import HttpServer
 
-def run(
-    app: Annotated[str, typer.Argument(help="Where the app is: module:name.", metavar="MODULE:APP")],
+
+def run(  # noqa: PLR0913 - options of a command
+    app: Annotated[
+        str | None, typer.Argument(help="Where the app is: module:name. Without it: services only.", metavar="APP")
+    ] = None,
+    *,
+    config: Annotated[Path | None, typer.Option(help="A TOML file with services, aliases and channels.")] = None,
     grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM.")] = "10s",
     slots: Annotated[
         int | None,
         typer.Option(help="Tasks at a time, in place of the app's own; of a table, unless it has its own.", min=1),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every look, too.")] = False,
+    url: Annotated[
+        str | None, typer.Option("--url", help="Without APP: where tasks live; default: $EVERPOLL_URL.")
+    ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the HTTP API, too.")] = False,
+    host: Annotated[str, typer.Option(help="With --serve: the address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="With --serve: the port to listen on.", min=0, max=65_535)] = 8787,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="With --serve: a name under which it is reached, behind a proxy.")
+    ] = None,
 ) -> None:
-    """Run an app's jobs and loops until SIGTERM or Ctrl-C."""
+    """Run an app, a configuration file, or the services of the database, until SIGTERM or Ctrl-C."""
     set_up_logging(verbose=verbose)
-    found = found_app(app)
+    found = _app(app, config, url)
     if slots is not None:
         found.worker_options = replace(found.worker_options, slots=slots)
     log = logging.getLogger("everpoll")
-    log.info("running %s on %s", app, masked(found.url))
-    if not (found.queues or found.tables or len(found.loops)):
-        log.warning("nothing is registered on %s: is the module that has its jobs imported?", app)
+    what = " with ".join(str(one) for one in (app, config) if one is not None) or "the services of the database"
+    log.info("running %s on %s", what, masked(found.url))
+    is_anything = bool(found.queues or found.tables or len(found.loops) or found.services.is_set_up)
+    if app is None and not len(found.services):
+        log.info("it has no services of its own: looking at those that `everpoll services add` has added, or will add")
+    elif not is_anything:
+        log.warning("nothing is registered on %s: is the module that has its jobs imported?", what)
     elif found.queues and found.url.startswith("memory:"):
         log.warning("tasks in %s live in this process alone: no other can enqueue any", found.url)
-    asyncio.run(found.run(grace))
+    server = http_server(found, host, port, allow_host) if serve else None
+    asyncio.run(_run(found, grace, server))
+
+
+async def _run(app: Everpoll, grace: str, server: "HttpServer | None") -> None:
+    if server is not None:
+        app.accompany(server)
+        await server.start()
+    await app.run(grace)
+
+
+def http_server(
+    app: Everpoll, host: str, port: int, allow_host: list[str] | None, *, is_alone: bool = False
+) -> "HttpServer":
+    """Return the server of an app; `BadInput` where the extra is missing."""
+    try:
+        from everpoll.server.running import HttpServer  # noqa: PLC0415 - the extra may be missing
+    except ModuleNotFoundError as error:
+        raise BadInput(f"the HTTP API needs {error.name}: pip install everpoll[server]") from None
+    return HttpServer(app, host, port, allowed_hosts=allow_host or (), is_alone=is_alone)
+
+
+def _app(path: str | None, config: Path | None, url: str | None) -> Everpoll:
+    """Return the app of a module, or one with only what the file says and the database has."""
+    if path is not None and url is not None:
+        raise BadInput(f"--url: {path} has an address of its own; --url is for a configuration without an app")
+    configuration = None if config is None else load(config)
+    app = Everpoll(url) if path is None else found_app(path)
+    if path is None:
+        app.services.scouts = True
+    if configuration is not None:
+        configure(app, configuration, add_channels)
+        for name in missing_variables(configuration, os.environ):
+            text = "%s refers to ${%s}, which the environment does not have: set it before you start everpoll"
+            logging.getLogger("everpoll").warning(text, config, name)
+    return app
 
 
 def migrate(url: Url = None) -> None:

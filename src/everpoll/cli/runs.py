@@ -1,6 +1,6 @@
 """`everpoll runs`: the runs of watches, what was decided about each, and what changes."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -11,12 +11,27 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from everpoll.cli.secrets import without_secrets
-from everpoll.cli.session import AsJson, Url, ago, console, escaped, numbered, plain, print_json, tell_more, with_store
+from everpoll.cli.session import (
+    AsJson,
+    Url,
+    actor,
+    ago,
+    console,
+    duration_s,
+    escaped,
+    numbered,
+    plain,
+    print_json,
+    tell_more,
+    visible,
+    with_store,
+)
 from everpoll.cli.why import found_task
+from everpoll.engine.actors import action
 from everpoll.engine.why import recorded
 from everpoll.engine.work import Works
 from everpoll.errors import BadInput
+from everpoll.http.stored_secrets import without_secrets
 from everpoll.policy import human
 from everpoll.stores.contract import END_STATES, LIVE_STATES, Store, TaskFilter, TaskInfo, TaskPage, encode
 from everpoll.watches import RunEvent, RunInfo, Watches, WatchRun
@@ -28,7 +43,7 @@ OUTCOME_STYLE = {"ready": "green", "failed": "bold red", "timed_out": "bold red"
 PHASE_STYLE = {"needs_code": "bold red", "canceling": "yellow", "cleaning": "dim", "ended": "dim"}
 SHOWN = ("watch", "id", "task_id", "phase", "outcome", "reason", "status", "progress", "looks", "errors")
 
-runs = typer.Typer(name="runs", help="List, show, cancel and follow the runs of watches.", no_args_is_help=True)
+runs = typer.Typer(name="runs", help="List, show, cancel, extend and follow the runs of watches.", no_args_is_help=True)
 
 RunName = Annotated[str, typer.Argument(help="WATCH:RUN, or the run's task id.", metavar="ID")]
 
@@ -118,7 +133,8 @@ def _card(task: TaskInfo, info: RunInfo) -> Table:
     elapsed_s = (
         info.elapsed_s if info.elapsed_s is not None else memory_of(task).elapsed_s(datetime.now(UTC).timestamp())
     )
-    card.add_row("elapsed", human(round(elapsed_s, 1)))
+    of = "" if info.budget_s is None else f" of {human(info.budget_s)}"
+    card.add_row("elapsed", f"{human(round(elapsed_s, 1))}{of}")
     for name, instant in (("created", info.created_at), ("next look", info.next_look_at), ("ended", info.ended_at)):
         if instant is not None:
             card.add_row(name, f"{instant:%Y-%m-%d %H:%M:%S} UTC ({ago(instant)})")
@@ -197,7 +213,7 @@ def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
         info = run_info(task)
         if info.outcome is not None:
             raise BadInput(f"{_name(info)} has its outcome already: it is {info.outcome}")
-        await store.cancel(task.id, encode({"what": "cancel", "why": "on the command line"}))
+        await store.cancel(task.id, action("cancel", actor(), "on the command line"))
         return run_info(await _found(store, str(task.id)))
 
     info = with_store(url, use)
@@ -205,6 +221,52 @@ def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
         print_json(_printable(info))
         return
     typer.echo(f"{_name(info)} is asked to end: its worker tells the remote, and waits for it")
+
+
+@runs.command("look-now")
+def look_now(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
+    """Make the next look of a run due at once."""
+    info = with_store(url, lambda store: _operated(store, run, lambda one: one.look_now(by=actor())))
+    _print_operated(info, "is looked at as soon as a worker is free", as_json=as_json)
+
+
+@runs.command("extend")
+def extend(
+    run: RunName,
+    time: Annotated[str | None, typer.Option(help="Time to add to its budget, such as 10m.")] = None,
+    looks: Annotated[int | None, typer.Option(help="Looks to add to its budget.")] = None,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add time, looks or both to the budget of a run."""
+    if time is None and looks is None:
+        raise BadInput("nothing to add: write --time 10m, --looks 20, or both")
+    time_s = None if time is None else duration_s("--time", time)
+    info = with_store(url, lambda store: _operated(store, run, lambda one: one.extend(time_s, looks, by=actor())))
+    allowed = "" if info.budget_looks is None else f" and {info.budget_looks} looks"
+    _print_operated(info, f"may take {human(info.budget_s or 0.0)}{allowed} in all", as_json=as_json)
+
+
+async def _operated(store: Store, name: str, operate: Callable[[WatchRun], Awaitable[None]]) -> RunInfo:
+    """Do something to a run, as Python does it; the run after that."""
+    task = await _found(store, name)
+
+    async def the_store() -> Store:
+        return store
+
+    watches = Watches(Works(), the_store)
+    try:
+        await operate(WatchRun(watches, task.name, run_info(task).id, task.id))
+    finally:
+        await watches.close()
+    return run_info(await _found(store, str(task.id)))
+
+
+def _print_operated(info: RunInfo, what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_printable(info))
+        return
+    typer.echo(visible(f"{_name(info)} {what}"))
 
 
 @runs.command("events")

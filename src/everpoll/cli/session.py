@@ -5,25 +5,30 @@ characters, with which it would talk to the terminal.
 """
 
 import asyncio
+import getpass
 import importlib
+import os
 import re
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from everpoll.app import Everpoll
-from everpoll.drivers.addresses import masked
-from everpoll.errors import BadInput, SchemaOutdated
+from everpoll.engine.actors import ACTOR_LIMIT
+from everpoll.errors import BadInput
 from everpoll.policy import human, seconds
 from everpoll.stores.contract import Store
-from everpoll.stores.urls import default_url, store_for
+from everpoll.stores.urls import default_url, is_missing_file, store_for
+
+if TYPE_CHECKING:
+    from everpoll.app import Everpoll
 
 T = TypeVar("T")
 
@@ -38,21 +43,22 @@ LAST_NUMBER = 2**63 - 1  # up to which databases count tasks and events
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def with_store(url: str | None, use: Callable[[Store], Awaitable[T]]) -> T:
-    """Open the store, use it, and let go of it. The schema is never changed by a command that only looks."""
+def with_store(url: str | None, use: Callable[[Store], Awaitable[T]], *, may_create: bool = False) -> T:
+    """Open the store, use it, and let go of it. The schema is never changed by a command that only looks.
+
+    `may_create` makes the SQLite file where there is none, and says so.
+    """
 
     async def main() -> T:
         address = url or default_url()
         store = store_for(address)
         if address.startswith("memory:"):
             raise BadInput(f"{address} lives in the process of its app alone: no command can look into it")
+        is_new = may_create and is_missing_file(address)
         try:
-            try:
-                await store.open(migrate=False)
-            except SchemaOutdated as error:
-                raise SchemaOutdated(
-                    f"{error} (looked at {masked(address)}; --url or EVERPOLL_URL says where the app keeps its tasks)"
-                ) from None
+            await store.open(migrate=is_new)
+            if is_new:
+                typer.echo(f"Created the database {address}.", err=True)
             return await use(store)
         finally:
             await store.close()
@@ -60,7 +66,16 @@ def with_store(url: str | None, use: Callable[[Store], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
-def found_app(path: str) -> Everpoll:
+def actor() -> str:
+    """Who uses the command line, for the log: the user's name and the host's."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        user = str(os.getuid()) if hasattr(os, "getuid") else "unknown"
+    return visible(f"{user}@{socket.gethostname()}")[:ACTOR_LIMIT]
+
+
+def found_app(path: str) -> "Everpoll":
     """The app that `module:name` stands for, looked for from the working directory on."""
     module_name, _, name = path.partition(":")
     if not module_name:
@@ -75,6 +90,8 @@ def found_app(path: str) -> Everpoll:
         if error.name is None or not module_name.startswith(error.name):
             raise
         raise BadInput(f"{path!r}: no module {error.name!r} here; run it from the folder that holds it") from None
+    from everpoll.app import Everpoll  # noqa: PLC0415 - most commands need no app, and it imports every room
+
     app = getattr(module, name or "app", None)
     if not isinstance(app, Everpoll):
         apps = ", ".join(key for key, value in vars(module).items() if isinstance(value, Everpoll)) or "none"
@@ -121,7 +138,8 @@ def numbered(after: int, accepted: str) -> int:
 
 def console() -> Console:
     """Where tables go."""
-    return Console(highlight=False)
+    # Without emoji: ":up:" in a name or in text of others stays what it is.
+    return Console(highlight=False, emoji=False)
 
 
 def tell_more(after: int | None, searched_back_to: datetime | None) -> None:

@@ -8,7 +8,6 @@ Exit codes: 0 ready, 1 failed or not to be used, 2 timed out, 130 after Ctrl-C. 
 import asyncio
 import contextlib
 import logging
-import re
 import signal
 import sys
 from collections.abc import Coroutine
@@ -21,15 +20,16 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from everpoll.app import Everpoll
+from everpoll.cli.given_headers import headers_from
 from everpoll.cli.session import AsJson, duration_s, print_json, visible
 from everpoll.cli.until_display import Progress, show_live
 from everpoll.cli.until_operation import ADAPTERS, METHODS, Operation, Telling, Wanted, data_from, operation_for
 from everpoll.errors import BadInput, EverpollError
+from everpoll.http.secrets import Secrets
+from everpoll.http.urls import shown
 from everpoll.policy import Backoff, Budget, human
 from everpoll.watches import Cadence, Done, LookContext, RunInfo, Started, Verdict, Watch, WatchRun
 from everpoll.watches.adapters import Refused
-from everpoll.watches.adapters.addresses import shown
-from everpoll.watches.adapters.secrets import Secrets
 from everpoll.watches.cadence import Growing
 
 GROWING = Backoff("2s", factor=1.5, cap="30s", jitter=0.1)
@@ -40,7 +40,6 @@ CANCEL_BUDGET_S = 30.0
 LEASE = "3s"
 CODES = {"ready": 0, "failed": 1, "canceled": 1, "timed_out": 2}
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
-_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:[ \t]*([^\r\n\0]*?)[ \t]*")
 
 
 class UntilCommand(TyperCommand):
@@ -60,6 +59,9 @@ class UntilCommand(TyperCommand):
             raise
 
 
+COMMAND_CLASS = UntilCommand
+
+
 def until(  # noqa: PLR0913 - options of a command
     url: Annotated[str, typer.Argument(help="Where the operation is, or is begun; or a batch's id.", metavar="URL")],
     *,
@@ -73,7 +75,7 @@ def until(  # noqa: PLR0913 - options of a command
         str | None, typer.Option(help="Begin the operation with this method; default: POST with --data.")
     ] = None,
     data: Annotated[str | None, typer.Option(help="Begin the operation with this JSON, or @file.")] = None,
-    header: Annotated[list[str] | None, typer.Option(help="'Name: value', as often as needed.")] = None,
+    header: Annotated[list[str] | None, typer.Option(help="A header, 'Name: value'; repeatable.")] = None,
     adapter: Annotated[str, typer.Option(help=f"Its protocol: {', '.join(ADAPTERS)}.")] = "auto",
     model: Annotated[Path | None, typer.Option(help="A waiters-2.json, or a Smithy model.")] = None,
     waiter: Annotated[str | None, typer.Option(help="The name of the waiter in it.")] = None,
@@ -88,7 +90,7 @@ def until(  # noqa: PLR0913 - options of a command
     headers: dict[str, str] = {}
     secrets = Secrets({}, url)
     try:
-        headers = _headers(header or [])
+        headers = headers_from(header or [])
         secrets = Secrets(headers, url)
         wanted = Wanted(
             url=url,
@@ -128,17 +130,6 @@ def _terms(operation: Operation, timeout: str | None, every: str | None) -> Term
     every_s = operation.every_s if every is None else duration_s("--every", every)
     steady = None if every_s is None else Backoff(max(every_s, 0.001), factor=1, jitter=0.1)
     return Terms(budget, Growing(steady or GROWING))
-
-
-def _headers(given: list[str]) -> dict[str, str]:
-    """By name. What cannot be read is not repeated: it may be a secret."""
-    headers: dict[str, str] = {}
-    for number, one in enumerate(given, 1):
-        found = _HEADER.fullmatch(one)
-        if found is None or not found[2].isascii():
-            raise BadInput(f"--header, number {number}, cannot be read: write --header 'Name: value', in ASCII")
-        headers[found[1]] = found[2]
-    return headers
 
 
 def _one_of(option: str, value: str, known: tuple[str, ...]) -> str:

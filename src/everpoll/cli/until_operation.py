@@ -4,10 +4,10 @@
 Google's or a batch of OpenAI's or Anthropic's by its own rules, because to HTTP alone each of them is a plain 200.
 """
 
+import errno
 import os
 import re
 import socket
-import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,9 +18,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from everpoll.errors import BadInput
+from everpoll.http.contract import Kind, NotReached
+from everpoll.http.urls import shown
 from everpoll.policy import Budget
-from everpoll.watches.adapters import Fetch, Memory, Refused, RemoteBusy, Request, Response, ThreadFetch
-from everpoll.watches.adapters.addresses import checked, joined, shown
+from everpoll.watches.adapters import Fetch, HttpFetch, Memory, Refused, RemoteBusy, Request, Response
+from everpoll.watches.adapters.addresses import checked, joined
 from everpoll.watches.adapters.anthropic_batch import BASE_URL as ANTHROPIC
 from everpoll.watches.adapters.anthropic_batch import VERSION, AnthropicBatch
 from everpoll.watches.adapters.azure import AzureOperation
@@ -313,10 +315,10 @@ def _error_code(response: Response) -> str:
 
 
 class Telling:
-    """A client that says in words why nobody was found."""
+    """A client that says in a few words why there is no answer."""
 
-    def __init__(self, fetch: ThreadFetch | None = None) -> None:
-        self._fetch = fetch or ThreadFetch()
+    def __init__(self, fetch: HttpFetch | None = None) -> None:
+        self._fetch = fetch or HttpFetch()
         self._has_answered = False
 
     def led_by(self, home: str, peer: str = "") -> Fetch:
@@ -332,25 +334,24 @@ class Telling:
     async def _ask(
         self, fetch: Fetch, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
     ) -> Response:
-        host = _host(url)
         try:
             response = await fetch(method, url, headers=headers, body=body)
-        except socket.gaierror as error:
-            # Who has answered before has a name: then it is the resolver that is in trouble.
-            if not self._has_answered and error.errno != socket.EAI_AGAIN:
-                raise Refused(f"{host}: there is no host of that name") from None
-            raise ConnectionError(f"{host}: its name cannot be looked up now") from None
-        except ssl.SSLCertVerificationError as error:
-            raise Refused(f"{host}: its certificate is not trusted: {error.verify_message}") from None
-        except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
-            raise
-        except ssl.SSLError as error:
-            said = (error.reason or "no reason given").replace("_", " ").lower()
-            raise Refused(f"{host}: no secure connection: {said}; does it speak HTTPS?") from None
-        except ConnectionRefusedError:
-            raise ConnectionRefusedError(f"{host} refused the connection") from None
+        except NotReached as error:
+            raise self._told(error, _host(url)) from None
         self._has_answered = True
         return response
+
+    def _told(self, error: NotReached, host: str) -> Exception:
+        if error.kind is Kind.TLS:
+            return Refused(error.reason)
+        if error.kind is Kind.DNS:
+            # A host that has answered before has a name: then it is the resolver that is in trouble.
+            if not self._has_answered and error.errno != socket.EAI_AGAIN:
+                return Refused(f"{host}: there is no host of that name")
+            return ConnectionError(f"{host}: its name cannot be looked up now")
+        if error.errno == errno.ECONNREFUSED:
+            return ConnectionRefusedError(f"{host} refused the connection")
+        return error
 
 
 def data_from(text: str) -> Any:

@@ -1,28 +1,33 @@
-"""`everpoll why`: why a job or a run is where it is, with what was recorded when decisions were made."""
+"""`everpoll why`: why a job, a run or a service is as it is, with what was recorded when decisions were made."""
 
-import os
-import socket
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
 from everpoll.cli.session import AsJson, Url, console, plain, print_json, with_store
+from everpoll.engine.live_workers import gone_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
 from everpoll.errors import BadInput, TaskNotFound
-from everpoll.stores.contract import Store, TaskInfo, WorkerInfo
+from everpoll.monitors.checks.assignment import KIND
+from everpoll.monitors.service_why import why_service
+from everpoll.stores.contract import Store, TaskInfo
 from everpoll.watches.why import why as why_run
 
-TaskOrRun = Annotated[str, typer.Argument(help="A task's id, or WATCH:RUN for a run of a watch.", metavar="ID")]
+TaskOrService = Annotated[
+    str, typer.Argument(help="A task's id, WATCH:RUN for a run of a watch, or a service's name.", metavar="ID")
+]
 ID_DIGITS = 18
 
 
-def explain(task: TaskOrRun, url: Url = None, as_json: AsJson = False) -> None:
-    """Say why a task is where it is, with the evidence."""
+def explain(task: TaskOrService, url: Url = None, as_json: AsJson = False) -> None:
+    """Say why a task is where it is, or a service as it is, with the evidence."""
 
     async def use(store: Store) -> Why:
+        service = await found_service(store, task)
+        if service is not None:
+            return await why_service(store, service)
         found = await found_task(store, task)
         answer = why_run if found.kind == "watch" else why_task
         losses, workers = await store.losses(found.id), await store.workers()
@@ -40,20 +45,14 @@ def explain(task: TaskOrRun, url: Url = None, as_json: AsJson = False) -> None:
         out.print(f"[green]→[/] {plain(answer.advice)}")
 
 
-def gone_here(workers: Sequence[WorkerInfo]) -> set[int]:
-    """The incarnations of workers that signed on from this host and whose process does not exist any more."""
-    host = socket.gethostname()
-    return {one.incarnation for one in workers if one.host == host and not _exists(one.pid)}
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True  # another user's, or not to be asked: it may well be there
-    return True
+async def found_service(store: Store, name: str) -> TaskInfo | None:
+    """The row of the service of that name; None where the name means a task."""
+    if _is_id(name) and int(name) in await store.info([int(name)]):
+        return None
+    if ":" in name and await store.find("watch", name) is not None:
+        return None
+    row = await store.find(KIND, name)
+    return row if row is not None and row.ended_at is None else None
 
 
 async def found_task(store: Store, name: str) -> TaskInfo:
@@ -63,9 +62,16 @@ async def found_task(store: Store, name: str) -> TaskInfo:
         if run is None:
             raise TaskNotFound(f"no run {name} here: it was never begun, or its history was dropped")
         return run
-    if not (name.isascii() and name.isdigit() and len(name) <= ID_DIGITS):
-        raise BadInput(f"{name!r} is no task's id: write its number, or WATCH:RUN, as in shell_query:run-42")
+    if not _is_id(name):
+        raise BadInput(
+            f"no service is called {name!r}: `everpoll services list` lists services. "
+            "For a task write its number, for a run WATCH:RUN, as in shell_query:run-42"
+        )
     found = await store.info([int(name)])
     if int(name) not in found:
         raise TaskNotFound(f"no task {name} here: it never existed, or its history was dropped")
     return found[int(name)]
+
+
+def _is_id(name: str) -> bool:
+    return name.isascii() and name.isdigit() and len(name) <= ID_DIGITS

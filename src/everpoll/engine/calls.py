@@ -41,6 +41,9 @@ class Callee:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         """What it returns."""
+        if self._in_loop and self.timeout_s is None:
+            called: Awaitable[Any] = self._function(*args, **kwargs)
+            return called
         return self.within(self.timeout_s, *args, **kwargs)
 
     def within(self, timeout_s: float | None, /, *args: Any, **kwargs: Any) -> Awaitable[Any]:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from everpoll.drivers.repeated_warnings import RepeatedWarnings
 from everpoll.engine.refusals import may_be_of_one
 from everpoll.policy.liveness import Vigil, judge
 from everpoll.stores.contract import Beat, Pulse
@@ -51,6 +52,10 @@ class Rhythm:
         return self.lease_s * FENCE_SHARE
 
 
+def publish_nothing(_pulse: Pulse) -> None:
+    """Tell nothing."""
+
+
 class Heart:
     """The beats of one incarnation, one after another; when, is decided outside."""
 
@@ -61,12 +66,16 @@ class Heart:
         running: Callable[[], tuple[Sequence[int], Fences]],
         clock: Callable[[], float],
         listeners: Listeners,
+        publish: Callable[[Pulse], None] = publish_nothing,
     ) -> None:
+        self.publish = publish
+        """Tells the store more about this worker, after a beat; never raises."""
         self._incarnation = incarnation
         self._rhythm = rhythm
         self._running = running
         self._clock = clock
         self._listeners = listeners
+        self._warnings = RepeatedWarnings(logger, "the rescue", clock)
         self._vigil = Vigil()
         self.heard_at = clock()
         """When the last beat that was answered was sent: the answer may have been slow, and the lease counts from
@@ -98,6 +107,7 @@ class Heart:
         self._vigil = verdict.vigil
         if verdict.dead or overdue or beat.has_leftovers:
             self._rescue(pulse, verdict.dead, overdue)
+        self.publish(pulse)
         # Counted from the question: after a slow answer the next beat would come too late for the fence.
         wait_s = asked_at + self._rhythm.beat_s - self._clock()
         return max(0.0, wait_s if verdict.look_again_s is None else min(wait_s, verdict.look_again_s))
@@ -109,8 +119,10 @@ class Heart:
             rescued = self._rescued(pulse, dead, overdue)
         except Exception as error:  # noqa: BLE001 - the next beat rescues; this one was heard
             self._listeners.on_failure(f"rescue: {type(error).__name__}: {error}")
-            logger.warning("rescue failed: %s: %s; the next heartbeat tries again", type(error).__name__, error)
+            what = "rescue failed: %s: %s; the next heartbeat tries again"
+            self._warnings.failed(error, what, type(error).__name__, error)
         else:
+            self._warnings.works()
             if rescued:
                 self._listeners.on_rescue(rescued)
 

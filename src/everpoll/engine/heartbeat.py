@@ -13,7 +13,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from everpoll.engine.heart import Fences, Heart, Listeners, Rhythm
+from everpoll.drivers.repeated_warnings import RepeatedWarnings
+from everpoll.engine.heart import Fences, Heart, Listeners, Rhythm, publish_nothing
 from everpoll.engine.threads import DaemonThreads
 from everpoll.stores.contract import Pulse
 
@@ -32,6 +33,7 @@ class Heartbeat:
         rhythm: Rhythm,
         running: Callable[[], tuple[Sequence[int], Fences]],
         listeners: Listeners,
+        publish: Callable[[Pulse], None] = publish_nothing,
     ) -> None:
         self._pulse = pulse
         self._rhythm = rhythm
@@ -43,7 +45,7 @@ class Heartbeat:
             lambda text: self._tell(listeners.on_failure, text),
             lambda silence_s: self._tell(listeners.on_silence, silence_s),
         )
-        self._heart = Heart(incarnation, rhythm, running, time.monotonic, told)
+        self._heart = Heart(incarnation, rhythm, running, time.monotonic, told, publish)
         self._over = False
         self._nudged = threading.Event()
         self._watcher: asyncio.TimerHandle | None = None
@@ -97,19 +99,24 @@ class Heartbeat:
 
     def _beat(self) -> None:
         pulse: Pulse | None = None
+        warnings = RepeatedWarnings(logger, "the heartbeat")
         try:
             while not self._over and not self._heart.is_over:
                 try:
                     pulse = pulse or self._pulse()
                     wait_s = self._heart.beat(pulse)
+                    warnings.works()
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
-                    logger.warning("heartbeat failed: %s: %s; trying again", type(error).__name__, error)
+                    warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
                     self._tell(self._listeners.on_failure, f"heartbeat: {type(error).__name__}: {error}")
                     _close(pulse)
                     pulse = None
                     wait_s = self._rhythm.retry_s
                 self._nudged.wait(wait_s)
                 self._nudged.clear()
+            # What was counted since the last beat; a database that is away is not waited for.
+            if pulse is not None and not self._heart.is_fenced:
+                self._heart.publish(pulse)
         finally:
             _close(pulse)
 

@@ -9,7 +9,8 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 
-from everpoll.engine.heart import Fences, Heart, Listeners, Rhythm
+from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
+from everpoll.engine.heart import Fences, Heart, Listeners, Rhythm, publish_nothing
 from everpoll.stores.contract import Pulse
 
 logger = logging.getLogger("everpoll.engine")
@@ -25,11 +26,12 @@ class LoopHeartbeat:
         rhythm: Rhythm,
         running: Callable[[], tuple[Sequence[int], Fences]],
         listeners: Listeners,
+        publish: Callable[[Pulse], None] = publish_nothing,
     ) -> None:
         self._pulse = pulse()
         self._rhythm = rhythm
         self._listeners = listeners
-        self._heart = Heart(incarnation, rhythm, running, asyncio.get_running_loop().time, listeners)
+        self._heart = Heart(incarnation, rhythm, running, asyncio.get_running_loop().time, listeners, publish)
         self._nudged = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
@@ -56,14 +58,17 @@ class LoopHeartbeat:
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
+            self._heart.publish(self._pulse)
         self._pulse.close()
 
     async def _beat(self) -> None:
+        warnings = RepeatedWarnings(logger, "the heartbeat", event_loop_time)
         while not self._heart.is_over:
             try:
                 wait_s = self._heart.beat(self._pulse)
+                warnings.works()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
-                logger.warning("heartbeat failed: %s: %s; trying again", type(error).__name__, error)
+                warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
                 self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
                 wait_s = self._rhythm.retry_s
                 if self._heart.is_fenced:

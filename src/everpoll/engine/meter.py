@@ -65,9 +65,12 @@ class Meter:
         self.missed = 0
         self.settled = 0
         self.lost = 0
+        self._store_ahead_s: float | None = None
 
-    def polled(self, at: float, found: int, took_s: float, missed: int = 0) -> None:
-        """A look succeeded."""
+    def polled(self, at: float, found: int, took_s: float, missed: int = 0, store_at: float = 0.0) -> None:
+        """A look succeeded; `store_at`: what the store's clock showed, 0 where that is not known."""
+        if store_at:
+            self._store_ahead_s = store_at - at
         self._failed_looks = 0
         self.leased += found
         self.missed += missed
@@ -77,6 +80,10 @@ class Meter:
         """A look failed."""
         self._failed_looks += 1
         self._note(error)
+
+    def store_now(self, now: float, wall: float) -> float:
+        """The store's clock, as far as it is known here, else the given wall clock; seconds since the epoch."""
+        return wall if self._store_ahead_s is None else now + self._store_ahead_s
 
     def beaten(self) -> None:
         """A heartbeat was answered."""

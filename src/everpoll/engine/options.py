@@ -1,5 +1,6 @@
 """How a worker is to behave; every figure has a default that needs no thought."""
 
+import logging
 import os
 import secrets
 import socket
@@ -34,6 +35,11 @@ class WorkerOptions:
     """How long a settlement that the store refuses is tried again before it is replaced; None: as long as a lease."""
     keep_s: float | None = 30 * 86_400.0
     """How long ended tasks stay in history; None keeps them for ever."""
+    gather_s: float | None = None
+    """While nearly all slots are in use: how long to wait for handlers that end together before their tasks are settled
+    and others are leased. Larger batches cost less CPU time a task; None: settle and lease as they come."""
+    claim_level: int = logging.INFO
+    """The log level of claims: a worker that looks at services for ever has nothing to tell by them."""
     label: str = field(default_factory=worker_label)
 
     def __post_init__(self) -> None:

@@ -13,10 +13,12 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
 from everpoll.drivers.wake import NOW, Wake
 from everpoll.engine.meter import Meter
 from everpoll.engine.options import WorkerOptions
+from everpoll.engine.poll_signals import PollSignals
 from everpoll.engine.pool import Pool
 from everpoll.engine.work import Works
 from everpoll.errors import EverpollError, LeaseLost
@@ -37,32 +39,48 @@ CANCEL_HEEDED_S = 600.0
 """Longer than a handler goes on that was told to end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What bounds how much a worker leases."""
+
+    pool: Pool
+    """Its free slots."""
+    backlog: Callable[[], int]
+    """How many settlements wait to be written."""
+    signals: PollSignals
+    """Tell when there is room again."""
+
+
 class Poller:
-    """Feeds one pool from one store."""
+    """Feeds one pool from one store; calls `on_lost` when the store has declared this worker dead."""
 
     def __init__(
-        self, store: Source, works: Works, pool: Pool, options: WorkerOptions, meter: Meter, backlog: Callable[[], int]
+        self,
+        store: Source,
+        works: Works,
+        capacity: Capacity,
+        options: WorkerOptions,
+        meter: Meter,
+        on_lost: Callable[[], Awaitable[None]],
     ) -> None:
         self._store = store
         self._works = works
-        self._pool = pool
+        self._pool = capacity.pool
+        self._backlog = capacity.backlog
+        self._signals = capacity.signals
         self._options = options
         self._meter = meter
-        self._backlog = backlog
-        self._woken = asyncio.Event()
-        self._freed = asyncio.Event()
-        self._full: set[str] = set()
+        self._on_lost = on_lost
         self._stopping = asyncio.Event()
         self._may_lease = asyncio.Event()
         self._may_lease.set()
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
         self._empty = 0
+        self._is_more_due = False
         self.waiting_s: float | None = None
         self._rest_until: float | None = None
         self._heeds_all_until = 0.0
-        self.on_lost: Callable[[], Awaitable[None]] | None = None
         self.incarnation = 0
-        pool.on_freed = self._slot_freed
 
     def wake(self, wake: Wake = NOW) -> None:
         """Look now: something may have become due; or it will be, and then only if the next look comes too late for it.
@@ -75,11 +93,7 @@ class Poller:
             self._heeds_all_until = now + CANCEL_HEEDED_S
         may_sleep = self._store.has_push and now >= self._heeds_all_until
         if wake.due_s <= 0 or not may_sleep or until is None or now + wake.due_s < until:
-            self._woken.set()
-
-    def backlog_shorter(self) -> None:
-        """Settlements were written: there may be room for more."""
-        self._freed.set()
+            self._signals.woken.set()
 
     def pause(self) -> None:
         """Lease nothing: whoever leases without a heart that beats leases for the rescue."""
@@ -92,8 +106,8 @@ class Poller:
     def stop(self) -> None:
         """Take no new work. A look under way ends first: what it leases is handed back, not left to the rescue."""
         self._stopping.set()
-        self._woken.set()
-        self._freed.set()
+        self._signals.woken.set()
+        self._signals.freed.set()
         self._may_lease.set()
 
     async def run(self) -> None:
@@ -103,14 +117,17 @@ class Poller:
                 await self._may_lease.wait()
                 continue
             rooms, most = self._rooms()
-            if most <= 0 or (self._full and not rooms) or self._backlog() > 2 * LEASE_LIMIT:
+            if most <= 0 or (self._signals.full_queues and not rooms) or self._backlog() > 2 * LEASE_LIMIT:
                 await self._slot()
                 continue
+            if self._is_more_due and self._options.gather_s is not None and self._pool.is_saturated:
+                await asyncio.sleep(self._options.gather_s)
             try:
                 looked = await self._look()
             except LeaseLost:
                 await self._sign_on_anew()
                 continue
+            self._is_more_due = looked is not None and not looked.is_all and bool(looked.leases)
             if self._stopping.is_set():
                 self._pool.give_back(looked.leases if looked else (), self.incarnation)
             elif looked is None:
@@ -118,7 +135,7 @@ class Poller:
                 await self._wait(self._options.poll.delay(1))
             elif looked.leases:
                 self._empty = 0
-                self._pool.start(looked.leases, self.incarnation, looked.at)
+                self._pool.start(looked.leases, self.incarnation, looked.at, looked.waited_us)
                 if looked.is_all and self._store.has_push and not self._has_filled(rooms, looked):
                     await self._rest(looked.next_due_s)
             else:
@@ -126,8 +143,7 @@ class Poller:
 
     async def _sign_on_anew(self) -> None:
         try:
-            if self.on_lost is not None:
-                await self.on_lost()
+            await self._on_lost()
         except Exception as error:
             self._meter.failed(f"{type(error).__name__}: {error}")
             logger.exception("signing on anew failed; trying again")
@@ -139,7 +155,7 @@ class Poller:
         for attempt in range(1, TRIES + 1):
             if self._stopping.is_set():
                 break
-            self._woken.clear()  # before the look: a wake-up during it must not be lost
+            self._signals.woken.clear()  # before the look: a wake-up during it must not be lost
             rooms, most = self._rooms()
             began = event_loop.time()
             try:
@@ -154,11 +170,11 @@ class Poller:
                     await self._wait(RETRY.delay(attempt))
                 continue
             now = event_loop.time()
-            self._meter.polled(now, len(looked.leases), now - began, looked.missed)
+            self._meter.polled(now, len(looked.leases), now - began, looked.missed, looked.at)
             missed = f", {looked.missed} already claimed by others" if looked.missed else ""
             logger.debug("looked at %s: %d of %d%s", ", ".join(rooms), len(looked.leases), most, missed)
-            if looked.leases and logger.isEnabledFor(logging.INFO):
-                logger.info("claimed %s: %s", _counted(len(looked.leases)), _listed(looked))
+            if looked.leases and logger.isEnabledFor(self._options.claim_level):
+                logger.log(self._options.claim_level, "claimed %s: %s", _counted(len(looked.leases)), _listed(looked))
             return looked
         return None
 
@@ -169,7 +185,7 @@ class Poller:
             return dict.fromkeys(self._works.queues, most), most
         running = self._pool.running_by_queue()
         rooms = {queue: limit - running[queue] for queue, limit in self._options.queues.items()}
-        self._full = {queue for queue, room in rooms.items() if room <= 0}
+        self._signals.full_queues = {queue for queue, room in rooms.items() if room <= 0}
         return {queue: min(most, room) for queue, room in rooms.items() if room > 0}, most
 
     def _has_filled(self, rooms: dict[str, int], looked: Leased) -> bool:
@@ -179,15 +195,10 @@ class Poller:
         taken = Counter(lease.queue for lease in looked.leases)
         return any(taken[queue] >= room for queue, room in rooms.items())
 
-    def _slot_freed(self, queue: str) -> None:
-        self._freed.set()
-        if queue in self._full:
-            self._woken.set()
-
     async def _slot(self) -> None:
         """Wait for a free slot or a shorter backlog, and a moment longer for more of them."""
-        self._freed.clear()
-        await self._freed.wait()
+        self._signals.freed.clear()
+        await self._signals.freed.wait()
         if self._pool.free < self._pool.slots // 2:
             await asyncio.sleep(GATHER_S)
 
@@ -205,7 +216,7 @@ class Poller:
         self._rest_until = asyncio.get_running_loop().time() + rest_s
         try:
             async with asyncio.timeout(rest_s):
-                await self._woken.wait()
+                await self._signals.woken.wait()
                 self._empty = 0
         except TimeoutError:
             pass

@@ -21,6 +21,10 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 
+from everpoll.engine.calls import ERROR_LIMIT, storable
+from everpoll.engine.failure_events import failure_event
+from everpoll.engine.tally import Tally
+from everpoll.engine.tracing import traced, tracer
 from everpoll.engine.work import Run, StopReason, Works
 from everpoll.policy import human
 from everpoll.stores.contract import DEADLINE_GRACE_S, Again, Ended, Lease, Settlement, encode
@@ -36,6 +40,8 @@ CANCELED_REST_S = 1.0
 # How long a handler that was canceled at its deadline may take to end: a second less than the rescue waits, so that
 # this worker settles what it still can settle.
 OVERDUE_S = DEADLINE_GRACE_S - 1.0
+SPARE_SHARE = 1 / 8
+"""Of the slots: with fewer free, the pool is saturated."""
 GIVE_BACK = {
     StopReason.SHUTDOWN: "its worker shuts down",
     StopReason.FENCED: "its worker could not reach the database",
@@ -44,13 +50,33 @@ GIVE_BACK = {
 }
 
 
-class Pool:
-    """Runs leases and hands each settlement on."""
+def _ignore(_queue: str) -> None:
+    """Do nothing about a free slot."""
 
-    def __init__(self, works: Works, slots: int, settle: Callable[[int, Settlement], None]) -> None:
+
+class Pool:
+    """Runs leases and hands each settlement on.
+
+    `on_freed` gets the queue of each run that has ended. `on_turn` is called in the middle of many runs that follow one
+    another, none of which waits for anything.
+    """
+
+    def __init__(
+        self,
+        works: Works,
+        slots: int,
+        settle: Callable[[int, Settlement], None],
+        on_freed: Callable[[str], None] = _ignore,
+        on_turn: Callable[[], None] | None = None,
+        tally: Tally | None = None,
+    ) -> None:
+        self._tally = tally
+        self._tracer = tracer()
         self._works = works
         self.slots = slots
         self._settle = settle
+        self._on_freed = on_freed
+        self._on_turn = on_turn
         # By run, not by task id: a task that was lost and leased again may run twice here for a moment.
         self._carriers: dict[Run, asyncio.Task[None] | None] = {}
         self._waiting: deque[Run] = deque()
@@ -58,12 +84,10 @@ class Pool:
         self._carrier: asyncio.Task[None] | None = None
         self._context = contextvars.copy_context()
         self._all_ended = asyncio.Event()
-        self.on_freed: Callable[[str], None] = lambda _queue: None
-        self.on_turn: Callable[[], None] | None = None
-        """Called in the middle of many runs that follow one another, none of which waits for anything."""
         self._carried = 0
         self._deadlines: asyncio.TimerHandle | None = None
         self._event_loop = asyncio.get_running_loop()
+        self._now = self._event_loop.time()
 
     def __len__(self) -> int:
         return len(self._carriers)
@@ -73,17 +97,25 @@ class Pool:
         """Slots that nobody uses."""
         return self.slots - len(self._carriers)
 
+    @property
+    def is_saturated(self) -> bool:
+        """Whether nearly all slots are in use."""
+        return self.free < self.slots * SPARE_SHARE
+
     def running_by_queue(self) -> Counter[str]:
         """Handlers of each queue: counted when asked, which few workers do, not with every run."""
         return Counter([run.lease.queue for run in self._carriers])
 
-    def start(self, leases: Sequence[Lease], incarnation: int, at: float = 0.0) -> None:
-        """Run them; `at`: the store's clock when they were leased."""
+    def start(
+        self, leases: Sequence[Lease], incarnation: int, at: float = 0.0, waited_us: Sequence[float] = ()
+    ) -> None:
+        """Run them; `at`: the store's clock when they were leased, `waited_us`: how long each had been due by then."""
         now = self._event_loop.time()
-        runs = [
-            Run(lease, incarnation, self._works.get(lease.name), at=at, began=now, on_deadline=self._heed)
-            for lease in leases
-        ]
+        self._tracer = tracer()
+        if self._tally is not None and waited_us:
+            self._tally.leased(leases, waited_us)
+        find, heed = self._works.get, self._heed
+        runs = [Run(lease, incarnation, find(lease.name), at=at, began=now, on_deadline=heed) for lease in leases]
         for run in runs:
             if run.work is not None and run.work.timeout_s is not None:
                 run.deadline = now + run.work.timeout_s
@@ -209,7 +241,8 @@ class Pool:
         carrier, self._spare = self._spare, None
         assert carrier is not None, "it is the spare until its first step"
         self._carrier = carrier
-        until = self._event_loop.time() + CARRY_S
+        self._now = self._event_loop.time()
+        until = self._now + CARRY_S
         try:
             while self._waiting:
                 run = self._waiting.popleft()
@@ -217,11 +250,12 @@ class Pool:
                     continue  # stopped while it waited
                 self._have_spare()
                 self._carriers[run] = carrier
+                run.started = self._now
                 await self._run(run)
                 self._carried += 1
-                if self._carried % TURN_RUNS == 0 and self.on_turn is not None:
-                    self.on_turn()
-                if self._carrier is not carrier or self._event_loop.time() > until or self._is_worn(carrier):
+                if self._carried % TURN_RUNS == 0 and self._on_turn is not None:
+                    self._on_turn()
+                if self._carrier is not carrier or self._now > until or self._is_worn(carrier):
                     break
         finally:
             if self._waiting:
@@ -251,7 +285,7 @@ class Pool:
                 if run.work.timeout_s is not None:
                     # It may have waited for the event loop: its time counts from here.
                     run.ends_by(self._event_loop.time() + run.work.timeout_s)
-                settlement = await run.work.run(run)
+                settlement = await (run.work.run(run) if self._tracer is None else traced(self._tracer, run))
         except asyncio.CancelledError:
             settlement = _stopped(run)
             if run.stop_reason is None:
@@ -261,21 +295,28 @@ class Pool:
         except BaseException as error:
             what = "running task %d (%s) failed inside everpoll"
             logger.exception(what, lease.id, lease.name, extra={"task": lease.id})
-            note = encode({"what": "failed", "error": f"{type(error).__name__}: {error}", "attempt": lease.attempt})
-            settlement = Ended(lease.id, lease.sequence, "failed", None, note)
+            said = storable(f"{type(error).__name__}: {error}", ERROR_LIMIT)
+            note = {"what": "failed", "error": said, "attempt": lease.attempt}
+            settlement = Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note))
         finally:
             if run in self._carriers:
                 self._end(run, _stopped(run) if settlement is None else settlement)
 
     def _end(self, run: Run, settlement: Settlement) -> None:
         del self._carriers[run]
+        # Read once a run: when one ends without a pause, the next one begins.
+        self._now = now = self._event_loop.time()
+        if self._tally is not None and run.started >= 0:
+            # Not by a call of `ended`: once a run, that costs.
+            self._tally.runs.append(run.lease)
+            self._tally.times_s.append(now - run.started)
         if not self._carriers:
             self._all_ended.set()
             if self._deadlines is not None:
                 self._deadlines.cancel()
                 self._deadlines = None
         self._settle(run.incarnation, settlement)
-        self.on_freed(run.lease.queue)
+        self._on_freed(run.lease.queue)
 
 
 def _stopped(run: Run) -> Settlement:
@@ -285,8 +326,8 @@ def _stopped(run: Run) -> Settlement:
         # It has something to do before it ends: its next lease tells it.
         return Again(lease.id, lease.sequence, 0.0, refund=True)
     if run.stop_reason is StopReason.CANCELED:
-        note = encode({"what": "canceled", "attempt": lease.attempt, "why": "canceled while running"})
-        return Ended(lease.id, lease.sequence, "canceled", None, note)
+        canceled = {"what": "canceled", "attempt": lease.attempt, "why": "canceled while running"}
+        return Ended(lease.id, lease.sequence, "canceled", None, encode(canceled), failure_event(canceled))
     why = GIVE_BACK.get(run.stop_reason) if run.stop_reason else None
     note = encode({"what": "give-back", "why": why or "its handler was canceled from outside"})
     return Again(lease.id, lease.sequence, None if why else CANCELED_REST_S, refund=True, note=note)
@@ -302,5 +343,5 @@ def _unknown(run: Run, works: Works) -> Settlement:
         f"the two apps queues of their own in place of {lease.queue!r}"
     )
     logger.error("%s: %s", lease.label, error, extra={"task": lease.id})
-    note = encode({"what": "failed", "error": error, "attempt": lease.attempt, "type": "UnknownJob"})
-    return Ended(lease.id, lease.sequence, "failed", None, note)
+    note = {"what": "failed", "error": error, "attempt": lease.attempt, "type": "UnknownJob"}
+    return Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note))

@@ -14,6 +14,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from everpoll.engine.calls import ERROR_LIMIT, storable
+from everpoll.engine.failure_events import failure_event
 from everpoll.errors import BadInput
 from everpoll.policy import LONGEST_S, Backoff, human
 from everpoll.stores.contract import Again, Ended, EndState, Settlement, encode
@@ -137,7 +138,8 @@ def substitutes(settlement: Settlement, error: Exception) -> list[Settlement]:
 
 
 def _ended(fence: tuple[int, int], state: EndState, why: str) -> list[Ended]:
-    return [Ended(*fence, state, None, encode({"what": state, "error": why})), Ended(*fence, state)]
+    note = {"what": state, "error": why}
+    return [Ended(*fence, state, None, encode(note), failure_event(note)), Ended(*fence, state)]
 
 
 def _handed_back(fence: tuple[int, int], delay_s: float | None, why: str, refund: bool) -> list[Again]:

@@ -7,16 +7,19 @@ settlements and STATEMENT_BYTES. A statement that the store refuses is split unt
 """
 
 import asyncio
+import itertools
 import logging
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.meter import Meter
 from everpoll.engine.refusals import may_be_of_one
 from everpoll.engine.refused import Refused
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Ended, Settlement, Source
-from everpoll.stores.limits import STATEMENT_BYTES, settlement_bytes
+from everpoll.stores.limits import STATEMENT_BYTES, in_portions, settlement_bytes
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -36,27 +39,49 @@ class NotSettled(Exception):
         self.is_repeat = is_repeat
 
 
+def _ignore() -> None:
+    """Do nothing about a shorter backlog."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettlementListeners:
+    """What the settler tells its worker."""
+
+    on_lost: Callable[[Iterable[int]], None]
+    """Gets the ids of the tasks whose results were dropped."""
+    on_settled: Callable[[list[int]], None] | None = None
+    """Gets the ids of the tasks that have ended or have new events."""
+    on_shorter: Callable[[], None] = _ignore
+    """Called after each statement: fewer settlements wait."""
+    on_written: Callable[[list[Settlement], set[int]], None] | None = None
+    """Gets each batch that the store has written, and the ids that were lost."""
+
+
+def _at_once() -> float:
+    return 0.0
+
+
 class Settler:
-    """The queue of settlements of one worker."""
+    """The queue of settlements of one worker. `gather_s` says how long to wait now for handlers that end together."""
 
     def __init__(
         self,
         store: Source,
         meter: Meter,
-        on_lost: Callable[[Iterable[int]], None],
+        listeners: SettlementListeners,
+        gather_s: Callable[[], float] = _at_once,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._store = store
         self._meter = meter
-        self._on_lost = on_lost
+        self._listeners = listeners
+        self._gather_s = gather_s
         self._waiting: list[tuple[int, Settlement]] = []
         self._added = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self.is_busy: Callable[[], bool] = lambda: False
-        self.on_settled: Callable[[list[int]], None] | None = None
-        self.on_shorter: Callable[[], None] = lambda: None
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._warnings = RepeatedWarnings(logger, "settling", event_loop_time)
         self._refused = Refused(self._settle_alone, patience_s, self._shorter)
         self._task: asyncio.Task[None] | None = None
 
@@ -99,8 +124,8 @@ class Settler:
     async def _work(self) -> None:
         while True:
             await self._added.wait()
-            if len(self._waiting) < BATCH and self.is_busy():
-                await asyncio.sleep(COALESCE_S)
+            if len(self._waiting) < BATCH and (gather_s := self._gather_s()) > 0:
+                await asyncio.sleep(gather_s)
             incarnation, batch = self._portion()
             await self._settle(incarnation, batch)
             del self._waiting[: len(batch)]
@@ -111,19 +136,19 @@ class Settler:
     def _portion(self) -> tuple[int, list[Settlement]]:
         """The first that wait, of one incarnation, as many as one statement carries."""
         incarnation = self._waiting[0][0]
-        batch: list[Settlement] = []
-        size = 0
-        for owner, settlement in self._waiting:
-            size += settlement_bytes(settlement)
-            if owner != incarnation or len(batch) == BATCH or (batch and size > STATEMENT_BYTES):
-                break
-            batch.append(settlement)
+        first = self._waiting[:BATCH]
+        batch = [settlement for owner, settlement in first if owner == incarnation]
+        if len(batch) < len(first):  # the worker has signed on anew meanwhile
+            batch = [settlement for _, settlement in itertools.takewhile(lambda one: one[0] == incarnation, first)]
+        sizes = list(map(settlement_bytes, batch))
+        if sum(sizes) > STATEMENT_BYTES:
+            batch = list(next(in_portions(batch, sizes, BATCH)))
         return incarnation, batch
 
     def _shorter(self) -> None:
         if not self.backlog:
             self._idle.set()
-        self.on_shorter()
+        self._listeners.on_shorter()
 
     async def _settle(self, incarnation: int, batch: list[Settlement], *, is_repeat: bool = False) -> None:
         try:
@@ -153,19 +178,24 @@ class Settler:
                     raise NotSettled(error, is_repeat or failures > 0) from error
                 failures += 1
                 delay_s = OUTAGE.delay(failures, self._rng)
-                logger.warning("cannot settle %d tasks: %s; trying again in %.1f s", len(batch), error, delay_s)
+                what = "cannot settle %d tasks: %s; trying again in %.1f s"
+                self._warnings.failed(error, what, len(batch), error, delay_s)
                 await self._store.back_off(delay_s)
             else:
+                self._warnings.works()
                 self._record(batch, lost)
                 return
 
     def _record(self, batch: list[Settlement], lost: set[int]) -> None:
         self._meter.settlement(asyncio.get_running_loop().time(), len(batch), len(lost))
+        if self._listeners.on_written is not None:
+            self._listeners.on_written(batch, lost)
         if lost:
-            self._on_lost(lost)
+            self._listeners.on_lost(lost)
         # Callers wait for ends and events; most looks of a watch settle without either.
-        if self.on_settled is not None and (news := [one.id for one in batch if one.events or isinstance(one, Ended)]):
-            self.on_settled(news)
+        on_settled = self._listeners.on_settled
+        if on_settled is not None and (news := [one.id for one in batch if one.events or isinstance(one, Ended)]):
+            on_settled(news)
 
     async def _really_lost(self, incarnation: int, batch: list[Settlement], lost: set[int]) -> set[int]:
         """Of those that are lost, the ones that no earlier try has settled."""

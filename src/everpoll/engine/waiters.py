@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import chain, islice, takewhile
 from typing import Generic, TypeVar
 
+from everpoll.drivers.repeated_warnings import RepeatedWarnings
 from everpoll.engine.alone import refuse_to_wait_alone
 from everpoll.errors import NotRunning, StoreUnavailable
 from everpoll.policy import Backoff
@@ -169,18 +170,20 @@ class Waiters(Generic[Q, A]):
 
     async def _look(self) -> None:
         now, self._after = asyncio.get_running_loop().time, None
+        warnings = RepeatedWarnings(logger, "looking for results", now)
         while self._waiting:
             self._nudged.clear()
             try:
                 await self._look_once()
+                warnings.works()
                 await refuse_to_wait_alone(self._store, self._looks)
             except StoreUnavailable as error:
-                logger.warning("cannot look for results: %s; trying again", error)
+                warnings.failed(error, "cannot look for results: %s; trying again", error)
                 self._plan()
             except NotRunning as error:
                 self._refuse(str(error))
-            except Exception:
-                logger.exception("looking for results failed; trying again")
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
+                warnings.failed(error, "looking for results failed; trying again", level=logging.ERROR)
                 self._plan()
             if self._waiting and self._look_at > now():
                 with contextlib.suppress(TimeoutError):
@@ -246,7 +249,7 @@ class Waiters(Generic[Q, A]):
             return
         try:
             await self._read(waiters)
-        except StoreUnavailable:
+        except (StoreUnavailable, NotRunning):
             self._tell(task_ids)
             raise
         except Exception as error:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from everpoll.policy import human
 from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
+from everpoll.stores.operations import Pause
 
 # A rest beneath a working push takes up to a minute, jitter included: what is due for longer should have been leased.
 LONGEST_REST_S = 70.0
@@ -42,11 +43,15 @@ def why(
     if task.state == "running":
         answer = _running(task, workers, now, gone)
     elif task.state == "queued":
-        answer = _waiting(task, now) if task.due_at > now else _due(task, workers, queues, now, gone)
+        answer = _due(task, workers, queues, now, gone) if task.due_at <= now else _waiting(task, queues, now)
     else:
         answer = _ended(task)
     records = tuple(recorded(entry) for entry in (*task.trail, *losses))
     return Why(answer.verdict, answer.evidence + records, answer.advice)
+
+
+def _retry(task: TaskInfo) -> str:
+    return f"everpoll jobs retry {task.id}"
 
 
 def _ended(task: TaskInfo) -> Why:
@@ -57,17 +62,17 @@ def _ended(task: TaskInfo) -> Why:
     if task.state == "done":
         return Why(f"It is done: attempt {task.attempt} ended{took}{where}.")
     if task.state == "canceled":
-        return Why(f"It was canceled: {task.cancel_reason}.", advice="retry it to run it after all")
+        return Why(f"It was canceled: {task.cancel_reason}.", advice=f"to run it after all: `{_retry(task)}`")
     if task.rescues and not task.errors:
         return Why(
             f"It failed: its worker was lost {task.rescues} times while running it.",
-            advice="see what it does to workers",
+            advice=f"see what it does to workers, then run `{_retry(task)}`",
         )
     error = task.errors[-1] if task.errors else None
     cause = f"{error.get('type', 'error')}: {error.get('error')}" if error else _last(task, "why")
     return Why(
         f"It failed after {task.attempt} attempt{'s' if task.attempt != 1 else ''}: {cause}.",
-        advice="mend the cause, then retry it: it gets fresh attempts",
+        advice=f"mend the cause, then run `{_retry(task)}`: it gets fresh attempts",
     )
 
 
@@ -109,11 +114,19 @@ def _asked_to_end_s(task: TaskInfo, now: datetime) -> float:
     return float(now.timestamp() - asked[0]) if asked else 0.0
 
 
-def _waiting(task: TaskInfo, now: datetime) -> Why:
-    due = _relative(task.due_at, now)
+def _waiting(task: TaskInfo, queues: Sequence[QueueInfo], now: datetime) -> Why:
+    queue = _queue_of(task, queues)
+    answer = _not_due(task, _relative(task.due_at, now))
+    if queue is None or queue.paused is None:
+        return answer
+    paused = _paused(task, queue.paused, [], now)
+    return Why(answer.verdict, (f"then it waits on: {paused.verdict}",), paused.advice)
+
+
+def _not_due(task: TaskInfo, due: str) -> Why:
     last = task.trail[-1] if task.trail else {}
     match last.get("what"):
-        case "retry":
+        case "retry" if "attempt" in last:
             return Why(f"It waits for its next attempt, {due}: attempt {last.get('attempt')} failed.")
         case "snooze":
             return Why(f"It was snoozed by its own function; it is due {due}.")
@@ -127,6 +140,10 @@ def _due(
     serving = [one for one in living if task.queue in one.queues]
     evidence = [f"it has been due for {_span(task.due_at, now)}"]
     evidence += [_gone(one) for one in workers if one.is_alive and one.incarnation in gone][:10]
+    waiting = _queue_of(task, queues)
+    if waiting is not None and waiting.paused is not None:
+        evidence += [] if serving else ["no live worker serves its queue, either"]
+        return _paused(task, waiting.paused, evidence, now)
     if not serving:
         evidence += [f"worker {one.label} serves {', '.join(one.queues)}" for one in living[:10]]
         return Why(
@@ -134,7 +151,6 @@ def _due(
             tuple(evidence),
             advice="start one: everpoll run module:app",
         )
-    waiting = next((one for one in queues if one.queue == task.queue), None)
     if waiting is not None:
         evidence.append(f"{waiting.ready} tasks of this queue are ready, {waiting.running} are running")
     evidence += [f"{_heard(one)}, runs {one.running} of {one.slots}" for one in serving[:10]]
@@ -165,6 +181,20 @@ def _due(
             advice="read their logs: looks that fail are told there",
         )
     return Why("It is about to be leased.", tuple(evidence))
+
+
+def _queue_of(task: TaskInfo, queues: Sequence[QueueInfo]) -> QueueInfo | None:
+    return next((one for one in queues if one.queue == task.queue), None)
+
+
+def _paused(task: TaskInfo, pause: Pause, evidence: list[str], now: datetime) -> Why:
+    by = f" by {pause.by}" if pause.by else ""
+    reason = f": {pause.reason}" if pause.reason else ""
+    return Why(
+        f"Its queue {task.queue!r} is paused{by}, for {_span(pause.at, now)}{reason}.",
+        tuple(evidence),
+        advice=f"to go on: `everpoll queues resume {task.queue}`",
+    )
 
 
 def recorded(entry: dict[str, Any]) -> str:

@@ -52,6 +52,8 @@ class Run(Struct, eq=False):
     """The store's clock when it was leased …"""
     began: float = 0.0
     """… and the event loop's."""
+    started: float = -1.0
+    """When its handler began, by the event loop's clock; below 0: not yet."""
 
     def ends_by(self, deadline: float | None) -> None:
         """Set the deadline of the call that begins now; None between two calls."""
@@ -62,6 +64,11 @@ class Run(Struct, eq=False):
     def now(self, event_loop_time: float) -> float:
         """The store's clock, as far as it can be known here: what lasts longer than a run is measured by it."""
         return self.at + max(0.0, event_loop_time - self.began)
+
+    def clock(self, event_loop_time: Callable[[], float]) -> Callable[[], float]:
+        """The same as a function, for a run that asks often."""
+        ahead_s = self.at - self.began
+        return lambda: ahead_s + event_loop_time()
 
     @property
     def fence(self) -> str:
@@ -79,6 +86,8 @@ class Work:
     timeout_s: float | None = None
     handles_cancel: bool = False
     """It wants to be run although somebody wants it canceled: it has something to tell a remote first."""
+    kind: str = "job"
+    """Of its tasks, for figures."""
 
 
 @dataclass(slots=True)
@@ -97,6 +106,11 @@ class Works:
     def get(self, name: str) -> Work | None:
         """The work of that name."""
         return self._works.get(name)
+
+    def kind_of(self, name: str) -> str:
+        """The kind of the tasks of that name; "job" where it is not registered."""
+        work = self._works.get(name)
+        return "job" if work is None else work.kind
 
     def __iter__(self) -> Iterator[Work]:
         return iter(self._works.values())

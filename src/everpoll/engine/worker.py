@@ -16,21 +16,26 @@ import os
 import random
 import secrets
 import socket
+import time
 from collections.abc import Callable, Iterable, Sequence
 
+from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.drivers.wake import Wake
 from everpoll.engine.heart import BEATS_PER_LEASE, Fences, Listeners, Rhythm
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.meter import UNHEALTHY_ERRORS, Meter, PollerHealth
 from everpoll.engine.options import WorkerOptions
-from everpoll.engine.poller import Poller
+from everpoll.engine.poll_signals import PollSignals
+from everpoll.engine.poller import Capacity, Poller
 from everpoll.engine.pool import Pool
-from everpoll.engine.settler import OUTAGE, Settler
+from everpoll.engine.publishing import Cards, Publisher
+from everpoll.engine.settler import COALESCE_S, OUTAGE, SettlementListeners, Settler
+from everpoll.engine.tally import Tally
 from everpoll.engine.work import StopReason, Works
-from everpoll.errors import StoreUnavailable
+from everpoll.errors import CannotConnect, StoreUnavailable
 from everpoll.policy import Duration, human, seconds, spread
-from everpoll.stores.contract import Beat, Source, WorkerCard, encode
+from everpoll.stores.contract import Beat, Settlement, Source, WorkerCard, encode
 from everpoll.version import __version__
 
 logger = logging.getLogger("everpoll.engine")
@@ -52,20 +57,23 @@ class Worker:
         works: Works,
         options: WorkerOptions,
         on_settled: Callable[[list[int]], None] | None = None,
+        loops: Cards | None = None,
     ) -> None:
+        """`loops` gives the loops of this process, to be published with the figures of this worker."""
         self._store = store
         self._works = works
         self.options = options
         self.meter = Meter()
+        self.tally = tally = Tally(works.kind_of)
+        self._publisher = Publisher(tally, self._store_now, loops)
+        self._event_loop = asyncio.get_running_loop()
         patience_s = options.lease_s if options.refusal_patience_s is None else options.refusal_patience_s
-        self._settler = Settler(store, self.meter, self._lost, patience_s)
-        self._pool = Pool(works, options.slots, self._settler.add)
-        self._pool.on_turn = store.hand_over
-        self._settler.on_settled = on_settled
-        self._settler.is_busy = lambda: len(self._pool) > 0
-        self._poller = Poller(store, works, self._pool, options, self.meter, lambda: self._settler.backlog)
-        self._poller.on_lost = self._sign_on_anew
-        self._settler.on_shorter = self._poller.backlog_shorter
+        signals = PollSignals()
+        listeners = SettlementListeners(self._lost, on_settled, signals.freed.set, self._written)
+        self._settler = settler = Settler(store, self.meter, listeners, self._gather_s, patience_s)
+        self._pool = Pool(works, options.slots, settler.add, signals.slot_freed, store.hand_over, tally)
+        capacity = Capacity(self._pool, lambda: settler.backlog, signals)
+        self._poller = Poller(store, works, capacity, options, self.meter, self._sign_on_anew)
         self._heartbeat: Heartbeat | LoopHeartbeat | None = None
         self._polling: asyncio.Task[None] | None = None
         self._pruning: asyncio.Task[None] | None = None
@@ -81,7 +89,7 @@ class Worker:
         """Sign on and begin to poll; if that fails or is canceled, nothing is left behind."""
         self._started_at = asyncio.get_running_loop().time()
         try:
-            await self._sign_on()
+            await self._sign_on(waits_for_access=False)
             await self._store.listen(self._woken)
         except BaseException:
             await self._leave()
@@ -183,8 +191,11 @@ class Worker:
             is_fenced=is_fenced,
         )
 
-    async def _sign_on(self) -> None:
-        """Enter under a new incarnation, however long the database takes to be reachable."""
+    async def _sign_on(self, *, waits_for_access: bool) -> None:
+        """Enter under a new incarnation, however long the database takes to be reachable.
+
+        A refused role raises `CannotConnect`, unless the worker waits for that, too, since it ran before.
+        """
         card = WorkerCard(
             incarnation=secrets.randbits(63),
             label=self.options.label,
@@ -195,15 +206,19 @@ class Worker:
             version=__version__,
         )
         failures, rng = 0, random.Random()  # noqa: S311 - spreads a fleet, no secret
+        warnings = RepeatedWarnings(logger, "signing on", event_loop_time)
         while True:
             try:
                 await self._store.sign_on(card, self.options.lease_s)
+                warnings.works()
                 break
             except StoreUnavailable as error:
+                if isinstance(error, CannotConnect) and not waits_for_access:
+                    raise
                 failures += 1
                 delay_s = OUTAGE.delay(failures, rng)
                 self.meter.failed(str(error))
-                logger.warning("cannot sign on: %s; trying again in %s", error, human(delay_s))
+                warnings.failed(error, "cannot sign on: %s; trying again in %s", error, human(delay_s))
                 await self._store.back_off(delay_s)
         self._poller.incarnation = card.incarnation
         lease_s, beat_s = self.options.lease_s, self.options.beat_s
@@ -212,11 +227,19 @@ class Worker:
             lambda beat: self._beaten(card.incarnation, beat), self._rescued, self.meter.beat_failed, self._fence
         )
         kind = LoopHeartbeat if self._store.beats_in_loop else Heartbeat
-        self._heartbeat = kind(self._store.pulse, card.incarnation, rhythm, self._held, listeners)
+        self._publisher.begin(card.incarnation)
+        publish = self._publisher.publish
+        self._heartbeat = kind(self._store.pulse, card.incarnation, rhythm, self._held, listeners, publish)
         # The first beat, which comes at once, lets it go: what is leased without a heartbeat is leased for the rescue.
         self._poller.pause()
         self._heartbeat.start()
         logger.info("worker %s signed on as %016x", card.label, card.incarnation)
+
+    def _gather_s(self) -> float:
+        """How long a settlement waits for others."""
+        if self.options.gather_s is not None and self._pool.is_saturated:
+            return self.options.gather_s
+        return COALESCE_S if len(self._pool) else 0.0
 
     def _held(self) -> tuple[Sequence[int], Fences]:
         """What runs, and what is to be taken back: overdue handlers, and tasks that the store refuses to settle."""
@@ -227,7 +250,7 @@ class Worker:
         logger.error("worker %s was declared dead; it drops what it held and signs on anew", self.options.label)
         self._pool.stop(StopReason.LOST)
         await self._silence()
-        await self._sign_on()
+        await self._sign_on(waits_for_access=True)
 
     async def _silence(self) -> None:
         if self._heartbeat is not None:
@@ -251,7 +274,14 @@ class Worker:
         if beat.rescued:
             self._rescued(beat.rescued)
 
+    def _store_now(self) -> float:
+        return self.meter.store_now(self._event_loop.time(), time.time())
+
+    def _written(self, batch: list[Settlement], lost: set[int]) -> None:
+        self.tally.settled(batch, lost, self._store_now())
+
     def _rescued(self, tasks: int) -> None:
+        self.tally.rescued(tasks, self._store_now())
         logger.warning("rescued %d tasks from lost workers or past deadlines", tasks)
         self._poller.wake()
 

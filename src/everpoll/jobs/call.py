@@ -9,14 +9,15 @@ import inspect
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, get_args, get_type_hints
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from everpoll.engine.lost_numbers import lost_number
+from everpoll.engine.tracing import carried
 from everpoll.errors import BadInput
 
 ARGS_LIMIT = 1_000_000
@@ -28,8 +29,17 @@ PLAIN = {str, int, float, bool, dict, list, object, type(None), inspect.Paramete
 class Call(Struct, gc=False):
     """The stored form of a call."""
 
-    args: list[Any] = []
+    args: Sequence[Any] = ()
     kwargs: dict[str, Any] = {}
+    trace: Any = UNSET
+    """The span that enqueued it, for its run to be linked to; what stands here never keeps a job from running."""
+
+
+class ArgumentFlaw(Struct, frozen=True, gc=False):
+    """An argument that does not fit its annotation."""
+
+    argument: str
+    says: str
 
 
 _encoder = msgspec.json.Encoder(decimal_format="string")
@@ -55,6 +65,7 @@ class CallShape:
         self._callable = self._signature.replace(parameters=rest)
         # Whether a call fits depends on how many arguments it has and their names, so one check serves all alike.
         self._accepted: set[object] = set()
+        self._annotated = {one.name: _for_all(one, hints[one.name]) for one in rest if one.name in hints}
         self._converted = {
             one.name: _for_all(one, hints[one.name])
             for one in rest
@@ -68,7 +79,8 @@ class CallShape:
             self._check(args, kwargs)
             if len(self._accepted) < SHAPES_LIMIT:
                 self._accepted.add(shape)
-        call = Call(list(args), kwargs)
+        trace = carried()
+        call = Call(args, kwargs) if trace is None else Call(args, kwargs, trace)
         try:
             encoded = _encoder.encode(call)
         except (TypeError, ValueError, RecursionError) as error:
@@ -80,7 +92,8 @@ class CallShape:
                 f"job {self._name!r}: its arguments take {len(encoded):,} bytes, more than {ARGS_LIMIT:,}; store them "
                 "elsewhere and pass where they are"
             )
-        if (number := lost_number(call, encoded)) is not None:
+        # Asked here as well: a call for each task of a large batch is a part of its cost.
+        if b"null" in encoded and (number := lost_number(call, encoded)) is not None:
             raise BadInput(
                 f"job {self._name!r}: {number} in its arguments is not valid JSON and would arrive as null; pass None, "
                 'or a text such as "nan"'
@@ -95,6 +108,24 @@ class CallShape:
                 ) from None
         return text
 
+    def flaw(self, args: Sequence[Any], kwargs: dict[str, Any]) -> ArgumentFlaw | None:
+        """Return the first of these JSON values that does not fit the annotation of its parameter; None: all fit.
+
+        What cannot be called at all, and annotations that JSON knows nothing of, are left to `encode`.
+        """
+        try:
+            given = self._callable.bind(*args, **kwargs).arguments
+        except TypeError:
+            return None
+        for name, value in given.items():
+            try:
+                msgspec.convert(value, self._annotated.get(name, Any))
+            except msgspec.ValidationError as error:
+                return ArgumentFlaw(name, str(error).replace("`$", f"`{name}"))
+            except TypeError:
+                continue
+        return None
+
     def _check(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
             self._callable.bind(*args, **kwargs)
@@ -107,7 +138,7 @@ class CallShape:
             called = f"it is called as {self._name}{self._callable}"
             raise BadInput(f"job {self._name!r}: {error}; {called}{unresolved}") from None
 
-    def decode(self, text: str, task: Any) -> tuple[list[Any], dict[str, Any]]:
+    def decode(self, text: str, task: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         """The arguments to call the function with."""
         call = decode(text)
         if not self._converted and self.task_parameter is None:

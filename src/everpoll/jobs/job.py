@@ -4,18 +4,19 @@ import functools
 import inspect
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
 import msgspec
 
-from everpoll.engine.calls import Callee, failure, not_ended, storable
+from everpoll.engine.calls import Callee, failure, not_ended
+from everpoll.engine.tracing import enqueueing, tracer
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput
-from everpoll.jobs.call import CallShape
+from everpoll.jobs.call import ArgumentFlaw, CallShape
 from everpoll.jobs.outcome import Retry, raised, refused, returned
 from everpoll.jobs.task import Task
-from everpoll.policy import Duration, seconds, whole_number
+from everpoll.policy import Duration, flaw_of, seconds, shown, whole_number
 from everpoll.stores.contract import Again, Lease, NewTask, Settlement
 
 if TYPE_CHECKING:
@@ -86,16 +87,41 @@ class Job(Generic[P, R]):
         options = EnqueueOptions(
             **{name: kwargs.pop(name) for name in ("delay", "priority", "key") if name in kwargs}  # type: ignore[typeddict-item]
         )
+        return await self.enqueue_call(args, kwargs, options)
+
+    async def enqueue_call(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
+        """Enqueue a call whose arguments and options come apart: one may be called as the other is."""
+        if (found := tracer()) is None:
+            return await self._enqueue(args, kwargs, options)
+        with enqueueing(found, self.name, self.queue) as span:
+            task = await self._enqueue(args, kwargs, options)
+            span.set_attribute("everpoll.task_id", task.id)
+            return task
+
+    async def _enqueue(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
         enqueuer = await self._jobs.enqueuer()
-        enqueued = await enqueuer.one(self.new_task(args, kwargs, **options))
+        enqueued = await enqueuer.one(self.new_task(tuple(args), kwargs, **options))
         return Task(self._jobs, enqueued.id, is_new=enqueued.is_new)
+
+    def argument_flaw(self, args: Sequence[Any], kwargs: dict[str, Any]) -> ArgumentFlaw | None:
+        """Return the first JSON value that does not fit the annotation of its parameter; None: all fit."""
+        return self._shape.flaw(args, kwargs)
 
     async def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: Unpack[EnqueueOptions]) -> list[Task]:
         """Enqueue one task per tuple of arguments, all or none, in one statement."""
         if "key" in options:
             raise BadInput(f"job {self.name!r}: one key for many tasks would enqueue one; use enqueue() for keys")
+        if (found := tracer()) is None:
+            return await self._enqueue_many(calls, options)
+        given = list(calls)
+        with enqueueing(found, self.name, self.queue, len(given)):
+            return await self._enqueue_many(given, options)
+
+    async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task]:
         enqueuer = await self._jobs.enqueuer()
-        tasks = [self.new_task(_tuple(self.name, args), {}, **options) for args in calls]
+        tasks = [
+            self.new_task(args if type(args) is tuple else _tuple(self.name, args), {}, **options) for args in calls
+        ]
         return [Task(self._jobs, one.id, is_new=one.is_new) for one in await enqueuer.many(tasks)]
 
     def new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Unpack[EnqueueOptions]) -> NewTask:
@@ -103,9 +129,7 @@ class Job(Generic[P, R]):
         text = self._shape.encode(args, kwargs)
         if options:
             return self._special(text, options)
-        return NewTask(
-            name=self.name, args=text, queue=self.queue, priority=self.priority, delay_s=0.0, timeout_s=self.timeout_s
-        )
+        return NewTask(name=self.name, args=text, queue=self.queue, priority=self.priority, timeout_s=self.timeout_s)
 
     def _special(self, args: str, options: EnqueueOptions) -> NewTask:
         where = f"job {self.name!r}"
@@ -172,8 +196,9 @@ def _check_parameters(where: str, function: Callable[..., Any]) -> None:
 
 
 def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value or len(value) > NAME_LIMIT or storable(value) != value:
-        raise BadInput(f"{name}={str(value)[:80]!r}: write a text of 1 to {NAME_LIMIT} characters")
+    if (flaw := flaw_of(value, NAME_LIMIT)) is not None:
+        raise BadInput(f"{name}={shown(value)} {flaw}: write a text of 1 to {NAME_LIMIT} characters")
+    assert isinstance(value, str), "anything else has a flaw"
     return value
 
 

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from everpoll.engine.calls import ERROR_LIMIT, described, storable
+from everpoll.engine.failure_events import failure_event
 from everpoll.engine.lost_numbers import lost_number
 from everpoll.policy import Backoff, Cancel, Rng, Snooze, human, whole_number
-from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
+from everpoll.stores.contract import Again, Ended, EndState, Lease, Settlement, encode
 
 RESULT_LIMIT = 1_000_000
 """Bytes of JSON, as many as arguments may have. Every look at a task carries its result."""
@@ -44,8 +45,8 @@ def returned(lease: Lease, value: Any) -> Settlement:
         note = encode({"what": "snooze", "why": f"the job asked to be run again in {human(value.delay_s)}"})
         return Again(lease.id, lease.sequence, value.delay_s, refund=True, note=note)
     if isinstance(value, Cancel):
-        note = encode({"what": "canceled", "why": storable(str(value.reason), ERROR_LIMIT)})
-        return Ended(lease.id, lease.sequence, "canceled", None, note)
+        said = storable(str(value.reason), ERROR_LIMIT)
+        return _ended(lease, "canceled", {"what": "canceled", "attempt": lease.attempt, "why": said})
     # The work is done: failing it now would do it twice. What is missing is said in the trail.
     try:
         encoded = _strict.encode(value)
@@ -72,15 +73,21 @@ def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng) -> Settle
     }
     if lease.attempt >= retry.attempts:
         why = f"attempt {lease.attempt} of {retry.attempts} failed"
-        return Ended(lease.id, lease.sequence, "failed", None, encode({"what": "failed", "why": why, **entry}))
+        return _ended(lease, "failed", {"what": "failed", "why": why, **entry})
     delay_s = retry.backoff.delay(lease.attempt, rng)
     why = f"attempt {lease.attempt} of {retry.attempts} failed: next in {human(delay_s)}"
-    note = encode({"what": "retry", "why": why, "delay_s": delay_s, **entry})
-    return Again(lease.id, lease.sequence, delay_s, note=note)
+    note = {"what": "retry", "why": why, "delay_s": delay_s, **entry}
+    return Again(lease.id, lease.sequence, delay_s, note=encode(note), events=failure_event(note, lease.sequence))
 
 
 def refused(lease: Lease, problem: str) -> Settlement:
     """The task cannot be run at all, now or later."""
     error = storable(problem, ERROR_LIMIT)
-    note = encode({"what": "failed", "why": "it cannot be run", "attempt": lease.attempt, "error": error})
-    return Ended(lease.id, lease.sequence, "failed", None, note)
+    note = {"what": "failed", "why": "it cannot be run", "attempt": lease.attempt, "error": error}
+    return _ended(lease, "failed", note)
+
+
+def _ended(lease: Lease, state: EndState, note: dict[str, Any]) -> Settlement:
+    """An end that people want to hear of. Its number is that of the lease: no other settlement has it."""
+    events = failure_event(note, lease.sequence)
+    return Ended(lease.id, lease.sequence, state, None, encode(note), events)

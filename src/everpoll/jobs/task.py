@@ -5,13 +5,24 @@ import logging
 import random
 from typing import TYPE_CHECKING, Any
 
+from everpoll.engine.actors import action
 from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.settler import OUTAGE
 from everpoll.engine.work import Run
-from everpoll.errors import BadInput, JobCanceled, JobFailed, LeaseLost, NotRunning, StoreUnavailable, TaskNotFound
+from everpoll.errors import (
+    BadInput,
+    JobCanceled,
+    JobFailed,
+    LeaseLost,
+    NotRunning,
+    StoreUnavailable,
+    TaskNotFound,
+    WrongState,
+)
 from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskInfo, encode
 from everpoll.stores.limits import size_of
+from everpoll.stores.operations import Revision
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
@@ -70,19 +81,38 @@ class Task:
                 ) from None
         return _value(info)
 
-    async def cancel(self, reason: str = "canceled by the caller") -> bool:
-        """End it if it waits, ask its worker to if it runs; False: it had ended already."""
+    async def cancel(self, reason: str = "canceled by the caller", *, by: str = "") -> bool:
+        """End it if it waits, ask its worker to if it runs; False: it had ended already.
+
+        `by` names the actor for the log.
+        """
         store = await self._jobs.store()
         before = await self.info()
-        state = await store.cancel(self.id, encode({"what": "cancel", "why": storable(reason, ERROR_LIMIT)}))
+        state = await store.cancel(self.id, action("cancel", by, storable(reason, ERROR_LIMIT)))
         return before.ended_at is None and state in {"running", "canceled"}
 
-    async def retry(self) -> bool:
-        """Put an ended task back in the queue, with fresh attempts; False: it has not ended."""
+    async def retry(self, *, by: str = "") -> bool:
+        """Put an ended task back in the queue, with fresh attempts; False: it has not ended, or its key is taken."""
         store = await self._jobs.store()
         for info in (await store.info([self.id])).values():
             refuse_to_retry_a_run(info)
-        return await store.retry(self.id, encode({"what": "requeue", "why": "retried by hand"}))
+        return await store.retry(self.id, action("retry", by, "retried by hand"))
+
+    async def run_now(self, *, by: str = "") -> None:
+        """Make it due at once, whatever delay or backoff it waits for; `WrongState`: it runs, or has ended.
+
+        `by` names the actor for the log.
+        """
+        info = await self.info()
+        if info.kind != "job":
+            raise WrongState(f"task {self.id} is a {info.kind}, not a job: nothing but a job is run by hand")
+        store = await self._jobs.store()
+        note = action("run-now", by)
+        revision = Revision(task_id=self.id, hurry=True, only_queued=True, note=note)
+        if await store.revise([revision]) == [None]:
+            info = await self.info()
+            advice = "" if info.ended_at is None else "; retry() puts an ended job back in the queue"
+            raise WrongState(f"task {self.id} cannot be run now: it is {info.state}{advice}")
 
     @property
     def attempt(self) -> int:

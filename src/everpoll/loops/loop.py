@@ -384,6 +384,7 @@ class Loop:
         return Outcome("skipped", "paused" if self._state.life is Life.LIVE else self._state.life.value)
 
     def _on_wall(self, instant: float | None) -> datetime | None:
+        """An instant of its state by the wall clock."""
         if instant is None:
             return None
         try:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, 
 from dataclasses import dataclass, field
 from typing import Any, Unpack, cast
 
+from everpoll.engine.calls import storable
 from everpoll.engine.thread_call import ThreadCall
 from everpoll.engine.threads import LONG_S, DaemonThreads
 from everpoll.errors import BadInput, EverpollWarning, LoopNotFound, NotRunning
@@ -25,9 +26,12 @@ from everpoll.loops.reducer import stale_once_resumed
 from everpoll.loops.run import Registration, is_async
 from everpoll.loops.state import Life
 from everpoll.policy import NOT_PAUSED, Duration, PauseReason, Rng, paused, resume_order, resumed, seconds, shown
+from everpoll.stores.figures import LoopCard
 
 # How long a canceled run may take to clean up before it is left behind.
 CANCEL_S = 1.0
+ERROR_BYTES = 500
+"""Of a loop's last error, what other processes are shown."""
 SHARED_POLICIES = 1000
 LOOKING = "everpoll.looking"
 
@@ -80,6 +84,10 @@ class Loops(Mapping[str, Loop]):
 
     def __len__(self) -> int:
         return len(self._loops)
+
+    def cards(self) -> list[LoopCard]:
+        """Each loop as other processes are shown it. May be called from another thread."""
+        return [_card(loop) for loop in list(self._loops.values())]
 
     def add(self, function: Callable[[], Any], every: Duration, **options: Unpack[LoopOptions]) -> Loop:
         """Register a function. A name that is taken is replaced (E1), with a warning: often it is a mistake."""
@@ -356,3 +364,20 @@ def _check_function(name: str, function: object) -> None:
         raise BadInput(f"loop {name!r}: it is called without arguments, but: {error}; use functools.partial") from None
     except ValueError:
         return  # some builtins have no signature: calling will tell
+
+
+def _card(loop: Loop) -> LoopCard:
+    """Instants in tenths of a second: they are computed from two clocks, and must not seem to change."""
+    state = loop.state
+    last_run_at, next_due_at = (loop._on_wall(one) for one in (state.last_started, state.next_due))
+    return LoopCard(
+        name=loop.name,
+        phase=state.phase.value,
+        every_s=state.base_s,
+        multiplier=state.multiplier,
+        runs=state.runs,
+        failures=state.failures,
+        last_run_at=None if last_run_at is None else round(last_run_at.timestamp(), 1),
+        next_due_at=None if next_due_at is None else round(next_due_at.timestamp(), 1),
+        last_error=None if state.last_error is None else storable(state.last_error, ERROR_BYTES),
+    )

@@ -12,17 +12,22 @@ from everpoll.policy.clock import Clock
 from everpoll.policy.durations import LONGEST_S, Duration, human, seconds
 from everpoll.policy.evidence import Confirm, Confirmation, Gate
 from everpoll.policy.figures import number, shown, whole_number
+from everpoll.policy.histogram import Histogram, bucket_of
 from everpoll.policy.jitter import Rng, spread, spread_up
 from everpoll.policy.liveness import Sighting, Standstill, Verdict, Vigil, judge
 from everpoll.policy.pause import NOT_PAUSED, STAGGER_S, PauseReason, PauseReasons, paused, resume_order, resumed
 from everpoll.policy.rate import Rate, Tokens
 from everpoll.policy.replies import Cancel, Snooze
+from everpoll.policy.rollup import Availability, Rollup, Tally
+from everpoll.policy.storable_texts import flaw_of, unstorable
+from everpoll.policy.uptime import Uptime, uptime_of
 
 __all__ = [
     "LONGEST_S",
     "NOT_PAUSED",
     "STAGGER_S",
     "Adaptive",
+    "Availability",
     "Backoff",
     "Breaker",
     "BreakerPhase",
@@ -34,16 +39,22 @@ __all__ = [
     "Confirmation",
     "Duration",
     "Gate",
+    "Histogram",
     "PauseReason",
     "PauseReasons",
     "Rate",
     "Rng",
+    "Rollup",
     "Sighting",
     "Snooze",
     "Standstill",
+    "Tally",
     "Tokens",
+    "Uptime",
     "Verdict",
     "Vigil",
+    "bucket_of",
+    "flaw_of",
     "growth",
     "human",
     "judge",
@@ -55,5 +66,7 @@ __all__ = [
     "shown",
     "spread",
     "spread_up",
+    "unstorable",
+    "uptime_of",
     "whole_number",
 ]

@@ -28,8 +28,10 @@ import msgspec
 from msgspec import Struct
 
 from everpoll.drivers.wake import OnWake
-from everpoll.errors import BadInput
 from everpoll.policy.liveness import Sighting
+from everpoll.stores.figures import Figures
+from everpoll.stores.health import HealthRecords
+from everpoll.stores.operations import Operations, Pause
 
 TaskState = Literal["queued", "running", "done", "failed", "canceled"]
 EndState = Literal["done", "failed", "canceled"]
@@ -59,6 +61,7 @@ class NewEvent(Struct, frozen=True, gc=False):
     """Something that happened to a task: a JSON object, under a number of the task's own; a repeat is ignored."""
 
     seq: int
+    """From 0 on. With a settlement also `operations.UNNUMBERED`: the store gives it a negative number."""
     body: str
 
 
@@ -127,6 +130,8 @@ class Leased(Struct, frozen=True, gc=False):
     """When that was, by the store's own wall clock: seconds since the epoch."""
     is_all: bool = False
     """Nothing else was due, as far as there was room: with push, whoever has this may rest until `next_due_s`."""
+    waited_us: Sequence[float] = ()
+    """How long each of the leases had been due, in microseconds; empty where that is not known."""
 
 
 class Ended(Struct, frozen=True, gc=False):
@@ -235,11 +240,13 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """What happened to a task, as it is read."""
+    """What happened, as it is read."""
 
     task_id: int
+    """0: it is about no task."""
+    kind: str
+    """Of the task, as its name and key; without a task: "queue", "loop", "bulk", "service" …"""
     name: str
-    """Of the task, as its key."""
     key: str | None
     seq: int
     at: datetime
@@ -253,6 +260,8 @@ class EventPage(Struct, frozen=True):
 
     events: tuple[Event, ...]
     after: str
+    is_gap: bool = False
+    """Some events behind the position that was asked for are gone: they were older than history is kept."""
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
@@ -280,13 +289,18 @@ class QueueInfo(Struct, frozen=True, kw_only=True):
     ready: int
     waiting: int
     running: int
+    oldest_due_at: datetime | None = None
+    """Since when the ready task that has waited longest has been due; None: none is ready. Of more than 100 priorities
+    in one queue the lowest are not looked at."""
+    paused: Pause | None = None
+    """None: workers lease from it. A paused queue is listed also without tasks."""
 
 
 COUNT_LIMIT = 10_000
-SEARCH_LIMIT = 20_000
-"""Tasks that one page looks at where no index has the filter: 20 to 50 ms, however many there are."""
-POSITION_DIGITS = 18
-"""All such numbers have a place among 63 bits."""
+SEARCH_LIMIT = 10_000
+"""Tasks of each table that one page looks at where no index has the filter: 10 to 30 ms, however many there are."""
+TEXT_SEARCH_LIMIT = 5_000
+"""The same for a text in their arguments, which may be long."""
 
 
 class TaskFilter(Struct, frozen=True, kw_only=True):
@@ -298,6 +312,16 @@ class TaskFilter(Struct, frozen=True, kw_only=True):
     kind: str | None = None
     indexed: bool = False
     """Only indexed tasks: with a kind, an index finds them."""
+    error: str | None = None
+    """The class of its last error since it was enqueued or retried by hand."""
+    q: str | None = None
+    """A text in its arguments, or `member:value`; see `stores/task_search.py`."""
+    since: datetime | None = None
+    """Enqueued then or later …"""
+    until: datetime | None = None
+    """… and before that."""
+    is_retrying: bool = False
+    """Only tasks that failed and wait for their next attempt."""
 
 
 class TaskPage(Struct, frozen=True):
@@ -383,8 +407,12 @@ class Source(Protocol):
         """Wait that long after `StoreUnavailable`; less where another part of this process reaches the store first."""
 
 
-class Store(Source, Protocol):
+class Store(Source, Operations, Figures, Protocol):
     """The tables of everpoll's own."""
+
+    @property
+    def health(self) -> HealthRecords:
+        """What is recorded about services."""
 
     async def open(self, *, migrate: bool = True) -> None:
         """Connect; bring the schema up to date, or raise `SchemaOutdated` where `migrate` is False. Repeatable."""
@@ -403,18 +431,6 @@ class Store(Source, Protocol):
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
         """Store a JSON text about a running task; False: lost."""
-
-    async def cancel(self, task_id: int, note: str) -> TaskState | None:
-        """A queued task ends as canceled; a running one is asked to. Its state after that; None: not known.
-
-        A queued task that cancels itself is asked, too: it is due at once, and its lease says so.
-        """
-
-    async def cancel_many(self, requests: Sequence[tuple[int, str]]) -> list[TaskState | None]:
-        """`cancel` for many tasks, each with its note, in few statements; answers in the order of the requests."""
-
-    async def retry(self, task_id: int, note: str) -> bool:
-        """Put an ended task back in the queue under its own id with fresh attempts; False: not ended, or not known."""
 
     async def losses(self, task_id: int) -> list[dict[str, Any]]:
         """What `note_loss` recorded about a task."""
@@ -452,29 +468,3 @@ class Store(Source, Protocol):
 
     async def queues(self) -> list[QueueInfo]:
         """What waits where."""
-
-
-def refuse_misused_once(task: NewTask) -> None:
-    """`once` needs a key, and the index on history that only indexed tasks have."""
-    if task.once and (task.key is None or not task.indexed):
-        raise BadInput(
-            f"{task.name}: once=True needs a key and indexed=True; got key={task.key!r}, indexed={task.indexed}"
-        )
-
-
-def place_in_feed(position: str) -> int:
-    """The place that a position of the feed stands for; all three stores number their events."""
-    if not (position.isascii() and position.isdigit() and len(position) <= POSITION_DIGITS):
-        raise BadInput(f"{position!r} is no position of this store's events: pass on what `events` has answered")
-    return int(position)
-
-
-def was_settled(incarnation: int, settlement: Settlement, info: TaskInfo | None) -> bool:
-    """Whether the task is where this settlement would have put it; only a rescue could have come in between."""
-    if info is None:
-        return False
-    rescued = bool(info.trail) and info.trail[-1].get("by") == "rescue"
-    if isinstance(settlement, Again):
-        return not rescued
-    is_ours = info.state == settlement.state and info.incarnation == incarnation
-    return is_ours and (settlement.note is None or not rescued)

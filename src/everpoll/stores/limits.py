@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn, TypeVar
 
 from everpoll.errors import BadInput
-from everpoll.stores.contract import Ended, NewTask, Settlement, refuse_misused_once
+from everpoll.policy import unstorable
+from everpoll.stores.contract import Ended, NewTask, Settlement
 
 T = TypeVar("T")
 
@@ -16,6 +17,8 @@ T = TypeVar("T")
 NAME_BYTES = 1_000
 KIND_BYTES = 500
 KEY_BYTES = 2_000
+REASON_BYTES = 2_000
+"""Of a pause."""
 PAYLOAD_BYTES = 16 * 2**20
 """Of arguments, of a memory, of one event. Jobs and watches have lower limits of their own."""
 STATEMENT_BYTES = 16 * 2**20
@@ -84,9 +87,20 @@ def checked_bytes(tasks: Sequence[NewTask]) -> int:
         if task.priority != 0 or task.delay_s != 0.0 or task.version != 1 or task.timeout_s is not None:
             _check_numbers(task)
         if task.events or task.once:
-            refuse_misused_once(task)
+            _refuse_misused_once(task)
             size += _checked_events(task)
     return size
+
+
+def check_queue(queue: str, reason: str, by: str) -> None:
+    """Raise `BadInput` for what some database could not keep about a pause."""
+    for what, text, limit in (("name", queue, NAME_BYTES), ("reason", reason, REASON_BYTES), ("actor", by, NAME_BYTES)):
+        unfit = unstorable(text)
+        if unfit is None and size_of(text) > limit:
+            unfit = f"more than {limit:,} bytes"
+        if unfit is not None:
+            shown = queue.encode("utf-8", "backslashreplace").decode()
+            raise BadInput(f"queue {shown[:80]!r}: its {what} has {unfit}")
 
 
 def _check_names(task: NewTask) -> None:
@@ -97,13 +111,9 @@ def _check_names(task: NewTask) -> None:
 
 def _checked(task: NewTask, what: str, text: str, limit: int) -> int:
     """The size of a text in bytes."""
-    try:
-        size = len(text) if text.isascii() else len(text.encode())
-    except UnicodeEncodeError as error:
-        half = ascii(text[error.start])
-        _refuse(task, f"{what} has half a character, {half}, which UTF-8 cannot represent: remove it")
-    if "\0" in text:
-        _refuse(task, f"{what} has a NUL character, which databases cannot keep: remove it")
+    if (unfit := unstorable(text)) is not None:
+        _refuse(task, f"{what} has {unfit}: remove it")
+    size = size_of(text)
     if size > limit:
         _refuse(task, f"{what} takes {size:,} bytes, more than {limit:,}")
     return size
@@ -141,3 +151,11 @@ def _is_number(value: object) -> bool:
 def _refuse(task: NewTask, why: str) -> NoReturn:
     name = task.name.encode("utf-8", "backslashreplace").decode()
     raise BadInput(f"task {name[:80]!r}: its {why}")
+
+
+def _refuse_misused_once(task: NewTask) -> None:
+    """`once` needs a key, and the index on history that only indexed tasks have."""
+    if task.once and (task.key is None or not task.indexed):
+        raise BadInput(
+            f"{task.name}: once=True needs a key and indexed=True; got key={task.key!r}, indexed={task.indexed}"
+        )

@@ -3,6 +3,7 @@
 import os
 
 from everpoll.drivers.addresses import masked
+from everpoll.drivers.missing_packages import missing_package
 from everpoll.errors import BadInput
 from everpoll.policy import Clock
 from everpoll.stores.contract import Store
@@ -40,9 +41,18 @@ def store_for(url: str, clock: Clock | None = None) -> Store:
         except ModuleNotFoundError as error:
             if error.name != "asyncpg":
                 raise
-            raise BadInput("postgresql:// needs the driver: pip install 'everpoll[postgres]'") from None
+            raise missing_package("postgresql://", "asyncpg", "postgres") from None
         return PostgresStore(url)
     raise BadInput(
         f"{masked(url)!r} is no address of a store; write sqlite:///everpoll.db, postgresql://user@host/database "
         "or memory://"
     )
+
+
+def is_missing_file(url: str) -> bool:
+    """Whether this is the address of a SQLite file that does not exist yet."""
+    if url.split(":", 1)[0].lower() != "sqlite":
+        return False
+    from everpoll.drivers.sqlite.address import read_address  # noqa: PLC0415 - as in `store_for`
+
+    return not read_address(url).path.exists()

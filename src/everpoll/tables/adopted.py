@@ -76,7 +76,7 @@ class AdoptedTable:
         if self._callee is not None:
             raise BadInput(f"table {self.name!r} has a handler already: one table, one handler")
         self._callee = Callee(function, self.table.timeout_s, lambda: self._threads)
-        self._works.add(Work(self.name, self.name, self._run, self.table.timeout_s))
+        self._works.add(Work(self.name, self.name, self._run, self.table.timeout_s, kind="table"))
         return function
 
     async def start(self) -> None:
@@ -117,6 +117,11 @@ class AdoptedTable:
     def threads(self) -> DaemonThreads:
         """The threads of a plain handler."""
         return self._threads
+
+    @property
+    def worker(self) -> Worker | None:
+        """The worker that claims its rows; None while it does not run."""
+        return self._worker
 
     def health(self) -> PollerHealth | None:
         """The poller's metrics (A11, A12); None while it does not run."""

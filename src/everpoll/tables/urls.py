@@ -1,6 +1,7 @@
 """From an address to the file that speaks with that database; drivers are imported only where they are needed."""
 
 from everpoll.drivers.addresses import masked
+from everpoll.drivers.missing_packages import missing_package
 from everpoll.errors import BadInput
 from everpoll.tables.contract import TableSource, Token
 from everpoll.tables.mapping import Table
@@ -10,8 +11,12 @@ def source_for(url: str, table: Table, token: Token | None = None) -> TableSourc
     """The table at that address; it is opened later."""
     scheme = url.split(":", 1)[0].lower() if "://" in url else ""
     if scheme in {"postgresql", "postgres"}:
-        from everpoll.tables.postgres import PostgresTable  # noqa: PLC0415 - see above
-
+        try:
+            from everpoll.tables.postgres import PostgresTable  # noqa: PLC0415 - see above
+        except ModuleNotFoundError as error:
+            if error.name != "asyncpg":
+                raise
+            raise missing_package(f"table {table.name!r} at postgresql://", "asyncpg", "postgres") from None
         return PostgresTable(url, table)
     if scheme == "sqlite":
         from everpoll.tables.sqlite import SqliteTable  # noqa: PLC0415 - see above

@@ -1,12 +1,13 @@
 """drain: run what is due, in a test, and come back when nothing is left to run.
 
 Promises: when it returns, no task of the app's queues is due or running; what is delayed stays where it is, and so do
-retries that wait for their backoff. The worker that it starts has stopped by then. Never starts loops, never closes
-the app or its store: what was enqueued before and is asked about afterwards needs no `async with app`.
+retries that wait for their backoff, and tasks of paused queues. The worker that it starts has stopped by then. Never
+starts loops, never closes the app or its store: what was enqueued before and is asked about afterwards needs no
+`async with app`.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -21,7 +22,7 @@ class Workplace(Protocol):
     """What is needed of an app; `Everpoll` is one."""
 
     @property
-    def queues(self) -> list[str]:
+    def queues(self) -> Collection[str]:
         """The queues that its worker serves."""
         ...
 
@@ -62,8 +63,10 @@ async def drain(app: Workplace, timeout: Duration = "30s") -> None:  # noqa: ASY
         raise TimeoutError(f"not drained within {human(limit_s)}: {_listed(left)}") from None
 
 
-def _left(queues: Iterable[QueueInfo], served: list[str]) -> list[QueueInfo]:
-    return [one for one in queues if one.queue in served and (one.ready or one.running)]
+def _left(queues: Iterable[QueueInfo], served: Collection[str]) -> list[QueueInfo]:
+    """What can still be run: in a paused queue, what runs already."""
+    waiting = (one for one in queues if one.queue in served)
+    return [one for one in waiting if one.running or (one.ready and one.paused is None)]
 
 
 def _listed(left: list[QueueInfo]) -> str:

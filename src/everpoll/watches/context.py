@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from everpoll.errors import BadInput
+from everpoll.http.retry_after import retry_after_s
 from everpoll.policy import Confirm, Confirmation, Duration, Gate, human, shown
 from everpoll.watches.limits import MEMORY_LIMIT, NAME_LIMIT, encoded, named, told, told_error
 from everpoll.watches.memory import RunMemory, Sighting
-from everpoll.watches.retry_after import retry_after_s
 
 logger = logging.getLogger("everpoll.watches")
 

@@ -3,15 +3,18 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 
-from everpoll.errors import RunCanceled, RunFailed, RunTimedOut, StoreUnavailable, TaskNotFound
+from everpoll.engine.actors import action
+from everpoll.errors import BadInput, RunCanceled, RunFailed, RunTimedOut, StoreUnavailable, TaskNotFound, WrongState
 from everpoll.policy import Duration, human, seconds, whole_number
 from everpoll.stores.contract import TaskInfo, encode
+from everpoll.stores.operations import Revision
+from everpoll.watches.extension import LOOKS_LIMIT, Extension, split_args, with_extension
 from everpoll.watches.limits import REASON_LIMIT, told
 from everpoll.watches.memory import Decision, Outcome, RunMemory
 from everpoll.watches.waiting import RunWaiters, Seen, Wanted
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from everpoll.watches.registry import Watches
 
 logger = logging.getLogger("everpoll.watches")
+
+EXTEND_TRIES = 5
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -40,6 +45,12 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     handle: Any
     op: Any
     looks: int
+    budget_s: float | None
+    """How long it may be looked at in all, extensions included; None: a release wrote it that did not say."""
+    budget_looks: int | None
+    """How often; None: any number."""
+    deadline_at: datetime | None
+    """When its time is over, unless its budget stands still; None: it has not begun, stands still, or has ended."""
     errors: int
     counters: dict[str, int]
     cleaned: bool | None
@@ -131,14 +142,57 @@ class WatchRun:
         except TaskNotFound:
             raise self._not_found() from None
 
-    async def cancel(self, reason: str | None = None) -> bool:
-        """Cancel it: the remote is told, waited for and cleaned up; False: it had its outcome already."""
+    async def cancel(self, reason: str | None = None, *, by: str = "") -> bool:
+        """Cancel it: the remote is told, waited for and cleaned up; False: it had its outcome already.
+
+        `by` names the actor for the log.
+        """
         before = await self.info()
         if before.outcome is not None:
             return False
-        why = {} if reason is None else {"why": told(reason, REASON_LIMIT)}
-        await self._watches.cancel(self.task_id, encode({"what": "cancel", **why}))
+        await self._watches.cancel(self.task_id, action("cancel", by, told(reason or "", REASON_LIMIT)))
         return True
+
+    async def look_now(self, *, by: str = "") -> None:
+        """Make its next look due at once; while one is under way, another follows it.
+
+        A remote that rests, or whose rate is used up, still postpones the look. `WrongState`: the run has its outcome.
+        `by` names the actor for the log.
+        """
+        await self._live("is not looked at any more")
+        store = await self._watches.store()
+        if await store.revise([Revision(task_id=self.task_id, hurry=True, note=action("look-now", by))]) == [None]:
+            await self._live("is not looked at any more")
+
+    async def extend(self, time: Duration | None = None, looks: int | None = None, *, by: str = "") -> None:
+        """Add to its budget: time, looks, or both. `WrongState`: the run has its outcome.
+
+        A look that is under way still counts by the budget that it began with. `by` names the actor for the log.
+        """
+        more = _more(time, looks)
+        store = await self._watches.store()
+        note = action("extend", by, f"extended by {more}", time_s=more.time_s, looks=more.looks)
+        for tries_left in reversed(range(EXTEND_TRIES)):
+            task = await self._live("cannot be extended any more")
+            op, before = split_args(task.args)
+            # Another extension at the same time must not get lost. The last try overwrites: then the text in the row
+            # was not written by everpoll, and compares with nothing.
+            expects = encode(task.args) if tries_left else None
+            args = with_extension(op, before + more)
+            revision = Revision(task_id=task.id, args=args, expects=expects, keeps_due=True, note=note)
+            if await store.revise([revision]) != [None]:
+                return
+        await self._live("cannot be extended any more")
+
+    async def _live(self, refusal: str) -> TaskInfo:
+        """The run's task, if the run has no outcome yet."""
+        task = await self._watches.task(self.task_id)
+        if task is None:
+            raise self._not_found()
+        info = run_info(task)
+        if info.outcome is not None:
+            raise WrongState(f"{self.watch}:{self.id} {refusal}: it has its outcome, {info.outcome}")
+        return task
 
     async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:
         """The state now, then every change behind `after`, those of the past first, until the run has ended (B16).
@@ -169,6 +223,17 @@ class WatchRun:
                 return
 
 
+def _more(time: Duration | None, looks: int | None) -> Extension:
+    if time is None and looks is None:
+        raise BadInput('extend() needs a time, a number of looks, or both: extend("10m", looks=20)')
+    time_s = 0.0 if time is None else seconds(time, name="time", positive=True)
+    accepted = f"how many looks to add, from 1 to {LOOKS_LIMIT:,}"
+    number = 0 if looks is None else whole_number(looks, name="looks", at_least=1, accepted=accepted)
+    if number > LOOKS_LIMIT:
+        raise BadInput(f"looks={number}: write {accepted}")
+    return Extension(time_s, number)
+
+
 def memory_of(task: TaskInfo) -> RunMemory:
     """What the run remembers: live in its memory, ended in its result."""
     stored = task.result if task.ended_at is not None and task.result is not None else task.memory
@@ -183,6 +248,8 @@ def run_info(task: TaskInfo) -> RunInfo:
     memory = memory_of(task)
     ended = task.ended_at is not None
     now = task.ended_at
+    op, extension = split_args(task.args)
+    budget_s = None if memory.budget_s is None else memory.budget_s + extension.time_s
     return RunInfo(
         id=memory.run_id,
         watch=task.name,
@@ -195,8 +262,11 @@ def run_info(task: TaskInfo) -> RunInfo:
         value=memory.value,
         evidence=memory.evidence,
         handle=memory.handle,
-        op=task.args if memory.op is None else memory.op,
+        op=op if memory.op is None else memory.op,
         looks=memory.looks,
+        budget_s=budget_s,
+        budget_looks=None if memory.budget_looks is None else memory.budget_looks + extension.looks,
+        deadline_at=None if ended else _deadline(memory, budget_s),
         errors=memory.errors,
         counters=memory.counters,
         cleaned=memory.cleaned,
@@ -209,6 +279,16 @@ def run_info(task: TaskInfo) -> RunInfo:
         facts=_facts(memory),
         seq=memory.seq,
     )
+
+
+def _deadline(memory: RunMemory, budget_s: float | None) -> datetime | None:
+    since = memory.begun_at if memory.started_at is None else memory.started_at
+    if budget_s is None or since is None or memory.outcome is not None or memory.paused_at is not None:
+        return None
+    try:
+        return datetime.fromtimestamp(since + memory.paused_s + budget_s, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None  # behind the end of the calendar
 
 
 def _facts(memory: RunMemory) -> dict[str, Any]:

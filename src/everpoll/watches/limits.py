@@ -12,6 +12,7 @@ import msgspec
 from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.lost_numbers import lost_number
 from everpoll.errors import BadInput, Hopeless
+from everpoll.policy import flaw_of
 
 PAYLOAD_LIMIT = 1_000_000
 """Bytes of JSON: an operation, a handle, what Done carries, the evidence of a failure."""
@@ -75,8 +76,9 @@ def told_error(error: BaseException) -> str:
 
 def named(name: object, known: dict[str, Any], what: str) -> str:
     """The name of a fact, which decides something: there may be so many, so long."""
-    if not isinstance(name, str) or not name or told(name, NAME_LIMIT) != name:
-        raise BadInput(f"{what}({told(name)!r}): write a name of 1 to {NAME_LIMIT} characters")
+    if (flaw := flaw_of(name, NAME_LIMIT)) is not None:
+        raise BadInput(f"{what}({told(name)!r}): it {flaw}: write a name of 1 to {NAME_LIMIT} characters")
+    assert isinstance(name, str), "anything else has a flaw"
     if name not in known and len(known) >= NAMES_LIMIT:
         raise BadInput(f"{what}({name!r}): a run has at most {NAMES_LIMIT} of them; is the name made from a value?")
     return name

@@ -94,6 +94,9 @@ class RunMemory(Struct, omit_defaults=True):
     """How much of `paused_s` was for outages of the remote."""
     has_token: bool = False
     """It was postponed for the remote's rate, and has its turn when it comes back."""
+    budget_s: float | None = None
+    """The budget of its watch, as the code that last wrote it has it; extensions are kept with the operation."""
+    budget_looks: int | None = None
     version: int | None = None
     """Of the code that last wrote it; None: that of the row."""
     op: Any = None

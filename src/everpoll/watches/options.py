@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
 from everpoll.errors import BadInput
-from everpoll.policy import Backoff, Breaker, Budget, Duration, Rate, seconds, shown, whole_number
+from everpoll.policy import Backoff, Breaker, Budget, Duration, Rate, flaw_of, seconds, shown, whole_number
 from everpoll.watches.cadence import Cadence, cadence_of
 from everpoll.watches.faults import Classify, one_of
-from everpoll.watches.limits import told
 
 NAME_LIMIT = 100
 PRIORITY_LIMIT = 1_000_000_000
@@ -122,11 +121,15 @@ def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchP
     )
 
 
-def text(name: str, value: object, limit: int, without: str = "\x00") -> str:
+def text(name: str, value: object, limit: int, without: str | None = None) -> str:
     """A text that may stand in a key."""
-    if not isinstance(value, str) or not value or told(value, limit) != value or without in value:
-        but = "" if without == "\x00" else f" without {without!r}"
-        raise BadInput(f"{name}={shown(value)}: write a text of 1 to {limit} characters{but}")
+    flaw = flaw_of(value, limit)
+    if flaw is None and isinstance(value, str) and without is not None and without in value:
+        flaw = f"has {without!r} in it"
+    if flaw is not None:
+        but = "" if without is None else f" without {without!r}"
+        raise BadInput(f"{name}={shown(value)} {flaw}: write a text of 1 to {limit} characters{but}")
+    assert isinstance(value, str), "anything else has a flaw"
     return value
 
 

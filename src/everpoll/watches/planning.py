@@ -11,6 +11,7 @@ from typing import Any
 
 from everpoll.engine.calls import described, failure
 from everpoll.errors import BadInput
+from everpoll.http.retry_after import retry_after_s
 from everpoll.policy import human, shown
 from everpoll.stores.contract import Settlement
 from everpoll.watches.cadence import History
@@ -18,7 +19,6 @@ from everpoll.watches.faults import Fault, fault_of
 from everpoll.watches.limits import told, told_error
 from everpoll.watches.options import DEFAULT_START, FALLBACK
 from everpoll.watches.remotes import Postponed
-from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.schedule import CLOCK_SLACK_S, NextLook, Wishes, is_last, next_look
 from everpoll.watches.settling import Settling
 

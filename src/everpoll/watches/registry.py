@@ -43,7 +43,7 @@ class Watches:
         if self._works.get(watch.name) is not None:
             raise BadInput(f"{watch.name!r} is registered already; give one of the two another name=")
         self._watches[watch.name] = watch
-        work = Work(watch.name, watch.policy.queue, watch.run, watch.policy.timeout_s, handles_cancel=True)
+        work = Work(watch.name, watch.policy.queue, watch.run, watch.policy.timeout_s, True, "watch")
         self._works.add(work)
         return watch
 

@@ -133,7 +133,7 @@ async def sweep(watches: "Watches", name: str, limit: int = SWEEP_LIMIT) -> int:
             page = await store.tasks(TaskFilter(kind="watch", name=name, state=state, indexed=True), PAGE, after)
             for task in page.tasks:
                 if run_info(task).cleaned is False:
-                    note = encode({"what": "requeue", "why": "its cleanup is tried again"})
+                    note = encode({"what": "retry", "why": "its cleanup is tried again"})
                     swept += await store.retry(task.id, note)
                 elif memory_of(task).outcome is None:
                     [cleanup] = await store.enqueue([_cleanup_of(task, watches[name].policy.step_s)])

@@ -9,20 +9,30 @@ where something changed that people see, and at the end, under the next number o
 
 import asyncio
 import logging
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from everpoll.engine.work import Run
 from everpoll.stores.contract import Again, Ended, EndState, NewEvent, Settlement
 from everpoll.stores.contract import encode as encode_json
+from everpoll.watches.extension import extension_of
 from everpoll.watches.limits import CHANGED_LIMIT, REASON_LIMIT, WHY_LIMIT, told
 from everpoll.watches.memory import Decision, Outcome, RunMemory, encode
+from everpoll.watches.options import WatchPolicy
 from everpoll.watches.schedule import NextLook
 
 if TYPE_CHECKING:
     from everpoll.watches.watch import Watch
 
 logger = logging.getLogger("everpoll.watches")
+
+
+def _extended(policy: WatchPolicy, args: str) -> WatchPolicy:
+    """The policy with the budget that this run has."""
+    extension = extension_of(args)
+    return replace(policy, budget=extension.grown(policy.budget)) if extension else policy
+
 
 STATES: dict[Outcome, EndState] = {"ready": "done", "failed": "failed", "timed_out": "failed", "canceled": "canceled"}
 
@@ -32,7 +42,7 @@ class Settling:
 
     def __init__(self, watch: "Watch[Any]", run: Run, memory: RunMemory, op: Any) -> None:
         self._watch = watch
-        self._policy = watch.policy
+        self._policy = _extended(watch.policy, run.lease.args)
         self._run = run
         self._lease = run.lease
         self._memory = memory
@@ -119,6 +129,8 @@ class Settling:
         self._memory.note(decision)
 
     def _stored(self) -> str:
+        budget = self._watch.policy.budget
+        self._memory.budget_s, self._memory.budget_looks = budget.time_s, budget.looks
         text = encode(self._memory)
         self._watch.tally(self._memory.counters, self._counted)
         return text

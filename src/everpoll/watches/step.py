@@ -23,6 +23,7 @@ from typing import Any
 from everpoll.engine.calls import described, failure, not_ended
 from everpoll.engine.work import StopReason
 from everpoll.errors import BadInput, Hopeless
+from everpoll.http.retry_after import retry_after_s
 from everpoll.policy import human, shown
 from everpoll.stores.contract import Settlement
 from everpoll.watches.calling import Calling
@@ -32,7 +33,6 @@ from everpoll.watches.limits import as_json, told, told_error
 from everpoll.watches.memory import Decision, Outcome, RunMemory, decode
 from everpoll.watches.options import DEFAULT_START
 from everpoll.watches.planning import SILENT
-from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.schedule import NextLook, Wishes, next_look, spent
 from everpoll.watches.verdicts import Done, Fail, Started, Wait
 

@@ -32,6 +32,7 @@ from everpoll.stores.contract import encode as encode_json
 from everpoll.watches.batch import Batch
 from everpoll.watches.cadence import Growing
 from everpoll.watches.context import LookContext, is_id
+from everpoll.watches.extension import read_args
 from everpoll.watches.functions import OperationType, UserFunction
 from everpoll.watches.handle import WatchRun
 from everpoll.watches.limits import MEMORY_LIMIT, as_json, told
@@ -231,6 +232,8 @@ class Watch(Generic[Op]):
             is_given=is_started,
             handle=as_json(handle, f"{self._where}: handle") if is_id(handle) else None,
             version=self.policy.version,
+            budget_s=self.policy.budget.time_s,
+            budget_looks=self.policy.budget.looks,
             seq=1,
         )
         return NewTask(
@@ -307,7 +310,7 @@ class Watch(Generic[Op]):
     async def _stepped(self, run: Run, memory: RunMemory) -> Settlement:
         lease = run.lease
         version = lease.version if memory.version is None else memory.version
-        op: Any = msgspec.json.decode(lease.args) if memory.op is None else memory.op
+        op: Any = read_args(lease.args)[0] if memory.op is None else memory.op
         migrated: dict[str, Any] | None = None
         if version != self.policy.version:
             try:

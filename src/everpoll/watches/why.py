@@ -13,6 +13,7 @@ from everpoll.engine.why import Why, recorded
 from everpoll.engine.why import why as why_task
 from everpoll.policy import human
 from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
+from everpoll.watches.extension import split_args
 from everpoll.watches.handle import RunInfo, memory_of, run_info
 from everpoll.watches.memory import Decision, RunMemory
 
@@ -138,6 +139,8 @@ def _by_rule(last: Decision, info: RunInfo, still: str, due: str) -> Why:
 
 def _facts(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) -> list[str]:
     evidence = [f"phase {info.phase}, {_looks(info.looks)}, {info.errors} failed in passing"]
+    if info.outcome is None and info.budget_s is not None:
+        evidence.append(_budget(task, info, memory, now))
     if info.status is not None or info.progress is not None:
         evidence.append(f"the remote said {info.status or 'nothing'}" + (f", {info.progress}" if info.progress else ""))
     if task.cancel_requested and info.outcome is None:
@@ -147,6 +150,14 @@ def _facts(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) -> l
         evidence.append(f"last decision: {decided(memory.log[-1])}")
     evidence += [f"before that: {decided(one)}" for one in reversed(memory.log[-EARLIER - 1 : -1])]
     return evidence
+
+
+def _budget(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) -> str:
+    elapsed = human(round(memory.elapsed_s(now.timestamp()), 1))
+    looks = "" if info.budget_looks is None else f", {info.looks} of {info.budget_looks} looks"
+    extension = split_args(task.args)[1]
+    added = f"; {extension} of that were added by hand" if extension else ""
+    return f"of its budget {elapsed} of {human(info.budget_s or 0.0)} are used{looks}{added}"
 
 
 def _shown(fact: dict[str, Any], now: datetime) -> str:

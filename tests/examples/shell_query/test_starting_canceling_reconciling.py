@@ -13,9 +13,7 @@ START_STEPS = ["Create DataExtension", "Create QueryDefinition", "Perform Start"
 
 @pytest.mark.parametrize("trouble", [LOST, ANSWER_LOST, SILENT, late(20), status(500), status(429, 40)], ids=repr)
 @pytest.mark.parametrize("step", START_STEPS)
-def test_b2_whatever_happens_to_a_step_of_the_start_it_is_started_once(
-    stage: Stage, step: str, trouble: Trouble
-) -> None:
+def test_whatever_happens_to_a_step_of_the_start_it_is_started_once(stage: Stage, step: str, trouble: Trouble) -> None:
     stage.cloud.faults.script(step, trouble, key=key_of("r"))
 
     async def scene() -> None:
@@ -25,7 +23,7 @@ def test_b2_whatever_happens_to_a_step_of_the_start_it_is_started_once(
     stage.assert_once("r")
 
 
-def test_b2_beginning_twice_is_one_run(stage: Stage) -> None:
+def test_beginning_twice_is_one_run(stage: Stage) -> None:
     async def scene() -> None:
         run = await stage.begin()
         again = await stage.begin()
@@ -50,7 +48,7 @@ def test_a_query_that_cannot_run_fails_before_anything_is_made(stage: Stage) -> 
     assert not stage.records.starts
 
 
-def test_b11_cancel_stops_the_query_in_the_cloud_waits_for_it_and_cleans_up(stage: Stage) -> None:
+def test_cancel_stops_the_query_in_the_cloud_waits_for_it_and_cleans_up(stage: Stage) -> None:
     async def scene() -> None:
         run = await stage.begin(fate=Fate(runs_s=600))
         await asyncio.sleep(100)
@@ -64,7 +62,7 @@ def test_b11_cancel_stops_the_query_in_the_cloud_waits_for_it_and_cleans_up(stag
     stage.assert_once("r")
 
 
-def test_b11_cancel_before_the_start_touches_no_cloud(stage: Stage) -> None:
+def test_cancel_before_the_start_touches_no_cloud(stage: Stage) -> None:
     async def scene() -> None:
         op = ShellQuery(run_id="r", sql_text="SELECT 1")
         await stage.runs.add(op)
@@ -80,7 +78,7 @@ def test_b11_cancel_before_the_start_touches_no_cloud(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("trouble", [LOST, ANSWER_LOST, SILENT, late(20), status(500), status(429, 40)], ids=repr)
-def test_b12_a_status_call_that_fails_is_a_delay_and_counts_as_a_look(stage: Stage, trouble: Trouble) -> None:
+def test_a_status_call_that_fails_is_a_delay_and_counts_as_a_look(stage: Stage, trouble: Trouble) -> None:
     stage.cloud.faults.script(STATUS, trouble, trouble)
 
     async def scene() -> None:
@@ -94,7 +92,7 @@ def test_b12_a_status_call_that_fails_is_a_delay_and_counts_as_a_look(stage: Sta
 
 
 @pytest.mark.parametrize("trouble", [LOST, SILENT, status(500), status(429, 40)], ids=repr)
-def test_b12_a_secondary_call_that_fails_is_gone_without(stage: Stage, trouble: Trouble) -> None:
+def test_a_secondary_call_that_fails_is_gone_without(stage: Stage, trouble: Trouble) -> None:
     stage.cloud.faults.script("isrunning", trouble)
     stage.cloud.faults.script("rowset", trouble)
 
@@ -107,7 +105,7 @@ def test_b12_a_secondary_call_that_fails_is_gone_without(stage: Stage, trouble: 
     stage.assert_once("r")
 
 
-def test_b12_a_task_that_the_cloud_forgets_for_a_while_is_waited_for(stage: Stage) -> None:
+def test_a_task_that_the_cloud_forgets_for_a_while_is_waited_for(stage: Stage) -> None:
     async def scene() -> None:
         info = await stage.told(Fate(runs_s=80, forgotten=(0, 95)))
         assert info.outcome == "ready"
@@ -116,7 +114,7 @@ def test_b12_a_task_that_the_cloud_forgets_for_a_while_is_waited_for(stage: Stag
     stage.assert_once("r")
 
 
-def test_b12_a_restart_of_the_cloud_costs_nothing_but_time(stage: Stage) -> None:
+def test_a_restart_of_the_cloud_costs_nothing_but_time(stage: Stage) -> None:
     stage.cloud.faults.script(STATUS, None, SILENT, key=key_of("a"))
 
     async def scene() -> None:
@@ -129,7 +127,7 @@ def test_b12_a_restart_of_the_cloud_costs_nothing_but_time(stage: Stage) -> None
     stage.assert_once("a", "b", "c")
 
 
-def test_b13_a_row_without_a_run_gets_one(stage: Stage) -> None:
+def test_a_row_without_a_run_gets_one(stage: Stage) -> None:
     async def scene() -> None:
         await stage.runs.add(ShellQuery(run_id="r", sql_text="SELECT 1"))
         await asyncio.sleep(300)
@@ -140,7 +138,7 @@ def test_b13_a_row_without_a_run_gets_one(stage: Stage) -> None:
     stage.assert_once("r")
 
 
-def test_b13_a_row_that_was_started_already_is_only_looked_at(stage: Stage) -> None:
+def test_a_row_that_was_started_already_is_only_looked_at(stage: Stage) -> None:
     """The document's orphan: its ids are stored, and the process died before it could schedule a look."""
 
     async def scene() -> None:
@@ -154,7 +152,7 @@ def test_b13_a_row_that_was_started_already_is_only_looked_at(stage: Stage) -> N
     stage.assert_once("r")
 
 
-def test_b15_an_object_id_that_an_older_release_did_not_store_is_found_by_its_key(stage: Stage) -> None:
+def test_an_object_id_that_an_older_release_did_not_store_is_found_by_its_key(stage: Stage) -> None:
     stage.cloud.fates[key_of("r")] = Fate(runs_s=50, completed_date_after_s=0)
 
     async def scene() -> None:
@@ -172,7 +170,7 @@ def test_b15_an_object_id_that_an_older_release_did_not_store_is_found_by_its_ke
     stage.assert_once("r")
 
 
-def test_b15_new_id_0_is_no_id_and_a_missing_object_id_is_found_by_its_key(stage: Stage) -> None:
+def test_new_id_0_is_no_id_and_a_missing_object_id_is_found_by_its_key(stage: Stage) -> None:
     async def scene() -> None:
         run = await stage.begin(fate=Fate(runs_s=30, object_id_missing=True))
         info = await stage.ended(run)
@@ -183,7 +181,7 @@ def test_b15_new_id_0_is_no_id_and_a_missing_object_id_is_found_by_its_key(stage
     stage.assert_once("r")
 
 
-def test_b14_what_leaked_is_swept_and_what_runs_is_left_alone(stage: Stage) -> None:
+def test_what_leaked_is_swept_and_what_runs_is_left_alone(stage: Stage) -> None:
     async def scene() -> None:
         await stage.told(Fate(runs_s=30))
         await stage.client.create_data_extension(key_of("r"))
@@ -203,7 +201,7 @@ def test_b14_what_leaked_is_swept_and_what_runs_is_left_alone(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("trouble", [LOST, ANSWER_LOST, SILENT, status(500), status(429, 40)], ids=repr)
-def test_b14_a_clean_up_that_fails_is_tried_again_and_changes_no_outcome(stage: Stage, trouble: Trouble) -> None:
+def test_a_clean_up_that_fails_is_tried_again_and_changes_no_outcome(stage: Stage, trouble: Trouble) -> None:
     stage.cloud.faults.script("Delete QueryDefinition", trouble, trouble)
     stage.cloud.faults.script("Delete DataExtension", trouble)
 

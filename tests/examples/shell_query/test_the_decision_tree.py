@@ -14,7 +14,7 @@ from shell_query.stage import EXACT, STATUS, Stage, key_of
 DOCUMENT = [2.0, 6.0, 14.0, 30.0, 60.0, 90.0]
 
 
-def test_b1_start_is_short_persists_the_ids_and_the_first_look_comes_2_s_later(stage: Stage) -> None:
+def test_start_is_short_persists_the_ids_and_the_first_look_comes_2_s_later(stage: Stage) -> None:
     async def scene() -> None:
         await stage.begin()
         await stage.clock.advance(1)
@@ -34,7 +34,7 @@ def test_b1_start_is_short_persists_the_ids_and_the_first_look_comes_2_s_later(s
     stage.play(scene)
 
 
-def test_b4_looks_come_after_2_4_8_16_30_30(stage: Stage) -> None:
+def test_looks_come_after_2_4_8_16_30_30(stage: Stage) -> None:
     async def scene() -> None:
         info = await stage.told(Fate(runs_s=85))
         assert stage.asked(STATUS) == DOCUMENT
@@ -44,7 +44,7 @@ def test_b4_looks_come_after_2_4_8_16_30_30(stage: Stage) -> None:
     stage.play(scene)
 
 
-def test_b4_with_20_percent_of_jitter(tmp_path: Path) -> None:
+def test_with_20_percent_of_jitter(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Figures())
 
     async def scene() -> None:
@@ -57,7 +57,7 @@ def test_b4_with_20_percent_of_jitter(tmp_path: Path) -> None:
     stage.play(scene)
 
 
-def test_b5_after_29_minutes_it_has_timed_out_with_a_last_look_at_the_very_end(stage: Stage) -> None:
+def test_after_29_minutes_it_has_timed_out_with_a_last_look_at_the_very_end(stage: Stage) -> None:
     async def scene() -> None:
         info = await stage.told(Fate(runs_s=NEVER))
         assert info.outcome == "timed_out"
@@ -73,7 +73,7 @@ def test_b5_after_29_minutes_it_has_timed_out_with_a_last_look_at_the_very_end(s
     stage.assert_once("r")
 
 
-def test_b5_a_budget_of_looks_says_its_figure(tmp_path: Path) -> None:
+def test_a_budget_of_looks_says_its_figure(tmp_path: Path) -> None:
     assert Figures().budget == Budget("29m", looks=120)
     stage = Stage(tmp_path, replace(EXACT, budget=Budget("29m", looks=5)))
 
@@ -88,7 +88,7 @@ def test_b5_a_budget_of_looks_says_its_figure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["Complete", "  COMPLETE ", "complete\n"])
-def test_b6_complete_however_it_is_written_leads_to_the_rowset(stage: Stage, word: str) -> None:
+def test_complete_however_it_is_written_leads_to_the_rowset(stage: Stage, word: str) -> None:
     async def scene() -> None:
         info = await stage.told(Fate(runs_s=1, complete=word))
         assert (info.outcome, info.looks) == ("ready", 1)
@@ -109,7 +109,7 @@ def test_b6_complete_however_it_is_written_leads_to_the_rowset(stage: Stage, wor
     ],
     ids=["both", "the word alone", "a message with Complete", "a message with Queued"],
 )
-def test_b6_an_error_or_any_message_fails_at_once_whatever_else_was_seen(stage: Stage, fate: Fate, reason: str) -> None:
+def test_an_error_or_any_message_fails_at_once_whatever_else_was_seen(stage: Stage, fate: Fate, reason: str) -> None:
     async def scene() -> None:
         info = await stage.told(fate)
         assert (info.outcome, info.reason, info.looks) == ("failed", reason, 1)
@@ -121,7 +121,7 @@ def test_b6_an_error_or_any_message_fails_at_once_whatever_else_was_seen(stage: 
     stage.assert_once("r")
 
 
-def test_b7_a_completion_date_is_no_proof_and_starts_the_checks_after_5_s(stage: Stage) -> None:
+def test_a_completion_date_is_no_proof_and_starts_the_checks_after_5_s(stage: Stage) -> None:
     async def scene() -> None:
         info = await stage.told(Fate(runs_s=100, completed_date_after_s=0))
         assert stage.asked(STATUS)[:5] == DOCUMENT[:5]
@@ -135,7 +135,7 @@ def test_b7_a_completion_date_is_no_proof_and_starts_the_checks_after_5_s(stage:
     stage.assert_once("r")
 
 
-def test_b7_without_any_sign_the_checks_start_after_3_minutes(stage: Stage) -> None:
+def test_without_any_sign_the_checks_start_after_3_minutes(stage: Stage) -> None:
     async def scene() -> None:
         info = await stage.told(Fate(runs_s=20, told_after_s=NEVER, rows=0))
         assert stage.asked("isrunning") == [180.0, 195.0]
@@ -146,7 +146,7 @@ def test_b7_without_any_sign_the_checks_start_after_3_minutes(stage: Stage) -> N
     stage.assert_once("r")
 
 
-def test_b8_not_running_counts_when_seen_twice_15_s_apart(stage: Stage) -> None:
+def test_not_running_counts_when_seen_twice_15_s_apart(stage: Stage) -> None:
     async def scene() -> None:
         info = await stage.told(Fate(runs_s=50, completed_date_after_s=0, told_after_s=NEVER, rows=0))
         assert stage.asked("isrunning") == [6.0, 14.0, 30.0, 60.0, 75.0]
@@ -157,7 +157,7 @@ def test_b8_not_running_counts_when_seen_twice_15_s_apart(stage: Stage) -> None:
     stage.assert_once("r")
 
 
-def test_b8_a_running_in_between_starts_over(stage: Stage) -> None:
+def test_a_running_in_between_starts_over(stage: Stage) -> None:
     async def scene() -> None:
         fate = Fate(runs_s=85, completed_date_after_s=0, told_after_s=NEVER, rows=0, not_running=((25, 40),))
         await stage.told(fate)
@@ -168,7 +168,7 @@ def test_b8_a_running_in_between_starts_over(stage: Stage) -> None:
     stage.assert_once("r")
 
 
-def test_b9_readiness_is_tried_after_1500_ms_growing_to_8_s(stage: Stage) -> None:
+def test_readiness_is_tried_after_1500_ms_growing_to_8_s(stage: Stage) -> None:
     async def scene() -> None:
         info = await stage.told(Fate(runs_s=1, rows_after_s=19))
         assert [round(b - a, 1) for a, b in pairwise(stage.asked("rowset"))] == [1.5, 3.0, 6.0, 8.0]
@@ -178,7 +178,7 @@ def test_b9_readiness_is_tried_after_1500_ms_growing_to_8_s(stage: Stage) -> Non
     stage.assert_once("r")
 
 
-def test_b9_after_6_tries_it_has_failed_and_says_so(stage: Stage) -> None:
+def test_after_6_tries_it_has_failed_and_says_so(stage: Stage) -> None:
     async def scene() -> None:
         info = await stage.told(Fate(runs_s=1, rows_after_s=NEVER))
         assert [round(b - a, 1) for a, b in pairwise(stage.asked("rowset"))] == [1.5, 3.0, 6.0, 8.0, 8.0]
@@ -188,7 +188,7 @@ def test_b9_after_6_tries_it_has_failed_and_says_so(stage: Stage) -> None:
     stage.assert_once("r")
 
 
-def test_b10_the_probe_waits_5_s_comes_every_15_s_and_a_row_is_enough(stage: Stage) -> None:
+def test_the_probe_waits_5_s_comes_every_15_s_and_a_row_is_enough(stage: Stage) -> None:
     async def scene() -> None:
         info = await stage.told(Fate(runs_s=80, told_after_s=NEVER))
         # Of the looks at 2, 6, 14, 30, 60, 90 the one at 2 is too early and the one at 14 too soon after 6.
@@ -201,7 +201,7 @@ def test_b10_the_probe_waits_5_s_comes_every_15_s_and_a_row_is_enough(stage: Sta
     stage.assert_once("r")
 
 
-def test_b17_everything_is_counted(stage: Stage) -> None:
+def test_everything_is_counted(stage: Stage) -> None:
     async def scene() -> None:
         fate = Fate(runs_s=50, completed_date_after_s=0, told_after_s=NEVER, rows=0, rows_after_s=30)
         counters = (await stage.told(fate)).counters

@@ -152,7 +152,6 @@ async def test_a_break_is_a_doubt_for_leases_whichever_part_notices_it(stage: St
     await stage.backend.cut_connections()
     async with asyncio.timeout(GIVE_UP_S):
         await woken.wait()  # by the listener, which was the first to notice
-    await stage.take(worker)
     assert store._hands.has_doubts(worker)
     await stage.take(worker)
     assert not store._hands.has_doubts(worker)

@@ -7,7 +7,8 @@ from everpoll.stores.postgres.marks import LOWEST, RANK_END, RANK_MIN
 from stores.stage import Stage
 
 LOOK = versioned(
-    "select * from everpoll.lease($1, 5, '{default}', '{5}', 1000000, '{default}', $2, $3, $4, true, '{-infinity}')"
+    """select * from everpoll.lease($1, 5, '{default}', '{5}', 1000000, '{default}', $2, $3, $4, true, '{-infinity}',
+        false)"""
 )
 
 

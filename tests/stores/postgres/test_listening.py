@@ -134,23 +134,23 @@ async def test_an_idle_listener_proves_that_it_lives(
     """A connection that looks fine and hears nothing is found out, and replaced."""
     monkeypatch.setattr(listener, "PROVE_S", 0.01)
     monkeypatch.setattr(listener, "ANSWER_S", 0.05)
-    ears: list[listener.Ear] = []
-    hears = listener.Ear.open
+    opened: list[listener.ListeningConnection] = []
+    really_open = listener.ListeningConnection.open
 
-    async def remember(ear: listener.Ear) -> bool:
-        ears.append(ear)
-        return await hears(ear)
+    async def remember(connection: listener.ListeningConnection) -> bool:
+        opened.append(connection)
+        return await really_open(connection)
 
-    monkeypatch.setattr(listener.Ear, "open", remember)
+    monkeypatch.setattr(listener.ListeningConnection, "open", remember)
     woken = asyncio.Event()
     await store.listen(lambda _: woken.set())
     assert store.has_push
-    assert len(ears) == 1
-    ears[0]._proof = "nobody listens to this"  # as when a firewall has forgotten the connection
+    assert len(opened) == 1
+    opened[0]._proof = "nobody listens to this"  # as when a firewall has forgotten the connection
     async with asyncio.timeout(20):
         await woken.wait()
     assert store.has_push
-    assert len(ears) >= 2
+    assert len(opened) >= 2
     del stage
 
 

@@ -12,7 +12,7 @@ from everpoll.stores.postgres import PostgresStore
 from everpoll.stores.postgres.functions import versioned
 from stores.stage import HOUR_S, Stage, done
 
-LEASE = versioned("select * from everpoll.lease($1, $2, $3, $4, 1000000, null, null, null, null, true, $5)")
+LEASE = versioned("select * from everpoll.lease($1, $2, $3, $4, 1000000, null, null, null, null, true, $5, false)")
 UNLOCKED = "select count(*) from (select from everpoll.tasks for update skip locked) t"
 
 

@@ -112,8 +112,8 @@ def test_what_was_lost_and_leased_again_is_in_hand() -> None:
     """The settlement of an old lease does not empty the hand that has the new one."""
     hands = Hands()
     hands.sign_on(1)
-    hands.take(1, [(7, 1), (8, 1)])
-    hands.take(1, [(7, 2)])
+    hands.take(1, {7: 1, 8: 1})
+    hands.take(1, {7: 2})
     assert hands.holds(1) == ([7, 8], [2, 1])
     hands.let_go(1, [Ended(7, 1), Ended(8, 1)], lost={7})
     assert hands.holds(1) == ([7], [2])

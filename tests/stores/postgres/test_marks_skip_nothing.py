@@ -1,9 +1,10 @@
 """Looks that step over what is gone are faster, and find everything all the same."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import asyncpg
 import pytest
@@ -217,6 +218,53 @@ def look(marks: Marks, took_s: float, found: int = 0, asked: int = RUN_ROWS) -> 
     return ranges.is_full
 
 
+async def put_waiting(url: str, how_many: int) -> None:
+    """Tasks that fall due one after another, within some milliseconds, which pass here."""
+    connection = await asyncpg.connect(url)
+    await connection.execute(
+        """insert into everpoll.tasks (name, line, due_at)
+        select 'job', 1, now() + n * interval '10 microseconds' from generate_series(1, $1::int) n""",
+        how_many,
+    )
+    await connection.execute("select pg_sleep(max(extract(epoch from due_at - clock_timestamp()))) from everpoll.tasks")
+    await connection.close()
+
+
+async def test_a_backlog_that_falls_due_moves_the_mark_with_every_look(
+    stage: Stage, store: PostgresStore, url: str
+) -> None:
+    """More is due than one look makes ready: the next look starts where this one ended, not at the beginning.
+
+    Under a held snapshot each look would otherwise walk over everything that was made ready since the backlog began,
+    fall further behind, and never catch up.
+    """
+    worker = await stage.worker()
+    assert await stage.take(worker) == []
+    make_slow(store)
+    await put_waiting(url, 600)
+    seen, starts = [], []
+    for _ in range(60):
+        starts.append(store._marks.ranges(["default"]).waits_from[0])
+        seen += [one.id for one in await stage.take(worker, 10)]
+    assert seen == sorted(seen), "in the order of their due times"
+    assert len(seen) == 600, "each once, and none is left behind"
+    assert starts == sorted(starts)
+    assert len(set(starts[:6])) == 6, "every look that made some ready has moved the mark"
+
+
+async def test_what_was_made_ready_and_left_behind_a_mark_is_taken_by_the_next_look(
+    stage: Stage, store: PostgresStore, url: str
+) -> None:
+    """A task that is due later went first, since it was ready already: the mark is ahead of what falls due now."""
+    worker = await stage.worker()
+    assert await stage.take(worker) == []
+    make_slow(store)
+    store._marks.leased([("default", 0, datetime.now(UTC) + timedelta(hours=1))])
+    await put_waiting(url, 30)
+    found = [len(await stage.take(worker, 10)) for _ in range(4)]
+    assert found == [10, 10, 10, 0], "without a sweep, and without a full look"
+
+
 def test_marks_are_used_only_while_they_pay() -> None:
     """After two slow looks, until a sweep is quick; or in a run of full batches."""
     clock = HandClock()
@@ -319,3 +367,32 @@ def test_marks_are_bounded() -> None:
     marks = Marks(HandClock())
     marks.leased(("q", rank, LOWEST + timedelta(seconds=rank)) for rank in range(MARKS_PER_QUEUE + 10))
     assert sorted(marks._seen["q"]) == list(range(10, MARKS_PER_QUEUE + 10))
+
+
+def test_what_a_sweep_found_is_visited_by_the_next_look_also_among_many_ranks() -> None:
+    """In a run of full batches a look visits a part of the ranks: what was found is among them."""
+    slow = Marks(HandClock())
+    for _ in range(2):
+        look(slow, SLOW_S, RUN_ROWS)
+    slow.leased(("q", rank, LOWEST + timedelta(days=1)) for rank in range(1_000))
+    asked = slow.sweep(["q"])
+    assert asked is not None
+    assert slow.swept(asked, SLOW_S, [("q", 700, LOWEST)], is_late=False)
+    ranges = slow.ranges(["q"])
+    assert 700 in ranges.ranks_from
+    assert ranges.dues_from[ranges.ranks_from.index(700)] == LOWEST
+    assert len(ranges.queues) <= RANGES_PER_LOOK + 1
+
+
+async def test_a_sweep_that_is_cut_off_is_repeated(stage: Stage, store: PostgresStore) -> None:
+    """By an event loop that ends, as with an app that is used by one `asyncio.run` after another."""
+    clock = make_slow(store)
+    store._marks._sweep_at = clock.now
+    worker = await stage.worker()
+    await store.lease(worker, {"default": 1}, 1)
+    assert store._leasing._sweep is not None
+    store._leasing._sweep.cancel()
+    await asyncio.wait([store._leasing._sweep])
+    clock.now += 100
+    store._marks._slow = marks.SLOW_LOOKS
+    assert store._marks.sweep(["default"]) is not None

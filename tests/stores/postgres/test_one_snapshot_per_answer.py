@@ -25,5 +25,6 @@ async def test_a_task_that_is_made_ready_between_two_statements_is_not_overlooke
         return answer
 
     monkeypatch.setattr(store._desk, "rows", rows)
-    assert await store.queues() == [QueueInfo(queue="default", ready=1, waiting=0, running=0)]
+    [shown] = await store.queues()
+    assert (shown.ready, shown.waiting, shown.running) == (1, 0, 0)
     assert await store.queues() == [QueueInfo(queue="default", ready=0, waiting=0, running=1)]

@@ -221,6 +221,9 @@ async def test_a_wrong_password_says_what_the_server_says(own_server: Cluster) -
 async def test_a_schema_that_is_not_there(bare_url: str) -> None:
     """Who forgot to open the store is told what to do."""
     store = PostgresStore(bare_url)
+    place = bare_url.split("@")[1].partition("/")[0]
+    with pytest.raises(SchemaOutdated, match=rf"no everpoll tables in the database 'test_\d+' at {place}. Check "):
+        await store.open(migrate=False)
     with pytest.raises(SchemaOutdated, match="everpoll migrate"):
         await store.enqueue([NewTask(name="job")])
     with pytest.raises(SchemaOutdated, match="everpoll migrate"):

@@ -4,11 +4,13 @@ Plain EXPLAIN does not see into functions; auto_explain does, and writes to the 
 """
 
 import re
+from datetime import UTC, datetime
 
 import pytest
 
 from everpoll.drivers.postgres.lane import Connection
 from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, NewEvent, NewTask, TaskFilter
+from everpoll.stores.operations import Revision
 from everpoll.stores.postgres import PostgresStore
 from everpoll.stores.postgres.functions import versioned
 from servers.databases import PostgresServers
@@ -50,7 +52,7 @@ class Plans:
 
 
 async def explained(store: PostgresStore) -> None:
-    for lane in (store._leases, store._settlements):
+    for lane in (store._leasing._lane, store._settlements):
         await lane.call(lambda connection: connection.execute(EXPLAIN))
 
 
@@ -143,7 +145,7 @@ async def test_a_lease_is_a_hot_update(stage: Stage, store: PostgresStore) -> No
         async with connection.transaction():
             await connection.fetchrow(
                 versioned("""select * from everpoll.lease($1, 300, '{default}', '{300}', 1000000, null, null, null,
-                    null, true, '{-infinity}')"""),
+                    null, true, '{-infinity}', false)"""),
                 worker,
             )
             row = await connection.fetchrow(
@@ -173,37 +175,65 @@ async def test_ill_ended_tasks_are_found_by_their_own_index(
     assert re.search(r"Index Scan Backward using history_\d+_id_idx1 ", plan), plan
 
 
+MOMENTS = ["of the empty tables", "of a table with jobs alone", "of a table with watches alone", "fresh"]
+
+
+@pytest.mark.parametrize("plans_are", ["force_custom_plan", "force_generic_plan"])
+@pytest.mark.parametrize("statistics", MOMENTS)
 async def test_watches_among_many_jobs_are_found_by_indexes_of_their_own(
-    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int
+    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int, statistics: str, plans_are: str
 ) -> None:
-    """By page, by key and by name, live and ended; also where nobody ever ran ANALYZE."""
+    """By page, by key and by name, live and ended; whatever moment autovacuum chose, so the test chooses each."""
+
+    async def analyzed(moment: str) -> None:
+        if moment == statistics:
+            await store._desk.row("vacuum analyze everpoll.tasks")
+            await store._desk.row("vacuum analyze everpoll.history")
+
     worker = await stage.worker()
+    await keep_autovacuum_away(store)
+    await analyzed("of the empty tables")
     for turn in range(5):
         await stage.put(400)
+        if turn == 2:
+            await analyzed("of a table with jobs alone")
         await store.enqueue([NewTask(name=f"w{turn}", **WATCH, key=f"k{turn}-{one}") for one in range(100)])
-        await store.settle(worker, [done(one, 1) for one in await stage.take(worker, 500)])
+        leases = await stage.take(worker, 500)
+        await store.settle(worker, [done(one, 1) for one in leases if not one.name.startswith("w")])
+        if turn == 3:
+            await analyzed("of a table with watches alone")
+        await store.settle(worker, [done(one, 1) for one in leases if one.name.startswith("w")])
     await stage.put(2_000)
     await stage.put_one(**WATCH, name="w", key="live")
-    await store._desk.call(lambda connection: connection.execute(EXPLAIN))
-    plans = Plans(postgres_servers, major)
-    for analyze in (False, True):
-        if analyze:
-            await store._desk.row("analyze everpoll.tasks")
-            await store._desk.row("analyze everpoll.history")
-            plans.new()
-        page = await store.tasks(TaskFilter(kind="watch", indexed=True), 3)
-        assert len(page.tasks) == 3
-        plan = plans.new()
-        assert "using tasks_indexed on tasks" in plan, plan
-        assert re.search(r"Index Scan Backward using history_\d+_kind_id_idx ", plan), plan
-        assert await store.find("watch", "k3-3") is not None
-        plan = plans.new()
-        assert "using tasks_key on tasks" in plan, plan
-        assert re.search(r"using history_\d+_kind_key_ended_at_id_idx ", plan), plan
-        assert len(await store.last_results("watch", "w3")) == 100
-        plan = plans.new()
-        assert "Sort Key" not in re.sub(r"Merge Append.*\n.*Sort Key", "", plan), plan
-        assert re.search(r"using history_\d+_kind_name_ended_at_id_idx ", plan), plan
+    await analyzed("fresh")
+    orders = f"{EXPLAIN}; set plan_cache_mode = {plans_are}"
+    await store._desk.call(lambda connection: connection.execute(orders))
+    await find_by_index(store, Plans(postgres_servers, major))
+
+
+async def keep_autovacuum_away(store: PostgresStore) -> None:
+    """From the live tasks and from every part of history."""
+    parts = "select inhrelid::regclass::text from pg_inherits where inhparent = 'everpoll.history'::regclass"
+    for (table,) in [("everpoll.tasks",), *await store._desk.rows(parts)]:
+        await store._desk.row(f"alter table {table} set (autovacuum_enabled = off)")
+
+
+async def find_by_index(store: PostgresStore, plans: Plans) -> None:
+    """Ask for watches in every way, and look at the plans."""
+    page = await store.tasks(TaskFilter(kind="watch", indexed=True), 3)
+    assert len(page.tasks) == 3
+    plan = plans.new()
+    assert "using tasks_indexed on tasks" in plan, plan
+    assert re.search(r"Index Scan Backward using history_\d+_kind_id_idx ", plan), plan
+    assert await store.find("watch", "k3-3") is not None
+    plan = plans.new()
+    # A key is unique: by a bitmap or not, one row is read.
+    assert re.search(r"(using|Bitmap Index Scan on) tasks_key ", plan), plan
+    assert re.search(r"using history_\d+_kind_key_ended_at_id_idx ", plan), plan
+    assert len(await store.last_results("watch", "w3")) == 100
+    plan = plans.new()
+    assert "Sort Key" not in re.sub(r"Merge Append.*\n.*Sort Key", "", plan), plan
+    assert re.search(r"using history_\d+_kind_name_ended_at_id_idx ", plan), plan
 
 
 async def test_beginning_once_and_events_walk_their_indexes(
@@ -236,3 +266,89 @@ async def test_beginning_once_and_events_walk_their_indexes(
     assert not re.search(r"Seq Scan on (tasks|history_\d+|events)\b", plan), plan
     assert len((await store.events("0", 10)).events) == 10
     assert "using events_pkey on events" in plans.new()
+
+
+@pytest.mark.parametrize("statistics", ["of the empty tables", "fresh"])
+async def test_what_people_do_walks_indexes(
+    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int, statistics: str
+) -> None:
+    """Retry, delete, run now, and what was done to one task, beside many tasks and events."""
+    worker = await stage.worker()
+    await keep_autovacuum_away(store)
+    tables = ("tasks", "history", "events")
+    await store._desk.row("alter table everpoll.events set (autovacuum_enabled = off)")
+    if statistics == "of the empty tables":
+        for table in tables:
+            await store._desk.row(f"analyze everpoll.{table}")
+    await stage.put(2_000)
+    ended = [one.id for _ in range(2) for one in await stage.take(worker, 500)]
+    await store.settle(worker, [Ended(one, 1, "failed", events=(NewEvent(1, "{}"),)) for one in ended])
+    live = await stage.put(1_000, delay_s=HOUR_S)
+    if statistics == "fresh":
+        for table in tables:
+            await store._desk.row(f"analyze everpoll.{table}")
+    for lane in (store._calls, store._desk):
+        await lane.call(lambda connection: connection.execute(EXPLAIN))
+    plans = Plans(postgres_servers, major)
+    note = '{"what":"test"}'
+    hurry = [Revision(task_id=one, hurry=True, note=note) for one in live[:20]]
+    await store.revise(hurry[:1])
+    await store.revise(hurry)
+    await store.retry_many([(one, note) for one in ended[:20]])
+    await store.delete([(one, note) for one in ended[20:40]])
+    await store.cancel_many([(one, note) for one in live[:20]])
+    await store.actions_of(live[0])
+    await store.events("0", 10)
+    await store.queues()
+    plan = plans.new()
+    assert re.findall(r"Seq Scan on (?:tasks|history_\d+|events)\b[^\n]*", plan) == []
+    assert "using events_task on events" in plan
+    assert re.search(r"using history_\d+_id_idx on history_\d+", plan)
+
+
+HISTORY = r"using history_\w+_"
+LISTS: list[tuple[TaskFilter, tuple[str, ...]]] = [
+    (TaskFilter(), ("using tasks_pkey on tasks", HISTORY + "id_idx ")),
+    (TaskFilter(name="job", queue="default"), ("using tasks_pkey on tasks", HISTORY + "id_idx ")),
+    (TaskFilter(q="user:7"), ("using tasks_pkey on tasks", HISTORY + "id_idx ")),
+    (
+        TaskFilter(since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2099, 1, 1, tzinfo=UTC)),
+        ("using tasks_pkey on tasks", HISTORY + "id_idx "),
+    ),
+    (TaskFilter(state="running"), ("using tasks_pkey on tasks",)),
+    (TaskFilter(error="ValueError"), (r"using tasks_(error|retrying) on tasks", HISTORY + "error_type_id_idx ")),
+    (TaskFilter(error="ValueError", state="failed", name="job"), (HISTORY + "error_type_id_idx ",)),
+    (TaskFilter(is_retrying=True), ("using tasks_retrying on tasks",)),
+]
+
+
+@pytest.mark.parametrize("statistics", ["of the empty tables", "fresh"])
+async def test_every_list_is_read_by_an_index(
+    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int, statistics: str
+) -> None:
+    worker = await stage.worker()
+    await keep_autovacuum_away(store)
+    if statistics == "of the empty tables":
+        await store._desk.row("vacuum analyze everpoll.tasks")
+        await store._desk.row("vacuum analyze everpoll.history")
+    note = '{"what":"failed","type":"ValueError","error":"no"}'
+    for _ in range(4):
+        await stage.put(500)
+        leases = await stage.take(worker, 500)
+        odd = [Ended(one.id, one.sequence, "failed", None, note) for one in leases if one.id % 50 == 0]
+        retried = [Again(one.id, one.sequence, HOUR_S, note=note) for one in leases if one.id % 50 == 1]
+        await store.settle(worker, [*(done(one) for one in leases if one.id % 50 > 1), *odd, *retried])
+    await stage.put(2_000, delay_s=HOUR_S)
+    await stage.running(worker)
+    if statistics == "fresh":
+        await store._desk.row("vacuum analyze everpoll.tasks")
+        await store._desk.row("vacuum analyze everpoll.history")
+    await store._desk.call(lambda connection: connection.execute(EXPLAIN))
+    plans = Plans(postgres_servers, major)
+    for wanted, indexes in LISTS:
+        await store.tasks(wanted, 20)
+        plan = plans.new()
+        assert BAD.findall(plan) == [], wanted
+        assert not re.search(r"Seq Scan on history_\d+", plan), (wanted, plan)
+        for index in indexes:
+            assert re.search(index, plan), f"{wanted} {index} {plan}"

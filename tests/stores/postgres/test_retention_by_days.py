@@ -131,7 +131,7 @@ async def test_a_role_without_rights_on_the_schema_still_beats(stage: Stage, sto
             """drop role if exists humble; create role humble login;
                grant usage on schema everpoll to humble;
                grant select, insert, update, delete on all tables in schema everpoll to humble;
-               grant usage on all sequences in schema everpoll to humble"""
+               grant usage, select on all sequences in schema everpoll to humble"""
         )
     )
     for part in (await parts(store))[3:-1]:
@@ -164,7 +164,7 @@ async def test_a_role_that_may_not_drop_days_is_told_what_it_lacks(
     try:
         assert await guest.queues() == []
         with pytest.raises(
-            StoreUnavailable, match=r"must be owner of table history_.*grant it to this role, or connect as"
+            StoreUnavailable, match=r"must be owner of table history_.*grant the right to everpoll_guest, or connect as"
         ):
             await guest.prune(DAY_S)
     finally:

@@ -231,3 +231,23 @@ async def test_only_its_own_locks_are_looked_at(stage: Stage, url: str, reader: 
         await stage.store.enqueue([NewTask(name="w", **WATCH, events=happened(1))])
         assert await reader.read() == [1]
         await transaction.rollback()
+
+
+async def test_a_transaction_that_tells_much_takes_one_lock(stage: Stage, store: PostgresStore) -> None:
+    """However many tasks it cancels; the next transaction of the same connection takes its own again."""
+    locks = (
+        "select count(*) from pg_locks where locktype = 'advisory' and pid = pg_backend_pid() and mode = 'ShareLock'"
+    )
+    ids = await stage.put(600)
+    cancel = versioned("""select count(c.state) from unnest($1::bigint[]) u(id)
+        cross join lateral everpoll.cancel(u.id, $2) c""")
+
+    async def in_transactions(connection: Connection) -> list[int]:
+        held = []
+        for some in (ids[:300], ids[300:]):
+            async with connection.transaction():
+                assert await connection.fetchval(cancel, some, '{"what":"cancel"}') == 300
+                held.append(await connection.fetchval(locks))
+        return held
+
+    assert await store._desk.call(in_transactions) == [1, 1]

@@ -2,13 +2,28 @@
 
 # ruff: noqa: S608 - the conditions of the store's own modules are put into SQL
 
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from everpoll.drivers.sqlite.bulk import ROWS
 from everpoll.drivers.sqlite.lane import Op
 from everpoll.stores.contract import NewTask, TaskFilter
-from everpoll.stores.sqlite import SqliteStore, enqueueing, feed, leasing, moves, reading, rescue, settling
+from everpoll.stores.sqlite import (
+    SqliteStore,
+    enqueueing,
+    feed,
+    figures,
+    leasing,
+    listing,
+    moves,
+    reading,
+    rescue,
+    settling,
+    steering,
+)
 
 FUTURE = 100_000
 READY, WAITING = "everpoll_tasks_ready", "everpoll_tasks_waiting"
@@ -32,7 +47,7 @@ STATEMENTS: list[tuple[str, str]] = [
     (settling.HELD, BY_ID),
     (moves.END, BY_ID),
     (moves.DROP, BY_ID),
-    (moves.REQUEUE, BY_ID),
+    (moves.REQUEUE.replace(ROWS, f"({', '.join('?' * 9)})"), BY_ID),
     (rescue.LOST, LEASED),
     (rescue.CANCELS, CANCELS),
     (leasing.IS_ASKED, CANCELS),
@@ -41,11 +56,22 @@ STATEMENTS: list[tuple[str, str]] = [
     (enqueueing.ONE_ENDED, "everpoll_history_key"),
     (feed.ADD, BY_ID),
     (feed.OF_TASK, "sqlite_autoindex_everpoll_events"),
+    (feed.ACTIONS, "sqlite_autoindex_everpoll_events"),
     (feed.BEHIND, BY_ID),
+    (leasing.LOOK, "sqlite_autoindex_everpoll_pauses"),
+    (leasing.IS_PAUSED, "sqlite_autoindex_everpoll_pauses"),
+    (reading.FIRST_READY, READY),
+    (reading.FIRST_WAITING, WAITING),
+    (steering.OF_ID, BY_ID),
+    (steering.OF_ENDED, BY_ID),
+    (steering.FORGET, BY_ID),
     (reading.FOUND, KEY),
     (reading.FOUND, "everpoll_history_key"),
     (reading.RESULTS, "everpoll_history_name"),
     (rescue.HAS_LEFTOVERS, LEASED),
+    (figures.OF_QUEUE, "PRIMARY KEY (span_s=? AND kind=? AND name=? AND queue=? AND began>? AND began<?)"),
+    (figures.OF_NAME, "PRIMARY KEY (span_s=? AND kind=? AND name=?)"),
+    (figures.DROP, "everpoll_figures_age (span_s=? AND began<?)"),
     (reading.WORKERS, LEASED),
     (reading.BY_ID, BY_ID),
     (reading.ENDED_BY_ID, BY_ID),
@@ -103,7 +129,7 @@ async def test_watches_among_many_jobs_are_paged_by_indexes_of_their_own(store: 
 
         def run(con: Any) -> None:
             con.set_progress_handler(count, 10)
-            assert len(reading.tasks(con, TaskFilter(kind="watch", indexed=True), 5, None).tasks) == 5
+            assert len(listing.tasks(con, TaskFilter(kind="watch", indexed=True), 5, None).tasks) == 5
             con.set_progress_handler(None, 0)
 
         await store._read(run)
@@ -125,11 +151,12 @@ async def _plan(store: SqliteStore, statement: str) -> list[str]:
         "ids",
         "overdue",
         "bytes",
+        "until",
         "oldest",
         "queue",
         "limit",
     )
-    names = (*names, "kind", "key", "name")
+    names = (*names, "kind", "key", "name", "span_s", "first", "last")
     bound: Any = dict.fromkeys(names, "[]") if ":" in statement else ("[]",) * statement.count("?")
     return await store._read(lambda con: [row[3] for row in con.execute(f"explain query plan {statement}", bound)])
 
@@ -150,3 +177,51 @@ async def _steps(store: SqliteStore, statement: str, bound: dict[str, Any]) -> i
 
     await store._read(run)
     return counted
+
+
+LISTS: list[tuple[TaskFilter, tuple[str, ...]]] = [
+    (TaskFilter(), (BY_ID, BY_ID)),
+    (TaskFilter(name="job", queue="default"), (BY_ID, BY_ID)),
+    (TaskFilter(q="user:7"), (BY_ID, BY_ID)),
+    (TaskFilter(since=datetime(2026, 1, 1, tzinfo=UTC), until=datetime(2027, 1, 1, tzinfo=UTC)), (BY_ID, BY_ID)),
+    (TaskFilter(state="queued"), (BY_ID,)),
+    (TaskFilter(state="running"), (LEASED,)),
+    (TaskFilter(state="done"), (BY_ID,)),
+    (TaskFilter(state="failed"), ("everpoll_history_ill",)),
+    (TaskFilter(error="ValueError"), ("everpoll_tasks_error", "everpoll_history_error")),
+    (TaskFilter(error="ValueError", state="failed", name="job"), ("everpoll_history_error",)),
+    (TaskFilter(is_retrying=True), ("everpoll_tasks_retrying",)),
+    (TaskFilter(kind="watch", indexed=True), ("everpoll_tasks_indexed", "everpoll_history_indexed")),
+]
+
+
+@pytest.mark.parametrize("analyzed", [False, True])
+@pytest.mark.parametrize(("wanted", "indexes"), LISTS)
+async def test_every_list_is_read_by_an_index(
+    store: SqliteStore, wanted: TaskFilter, indexes: tuple[str, ...], analyzed: bool
+) -> None:
+    """Each table by its own, bounded above and below; only the few running tasks are sorted."""
+    await store.enqueue([NewTask(name="job", delay_s=3600)] * 1_000)
+    if analyzed:
+        await store._write(Op(lambda con: con.execute("analyze").fetchall()))
+    plans: list[list[str]] = []
+
+    class Explained:
+        """A connection that also explains what it is asked."""
+
+        def __init__(self, con: Any) -> None:
+            self._con = con
+
+        def execute(self, statement: str, bound: Any = ()) -> Any:
+            plans.append([row[3] for row in self._con.execute(f"explain query plan {statement}", bound)])
+            return self._con.execute(statement, bound)
+
+    def run(con: Any) -> None:
+        listing.tasks(Explained(con), wanted, 50, 1_000_000)  # type: ignore[arg-type]
+
+    await store._read(run)
+    steps = [step for step in plans[-1] if re.match(r"(SEARCH|SCAN) t\b", step)]
+    assert len(steps) == len(indexes)
+    for step, index in zip(steps, indexes, strict=True):
+        assert step.startswith("SEARCH") or index == LEASED, step
+        assert index in step

@@ -55,7 +55,7 @@ async def test_the_trigger_of_the_ddl_is_found_once_the_schema_is_known(postgres
         ("create index mine on jobs (status, priority desc, created_at)", False),
     ],
 )
-async def test_a6_an_index_serves_or_not(postgres_stage: PostgresStage, index: str, is_fit: bool) -> None:
+async def test_an_index_serves_or_not(postgres_stage: PostgresStage, index: str, is_fit: bool) -> None:
     """Whoever has made it."""
     await postgres_stage.create(JOBS)
     await postgres_stage.execute(index or "select 1")
@@ -67,7 +67,7 @@ async def test_a6_an_index_serves_or_not(postgres_stage: PostgresStage, index: s
         assert (await inspected(postgres_stage, postgres_stage.bare()))["index"].is_fit
 
 
-async def test_a6_with_priorities_the_index_has_them(postgres_stage: PostgresStage) -> None:
+async def test_with_priorities_the_index_has_them(postgres_stage: PostgresStage) -> None:
     await postgres_stage.create(JOBS)
     mapping = postgres_stage.mapping()
     await postgres_stage.execute("create index mine on jobs (status, created_at)")

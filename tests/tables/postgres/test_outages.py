@@ -32,7 +32,7 @@ def own_server(major: int) -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
-async def test_a9_a_server_that_goes_and_comes_back_loses_and_repeats_nothing(
+async def test_a_server_that_goes_and_comes_back_loses_and_repeats_nothing(
     own_server: Cluster, how: signal.Signals
 ) -> None:
     """Health shows the errors, then that it is over; every row is done once, at no attempt's cost."""

@@ -85,7 +85,7 @@ async def phrases_of(stage: PostgresStage, guard: Guard) -> Phrases:
         await source.close()
 
 
-async def test_a6_an_empty_poll_of_a_million_rows_costs_nearly_nothing(million: PostgresStage, guard: Guard) -> None:
+async def test_an_empty_poll_of_a_million_rows_costs_nearly_nothing(million: PostgresStage, guard: Guard) -> None:
     """Far below a millisecond in the database; pages and rows decide here, the time is shown."""
     phrases = await phrases_of(million, guard)
     found = await explained(million, claiming.poll(phrases), BATCH)
@@ -102,7 +102,7 @@ async def test_a6_an_empty_poll_of_a_million_rows_costs_nearly_nothing(million: 
     await million.close()
 
 
-async def test_a6_a_claim_among_a_million_rows_reads_its_batch_only(million: PostgresStage, guard: Guard) -> None:
+async def test_a_claim_among_a_million_rows_reads_its_batch_only(million: PostgresStage, guard: Guard) -> None:
     """Also where statistics know nothing of what waits: it was inserted just now."""
     phrases = await phrases_of(million, guard)
     connection = await million.connection()
@@ -128,7 +128,7 @@ async def test_a6_a_claim_among_a_million_rows_reads_its_batch_only(million: Pos
         await million.close()
 
 
-async def test_a6_rescue_and_heartbeat_read_what_runs_and_no_more(million: PostgresStage) -> None:
+async def test_rescue_and_heartbeat_read_what_runs_and_no_more(million: PostgresStage) -> None:
     phrases = await phrases_of(million, "skip_locked")
     await million.execute(
         """insert into jobs (id, status, worker_id, started_at, last_heartbeat, created_at)
@@ -149,7 +149,7 @@ async def test_a6_rescue_and_heartbeat_read_what_runs_and_no_more(million: Postg
         await million.close()
 
 
-async def test_a6_a_settlement_reads_its_own_rows_among_all_that_run(million: PostgresStage) -> None:
+async def test_a_settlement_reads_its_own_rows_among_all_that_run(million: PostgresStage) -> None:
     """Whatever the fleet has in hand, and though statistics know of none of it."""
     phrases = await phrases_of(million, "skip_locked")
     await million.execute(
@@ -175,7 +175,7 @@ async def test_a6_a_settlement_reads_its_own_rows_among_all_that_run(million: Po
         await million.close()
 
 
-async def test_a6_inspection_proves_the_use_of_the_index(million: PostgresStage, guard: Guard) -> None:
+async def test_inspection_proves_the_use_of_the_index(million: PostgresStage, guard: Guard) -> None:
     """By EXPLAIN of the poll itself; an index of the user's own serves as well."""
     source = million.source(Table("jobs", **MAPPED, guard=guard))
     try:

@@ -45,7 +45,7 @@ async def until_pushed(working: Working) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_a7_an_insert_wakes_a_worker_in_under_a_second(postgres_stage: PostgresStage) -> None:
+async def test_an_insert_wakes_a_worker_in_under_a_second(postgres_stage: PostgresStage) -> None:
     """By plain SQL, by many rows at once, and by a status that is set back by hand. The poller itself would rest."""
     await postgres_stage.create()
     mapping = postgres_stage.mapping()
@@ -66,7 +66,7 @@ async def test_a7_an_insert_wakes_a_worker_in_under_a_second(postgres_stage: Pos
             assert time.monotonic() - began < PUSH_S * 20, "a poller that was not woken rests for an hour"
 
 
-async def test_a7_what_does_not_wait_wakes_nobody(postgres_stage: PostgresStage) -> None:
+async def test_what_does_not_wait_wakes_nobody(postgres_stage: PostgresStage) -> None:
     """Our own claims and ends least of all: a notification takes a lock that all commits share."""
     await postgres_stage.create()
     mapping = postgres_stage.mapping()
@@ -85,7 +85,7 @@ async def test_a7_what_does_not_wait_wakes_nobody(postgres_stage: PostgresStage)
     assert heard == ["", ""]
 
 
-async def test_a8_without_the_trigger_polling_goes_on_and_says_so_once(
+async def test_without_the_trigger_polling_goes_on_and_says_so_once(
     postgres_stage: PostgresStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "everpoll.tables")
@@ -97,7 +97,7 @@ async def test_a8_without_the_trigger_polling_goes_on_and_says_so_once(
     assert sum("has no trigger that tells of new rows" in record.getMessage() for record in caplog.records) == 1
 
 
-async def test_a8_a_trigger_that_is_added_later_is_found_and_one_that_goes_is_missed(
+async def test_a_trigger_that_is_added_later_is_found_and_one_that_goes_is_missed(
     postgres_stage: PostgresStage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("everpoll.tables.postgres.push.RECHECK_S", 0.05)
@@ -115,7 +115,7 @@ async def test_a8_a_trigger_that_is_added_later_is_found_and_one_that_goes_is_mi
         await postgres_stage.until(lambda _: source_of(working).has_push)
 
 
-async def test_a8_a_listener_that_is_cut_off_listens_again_and_loses_nothing(postgres_stage: PostgresStage) -> None:
+async def test_a_listener_that_is_cut_off_listens_again_and_loses_nothing(postgres_stage: PostgresStage) -> None:
     await postgres_stage.create(BARE)
     mapping = postgres_stage.bare()
     await with_trigger(postgres_stage, mapping)
@@ -127,7 +127,7 @@ async def test_a8_a_listener_that_is_cut_off_listens_again_and_loses_nothing(pos
             await postgres_stage.until_all("completed")
 
 
-async def test_a8_a_trigger_goes_on_telling_when_its_table_is_renamed(postgres_stage: PostgresStage) -> None:
+async def test_a_trigger_goes_on_telling_when_its_table_is_renamed(postgres_stage: PostgresStage) -> None:
     await postgres_stage.create(BARE)
     for statement in ddl.create_trigger(postgres_stage.bare(), None):
         await postgres_stage.execute(statement)

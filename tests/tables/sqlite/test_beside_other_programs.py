@@ -25,7 +25,7 @@ for number in range(int(sys.argv[2]), int(sys.argv[3])):
 """
 
 
-async def test_a7_rows_that_another_program_inserts_wake_the_worker(sqlite_stage: SqliteStage) -> None:
+async def test_rows_that_another_program_inserts_wake_the_worker(sqlite_stage: SqliteStage) -> None:
     """The poller rests for half a minute, longer than this test waits: it was woken."""
     await sqlite_stage.create()
     began: asyncio.Queue[Any] = asyncio.Queue()

@@ -140,7 +140,7 @@ async def test_a_table_that_is_not_there_is_offered_whole(postgrest_stage: Postg
 
 
 @pytest.mark.parametrize("more", [{}, {"priority": None}, {"due_at": None, "priority": None}])
-async def test_a6_looks_use_the_index_that_is_offered(postgrest_stage: PostgRestStage, more: dict[str, Any]) -> None:
+async def test_looks_use_the_index_that_is_offered(postgrest_stage: PostgRestStage, more: dict[str, Any]) -> None:
     """Told by the plans of a server that shows them; elsewhere the finding says that it cannot be seen."""
     stage = postgrest_stage
     await stage.create()

@@ -122,7 +122,7 @@ async def test_a_key_that_may_read_and_not_write_is_found_out_at_the_start(postg
     await source.close()
 
 
-async def test_a3_no_row_is_no_error(postgrest_stage: PostgRestStage, gateway: Gateway) -> None:
+async def test_no_row_is_no_error(postgrest_stage: PostgRestStage, gateway: Gateway) -> None:
     """PGRST116, which servers answer to whoever wants exactly one row: somebody else was quicker."""
     await postgrest_stage.create()
     await postgrest_stage.queue(1)

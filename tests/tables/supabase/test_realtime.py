@@ -159,7 +159,7 @@ async def test_a_bare_postgrest_has_no_push_and_says_so(
     assert (push.is_fit, push.is_needed) == (False, False)
 
 
-async def test_a7_an_insert_wakes_a_resting_worker(postgrest_stage: PostgRestStage, gateway: Gateway) -> None:
+async def test_an_insert_wakes_a_resting_worker(postgrest_stage: PostgRestStage, gateway: Gateway) -> None:
     """It rests for 30 s beneath a push (A8), so only the push can have woken it."""
     stage = postgrest_stage
     await stage.create()

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from everpoll.errors import BadInput
+from everpoll.http.urls import shown
 from everpoll.watches.adapters import HttpError, Refused, Request, Response
-from everpoll.watches.adapters.addresses import checked, joined, may_carry_credentials, resolved, shown
+from everpoll.watches.adapters.addresses import checked, joined, may_carry_credentials, resolved
 from everpoll.watches.adapters.client import Client
 from everpoll.watches.faults import fault_of
 
@@ -168,6 +170,16 @@ async def test_headers_may_be_asked_for_asynchronously() -> None:
 )
 def test_the_same_origin_is_home(home: str, url: str, carried: bool) -> None:
     assert may_carry_credentials(url, home=home) is carried
+
+
+async def test_a_trusted_host_is_recognised_however_it_is_written() -> None:
+    for trusted, url in (("CDN.example.net.", "https://cdn.example.net/f"), ("::1", "http://[0:0::1]/f")):
+        home = url.partition("://")[0] + "://api.example.com/start"
+        wire = Wire({home: moved(url), url: Response(200)})
+        await Client(wire, {"Authorization": SECRET}, trusted=[trusted]).send(Request(home, "GET"))
+        assert wire.sent[1][1]["Authorization"] == SECRET
+    with pytest.raises(BadInput, match="is not a valid host name"):
+        Client(trusted=["https://x/"])
 
 
 def test_a_url_is_shown_without_what_may_be_secret() -> None:

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from everpoll.errors import BadInput
+from everpoll.http.retry_after import retry_after_s
 from everpoll.watches.adapters import Adapter, Canceler, HttpError, Refused, RemoteBusy, Request, Response, Starter
 from everpoll.watches.adapters.http202 import Http202, Words
 from everpoll.watches.faults import NothingSent, fault_of
-from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.verdicts import Done, Fail, Started, Wait
 from watches.adapters.fake_server import Answer, Paths, by_path, scripted, serving
 from watches.adapters.looking import ended, timeline

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from everpoll.watches.adapters import Refused, Request, Response, ThreadFetch
+from everpoll.http.guard import names_inner
+from everpoll.http.urls import target_of
+from everpoll.watches.adapters import HttpFetch, Refused, Request, Response
 from everpoll.watches.adapters.client import Client
 from everpoll.watches.adapters.http202 import Http202
-from everpoll.watches.adapters.inner_addresses import names_the_inside
 from everpoll.watches.verdicts import Done, Fail
 from watches.adapters.fake_server import Answer, serving
 
@@ -88,7 +89,7 @@ async def test_a_look_is_not_led_inside_whatever_the_client(url: str) -> None:
 @pytest.mark.parametrize("url", ["http://8.8.8.8/x", "http://[2606:4700::1111]/x", "http://other.example/x"])
 async def test_what_is_outside_is_asked(url: str) -> None:
     assert await Http202(fetch=Wire(url)).look({"home": HOME, "url": url}) == Done([1])
-    assert not names_the_inside(url)
+    assert not names_inner(target_of(url))
 
 
 async def test_a_service_inside_may_lead_to_another() -> None:
@@ -135,7 +136,7 @@ async def test_a_name_that_changes_its_mind_gains_nothing(
 
     monkeypatch.setattr(socket.socket, "connect", connect)
     names |= {"public.example": ["93.184.216.34"], "evil.example": ["93.184.216.35", "127.0.0.1"]}
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(ConnectionError, match="refused the connection"):
         await Http202().look({"home": HOME, "url": "http://evil.example:9200/x"})
     assert places == [("93.184.216.35", 9200)]
     assert names["evil.example"] == ["127.0.0.1"], "asked for once"
@@ -153,7 +154,7 @@ async def test_names_of_services_inside_may_lead_to_each_other(names: dict[str, 
 async def test_a_home_that_is_not_found_is_outside(names: dict[str, list[str]]) -> None:
     home = "http://nobody.invalid/x"
     with serving(lambda asked: Answer(200)) as fake, pytest.raises(Refused, match="a private address"):
-        await ThreadFetch().led_by(home)("GET", fake.url, headers={})
+        await HttpFetch().led_by(home)("GET", fake.url, headers={})
 
 
 async def test_what_was_to_be_sent_stays_at_home_after_a_redirect() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from everpoll.errors import BadInput
+from everpoll.http.secrets import Secrets
 from everpoll.watches.adapters import HttpError, Request, Response
 from everpoll.watches.adapters.anthropic_batch import AnthropicBatch
 from everpoll.watches.adapters.client import Client
 from everpoll.watches.adapters.http202 import Http202
 from everpoll.watches.adapters.openai_batch import OpenAIBatch
-from everpoll.watches.adapters.secrets import Secrets
 from everpoll.watches.verdicts import Done, Fail, Wait
 from watches.adapters.fake_server import Answer, serving
 

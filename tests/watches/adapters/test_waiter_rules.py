@@ -176,7 +176,7 @@ def test_without_jmespath_paths_say_what_to_install(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(waiter, "import_module", absent)
     assert Waiter(model(acceptor("status", 200))).judge(status=200) == "success"
-    with pytest.raises(BadInput, match=r"pip install everpoll\[aws\]"):
+    with pytest.raises(BadInput, match=r"needs the package jmespath, .*: pip install jmespath, or"):
         Waiter(model(acceptor("path", 1, "a")))
 
 

@@ -48,6 +48,10 @@ class Address:
     """Host and port, for people: several hosts as they are written, a folder where it is a socket."""
     target: str | None = None
     """Which server will do, where the address does not say it: of several hosts the one that may be written to."""
+    role: str = ""
+    """The user of the database, for messages; empty where the address does not say it."""
+    schema: str | None = None
+    """Where the tables are that are used here, for messages: Postgres names a table that it denies without it."""
 
     def masked(self, text: str) -> str:
         """The text without any password that may have got into it."""
@@ -87,6 +91,7 @@ def read_address(url: str) -> Address:
         # The longest first: one may be a part of the other.
         secrets=tuple(sorted(secrets, key=len, reverse=True)),
         settings=_settings(dict(parse_qsl(parts.query))),
+        role=unquote(parts.username or "") or dict(parse_qsl(parts.query)).get("user", ""),
         place=",".join(host.place for host in hosts),
         target=None if len(hosts) == 1 or _has_target(pieces) else WRITABLE,
     )

@@ -11,6 +11,7 @@ from typing import Any
 # type → (its number, the number of its elements), from Postgres's pg_type.dat
 ARRAYS = {
     "_bool": (1000, 16),
+    "_bytea": (1001, 17),
     "_int2": (1005, 21),
     "_int4": (1007, 23),
     "_int8": (1016, 20),

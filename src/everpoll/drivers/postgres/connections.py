@@ -84,10 +84,14 @@ class Wish(NamedTuple):
 
 
 class Connections:
-    """Of one store in one process."""
+    """Of one store in one process.
 
-    def __init__(self, dial: Dial, size: int = 1) -> None:
+    `ask_for_room` tells the other processes that one of them has no connection for its heartbeat.
+    """
+
+    def __init__(self, dial: Dial, size: int = 1, ask_for_room: Callable[[], Awaitable[None]] | None = None) -> None:
         self.dial = dial
+        self._ask_for_room = ask_for_room
         self.home: tuple[int, asyncio.AbstractEventLoop] | None = None
         self.breaks = 0
         """How often a connection broke: after that the server may have forgotten what it had answered."""
@@ -100,8 +104,6 @@ class Connections:
         self._was_told = False
         self._grow_at = self._open_at = self._heartbeat_due_at = 0.0
         self._heartbeat_here = asyncio.Event()
-        self.ask_for_room: Callable[[], Awaitable[object]] | None = None
-        """Tells the other processes that one of them has no connection for its heartbeat."""
 
     @property
     def size(self) -> int:
@@ -228,9 +230,9 @@ class Connections:
         self._spawn(self._yield_to_heartbeat())
 
     async def _yield_to_heartbeat(self) -> None:
-        if self.ask_for_room is not None and any(slot.is_live for slot in self._slots):
+        if self._ask_for_room is not None and any(slot.is_live for slot in self._slots):
             with contextlib.suppress(EverpollError):
-                await self.ask_for_room()
+                await self._ask_for_room()
         for slot in self._extra() or [slot for slot in self._slots if slot.is_live]:
             self.leave(slot)
 

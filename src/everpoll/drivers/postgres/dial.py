@@ -22,21 +22,28 @@ SHARED_STATEMENT_TRIES = 2
 
 
 class Dial:
-    """Shared by all connections of a store."""
+    """Shared by all connections of a store.
 
-    def __init__(self, address: Address) -> None:
+    `on_connected` and `on_refused` are called in the thread that connects.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        *,
+        sessions: "_Sessions | None" = None,
+        on_connected: Callable[[], None] | None = None,
+        on_refused: Callable[[], None] | None = None,
+    ) -> None:
         self.address = address
-        self.reach = Reachability()
-        self.on_connected: Callable[[], None] | None = None
-        self.on_refused: Callable[[], None] | None = None
-        self._sessions = _Sessions(address)
+        self._sessions = _Sessions(address) if sessions is None else sessions
+        self.reach = self._sessions.reach
+        self._on_connected = on_connected
+        self._on_refused = on_refused
 
     def for_heartbeat(self, on_connected: Callable[[], None], on_refused: Callable[[], None]) -> "Dial":
         """The same, and the two are told, in the heartbeat's thread, when a connection was made or refused."""
-        dial = Dial(self.address)
-        dial.reach, dial._sessions = self.reach, self._sessions
-        dial.on_connected, dial.on_refused = on_connected, on_refused
-        return dial
+        return Dial(self.address, sessions=self._sessions, on_connected=on_connected, on_refused=on_refused)
 
     async def connect(self) -> Connection:
         """A new connection. Raises `ConnectionsUsedUp` where the server has none to give."""
@@ -49,8 +56,8 @@ class Dial:
         except Exception as error:
             meant = faults.while_connecting(error, self.address)
             if isinstance(meant, faults.ConnectionsUsedUp):
-                if self.on_refused is not None:
-                    self.on_refused()
+                if self._on_refused is not None:
+                    self._on_refused()
             else:
                 self.reach.lost()
             raise meant from error
@@ -58,8 +65,8 @@ class Dial:
             logger.warning("connected to Postgres at %s; %s is not used", host.place, sessions.hosts[0].place)
             sessions.hosts = sorted(sessions.hosts, key=host.__ne__)
         arrays.introduce(connection)
-        if self.on_connected is not None:
-            self.on_connected()
+        if self._on_connected is not None:
+            self._on_connected()
         return connection
 
     async def _connect_to(self, host: Host) -> Connection:
@@ -91,6 +98,7 @@ class _Sessions:
     """What each new session is told, and what was learned from earlier ones."""
 
     def __init__(self, address: Address) -> None:
+        self.reach = Reachability()
         self.statement_cache = address.statement_cache
         self.shared_statements = 0
         self.settings = dict(address.settings)

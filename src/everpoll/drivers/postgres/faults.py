@@ -2,7 +2,8 @@
 
     the connection, the server or its locks      StoreUnavailable: it may work again later
     a password, database or host that is wrong   CannotConnect: waiting does not mend the address
-    a right that the role does not have          StoreUnavailable: it may be granted, and nothing is lost until then
+    a parameter of the address that is unknown   CannotConnect
+    a right that the role does not have          RightsMissing: ends a start; a running worker tries again
     a table or function that is not there        SchemaOutdated: `everpoll migrate`
     a value that Postgres cannot keep            BadInput
     anything else is a bug, and passes as it is
@@ -10,14 +11,15 @@
 The server's own words are kept, a password never.
 """
 
+import re
 import socket
 from dataclasses import replace
 
 import asyncpg
 
-from everpoll.drivers.postgres.address import Address
+from everpoll.drivers.postgres.address import OWN, Address
 from everpoll.drivers.postgres.hosts import AllHostsFailed
-from everpoll.errors import BadInput, CannotConnect, EverpollError, SchemaOutdated, StoreUnavailable
+from everpoll.errors import BadInput, CannotConnect, EverpollError, RightsMissing, SchemaOutdated, StoreUnavailable
 
 # By SQLSTATE, or its first two characters: connection, transaction rollback, resources, operator intervention, system.
 AWAY_CLASSES = ("08", "40", "53", "57", "58")
@@ -26,12 +28,26 @@ AWAY_STATES = ("25006", "25P03", "55P03")
 # After these a connection is of no use any more: it is closed, or leads to a server that may not write.
 ENDING_STATES = ("08", "57", "25006", "25P03")
 DENIED = "42501"
+# A server that speaks another language is quoted, and no statement is offered.
+DENIED_OBJECT = re.compile(r"permission denied for (table|sequence|schema|function|database) (.+)")
+GRANTS = {
+    "table": "select, insert, update, delete",
+    "sequence": "usage, select",
+    "schema": "usage",
+    "function": "execute",
+    "database": "create",
+}
+"""What to grant on each kind of object; Postgres does not say which right it missed."""
 MISSING_STATES = ("3F000", "42P01", "42703", "42883")
 # A prepared statement that is not where it was made: somebody shares server connections between clients.
 SHARED_STATES = ("26000", "42P05")
 
 # While connecting: the server is there, and does not let this role in, or has no such database.
 REFUSED_STATES = ("28000", "28P01", "3D000")
+# While connecting: a parameter of the address that the server does not know, a value that it does not take, and one
+# that no session may set. PgBouncer has its own words, under a general state.
+PARAMETER_STATES = ("42704", "22023", "55P02")
+PARAMETER_WORDS = "unsupported startup parameter"
 
 
 class ConnectionsUsedUp(StoreUnavailable):
@@ -78,6 +94,15 @@ def while_connecting(error: Exception, address: Address) -> EverpollError:
     what = f"cannot connect to Postgres at {address.place}: {said}"
     if isinstance(error, asyncpg.PostgresError) and error.sqlstate in REFUSED_STATES:
         return CannotConnect(address.masked(f"{what}; check user, password and database in the address"))
+    if isinstance(error, asyncpg.PostgresError) and (error.sqlstate in PARAMETER_STATES or PARAMETER_WORDS in said):
+        own = ", ".join(OWN)
+        return CannotConnect(
+            address.masked(f"{what}; check what follows the ? in the address: everpoll's own parameters are {own}")
+        )
+    if isinstance(error, asyncpg.PostgresError) and error.sqlstate == DENIED:
+        role = quoted(address.role) if address.role else "this role"
+        right = "set this parameter of the address" if "parameter" in said else "connect to the database"
+        return RightsMissing(address.masked(f"{what}; grant {role} the right to {right}"))
     # A resolver that is away says something else.
     if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
         return CannotConnect(address.masked(f"{what}; check the host in the address"))
@@ -100,7 +125,7 @@ def while_asking(error: Exception, address: Address) -> EverpollError | None:
         return StoreUnavailable(f"Postgres did not answer within {address.command_timeout_s:g} s")
     text = address.masked(_text(error))
     if isinstance(error, asyncpg.PostgresError):
-        return _said_by_server(error, text)
+        return _said_by_server(error, text, address)
     if isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError):
         return BadInput(f"Postgres cannot keep this: {text}")
     if isinstance(error, OSError | asyncpg.InterfaceError | asyncpg.InternalClientError):
@@ -108,14 +133,14 @@ def while_asking(error: Exception, address: Address) -> EverpollError | None:
     return None
 
 
-def _said_by_server(error: asyncpg.PostgresError, text: str) -> EverpollError | None:
+def _said_by_server(error: asyncpg.PostgresError, text: str, address: Address) -> EverpollError | None:
     state = error.sqlstate or ""
     if state in SHARED_STATES:
         return StoreUnavailable(f"Postgres: {text}{POOLER}")
     if state in MISSING_STATES:
         return SchemaOutdated(f"Postgres: {text}; the schema does not fit this release: run `everpoll migrate`")
     if state == DENIED:
-        return StoreUnavailable(f"Postgres: {text}; grant it to this role, or connect as the role that owns the table")
+        return RightsMissing(f"Postgres: {text}; {_grant(text, address)}")
     if state.startswith("22"):
         return BadInput(f"Postgres cannot keep this: {text}")
     if state.startswith(AWAY_CLASSES) or state in AWAY_STATES:
@@ -123,5 +148,22 @@ def _said_by_server(error: asyncpg.PostgresError, text: str) -> EverpollError | 
     return None
 
 
+def _grant(text: str, address: Address) -> str:
+    """The statement that gives the right that was missed."""
+    found = DENIED_OBJECT.search(text)
+    if found is None:
+        return f"grant the right to {address.role or 'this role'}, or connect as the role that owns the object"
+    kind, name = found[1], quoted(found[2])
+    if kind not in {"schema", "database"} and address.schema is not None:
+        name = f"{quoted(address.schema)}.{name}"
+    return f"run: grant {GRANTS[kind]} on {kind} {name} to {quoted(address.role) if address.role else '<this role>'}"
+
+
+def quoted(name: str) -> str:
+    """A name for SQL, in quotes only where it needs them."""
+    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+
+
 def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    """In one line: the driver puts details and hints of the server into lines of their own."""
+    return " ".join(str(error).split("\n")) or type(error).__name__

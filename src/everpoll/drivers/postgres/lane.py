@@ -29,7 +29,10 @@ KEEP_MEMORY = "select octet_length(repeat(x, 2048)) from (select repeat('x', 204
 
 
 class Lane:
-    """A way for one kind of call; a busy one for large answers, again and again; a slow one for what may take long."""
+    """A way for one kind of call; a busy one for large answers, again and again; a slow one for what may take long.
+
+    `on_connect` is called before the first statement, and before the next one after any connection of the store broke.
+    """
 
     def __init__(
         self,
@@ -39,17 +42,17 @@ class Lane:
         is_busy: bool = False,
         is_slow: bool = False,
         opens: bool = False,
+        on_connect: Callable[[], None] | None = None,
     ) -> None:
         self._connections = connections if isinstance(connections, Connections) else Connections(connections)
         self._dial = self._connections.dial
         self._wish = Wish(home, is_slow, opens)
         self._is_busy = is_busy
+        self._on_connect = on_connect
         self._last: Slot | None = None
         self._breaks = -1
         self._home: object = None
         self._lock = asyncio.Lock()
-        self.on_connect: Callable[[], None] | None = None
-        """Called before the first statement, and before the next one after any connection of the store broke."""
 
     async def row(self, sql: str, *args: Any) -> Any:
         """The first row of the answer."""
@@ -111,8 +114,8 @@ class Lane:
 
     def _connected(self) -> None:
         self._breaks = self._connections.breaks
-        if self.on_connect is not None:
-            self.on_connect()
+        if self._on_connect is not None:
+            self._on_connect()
 
     def _come_home(self) -> None:
         self._connections.come_home()

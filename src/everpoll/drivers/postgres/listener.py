@@ -24,6 +24,8 @@ from everpoll.drivers.postgres import faults
 from everpoll.drivers.postgres.connections import Connections, Slot
 from everpoll.drivers.postgres.dial import Connection
 from everpoll.drivers.postgres.lane import Lane
+from everpoll.drivers.push import PushTask
+from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.policy import Backoff, human
@@ -50,71 +52,64 @@ DEAF = Backoff("5s", factor=3, cap="10m", jitter=0.2)
 class Listener:
     """Wakes every part of this process that wants to know; one connection serves all."""
 
-    def __init__(self, connections: Connections, teller: Lane, channel: str) -> None:
+    def __init__(
+        self, connections: Connections, teller: Lane, channel: str, on_reconnect: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_reconnect` is called in the event loop, while any part listens, when the server was away and is back."""
         self._connections = connections
+        self._on_reconnect = on_reconnect
         self._dial = connections.dial
         self._channel = channel
         self._teller = teller
-        self._wanted: list[OnWake] = []
-        self._task: asyncio.Task[None] | None = None
-        self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._tried = asyncio.Event()
+        self._push = PushTask(self._listen, "everpoll-listener")
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
-        self.has_push = False
-        self._dial.reach.subscribe(self._reached)
-        connections.ask_for_room = lambda: teller.row(ASK, channel, ROOM)
+        self._warnings = RepeatedWarnings(logger, "listening for notifications", event_loop_time)
+        self._dial.reach.subscribe(lambda: self._push.from_thread(self._is_back))
+
+    @property
+    def has_push(self) -> bool:
+        """Whether notifications arrive at present."""
+        return self._push.has_push
 
     async def add(self, on_wake: OnWake) -> None:
         """Wake this one too; returns once it is known whether notifications arrive."""
-        event_loop = asyncio.get_running_loop()
-        if self._event_loop is not event_loop:
-            self._wanted, self._task, self._event_loop = [], None, event_loop
-        self._wanted.append(on_wake)
-        if self._task is None:
-            self._tried = asyncio.Event()
-            self._task = event_loop.create_task(self._listen(), name="everpoll-listener")
-        await self._tried.wait()
+        await self._push.add(on_wake)
 
     async def remove(self, on_wake: OnWake) -> None:
         """Not any more; the last one takes the connection with it."""
-        self._wanted = [one for one in self._wanted if one != on_wake]
-        if not self._wanted:
-            await self.close()
+        await self._push.remove(on_wake)
 
     async def close(self) -> None:
         """No part of this process listens any more."""
-        task, self._task = self._task, None
-        self._wanted, self.has_push = [], False
-        self._tried.set()
-        if task is not None and self._event_loop is asyncio.get_running_loop():
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        await self._push.close()
 
     def wake(self, *, cancel: bool = False, due_s: float = 0.0) -> None:
         """Wake all that wait here; from this process no notification is needed."""
-        if self._event_loop is asyncio.get_running_loop():
-            for on_wake in self._wanted:
-                self._event_loop.call_soon(on_wake, Wake(cancel, due_s))
+        self._push.wake(Wake(cancel, due_s))
 
-    def _reached(self) -> None:
-        """An outage is over: whatever waits for its next try tries now. Called from any thread."""
-        if self._event_loop is not None and self._wanted:
-            with contextlib.suppress(RuntimeError):  # that event loop is closed
-                self._event_loop.call_soon_threadsafe(self.wake)
+    def _is_back(self) -> None:
+        """The server was away and is back: what waits for its next try tries now."""
+        self._on_reconnect()
+        self.wake()
+
+    async def ask_for_room(self) -> None:
+        """Tell the other processes that this one has no connection for its heartbeat."""
+        await self._teller.row(ASK, self._channel, ROOM)
 
     async def _listen(self) -> None:
         failures = deaf = 0
         while True:
-            ear = Ear(self._connections, self._channel, self._heard, self._teller)
+            connection = ListeningConnection(self._connections, self._channel, self._heard, self._teller)
             try:
-                try:
-                    if await ear.open():
-                        self._proven(anew=self._tried.is_set())
+                with contextlib.closing(connection):
+                    if await connection.open():
+                        if self._push.confirm():
+                            self._on_reconnect()
+                            self.wake(cancel=True)
                         failures = deaf = 0
-                        await ear.listen()
-                finally:
-                    self.has_push = False
-                    ear.close()
+                        self._warnings.works()
+                        await connection.listen()
+                self._push.fail()
                 deaf += 1
                 wait_s = DEAF.delay(deaf, self._rng)
                 logger.warning(
@@ -122,27 +117,23 @@ class Listener:
                     "next try in %s",
                     human(wait_s),
                 )
-                self._tried.set()
                 await asyncio.sleep(wait_s)
-            except Exception as error:  # whatever it is, the next connection may work
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next connection may work
+                self._push.fail()
                 failures += 1
                 wait_s = RETRY.delay(failures, self._rng)
-                known = isinstance(error, EverpollError) or faults.while_asking(error, self._dial.address) is not None
-                logger.log(
-                    logging.DEBUG if ear.was_dropped else logging.WARNING if known else logging.ERROR,
-                    "listening for notifications broke off: %s; again in %s",
-                    self._dial.address.masked(str(error) or type(error).__name__),
-                    human(wait_s),
-                    exc_info=not known,
-                )
-                self._tried.set()
+                self._log_break(error, wait_s, was_dropped=connection.was_dropped)
                 await self._dial.reach.wait(wait_s)
 
-    def _proven(self, *, anew: bool) -> None:
-        self.has_push = True
-        self._tried.set()
-        if anew:
-            self.wake(cancel=True)
+    def _log_break(self, error: Exception, wait_s: float, *, was_dropped: bool) -> None:
+        known = isinstance(error, EverpollError) or faults.while_asking(error, self._dial.address) is not None
+        said = self._dial.address.masked(str(error) or type(error).__name__)
+        message = "listening for notifications broke off: %s; again in %s"
+        if was_dropped:
+            logger.debug(message, said, human(wait_s))
+            return
+        level = logging.WARNING if known else logging.ERROR
+        self._warnings.failed(error, message, said, human(wait_s), level=level)
 
     def _heard(self, pid: int, payload: str) -> None:
         # What this store's own connections told was told here directly, and earlier.
@@ -154,7 +145,7 @@ class Listener:
             self.wake(cancel=payload == CANCEL)
 
 
-class Ear:
+class ListeningConnection:
     """One connection that listens, and serves lanes beside that."""
 
     def __init__(self, connections: Connections, channel: str, heard: Callable[[int, str], None], teller: Lane) -> None:

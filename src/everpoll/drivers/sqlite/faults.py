@@ -7,7 +7,8 @@ value cannot be used, is `BadInput`. A mistake in our own SQL stays what it is: 
 import sqlite3
 from pathlib import Path
 
-from everpoll.errors import BadInput, EverpollError, SchemaOutdated, StoreUnavailable
+from everpoll.drivers.empty_places import nothing_in
+from everpoll.errors import BadInput, EverpollError, StoreUnavailable
 
 BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 # After these a connection is not trusted any more: it is closed, and the next operation opens another one.
@@ -69,7 +70,7 @@ def explained(error: Exception, path: Path, *, opening: bool = False) -> Excepti
     if code == sqlite3.SQLITE_TOOBIG:
         return BadInput(f"{path}: a value is larger than SQLite can store ({error})")
     if code == sqlite3.SQLITE_ERROR and "no such table: everpoll_" in str(error):
-        return SchemaOutdated(f"{path} has no tables of everpoll: run `everpoll migrate`")
+        return nothing_in(str(path.absolute()), "the file")
     if code not in WHAT_TO_DO:
         return error
     kind = BadInput if opening and code in UNUSABLE else StoreUnavailable

@@ -15,6 +15,7 @@ from everpoll.stores.contract import (
     WorkerCard,
     WorkerInfo,
 )
+from everpoll.stores.task_search import error_class, is_found, needles
 
 
 @dataclass(slots=True)
@@ -34,10 +35,12 @@ class TaskRow:
     deadline_at: float | None = None
     ended_at: float | None = None
     cancel_requested: bool = False
+    is_revised: bool = False
     memory: str | None = None
     progress: str | None = None
     result: str | None = None
     worker: str | None = None
+    error_type: str | None = None
     trail: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -52,12 +55,14 @@ class TaskRow:
 
     @property
     def is_unheard(self) -> bool:
-        """Whether a cancel came while it ran, so that its lease could not tell: else it was due before it began."""
-        return self.cancel_requested and self.started_at is not None and self.due_at > self.started_at
+        """Whether a cancel or a revision came while it ran, so that its lease could not tell."""
+        is_asked = self.cancel_requested and self.started_at is not None and self.due_at > self.started_at
+        return self.is_revised or is_asked
 
     def remember(self, note: str | None, at: float, by: str) -> None:
         """Add a decision to the trail."""
         if note is not None:
+            self.error_type = error_class(note) or self.error_type
             self.trail.append({"at": at, "by": by, **msgspec.json.decode(note)})
             del self.trail[:-TRAIL_LIMIT]
 
@@ -69,6 +74,11 @@ class TaskRow:
             and (wanted.name is None or self.new.name == wanted.name)
             and (wanted.kind is None or self.new.kind == wanted.kind)
             and (self.new.indexed or not wanted.indexed)
+            and (wanted.error is None or self.error_type == wanted.error)
+            and (not wanted.is_retrying or (self.state == "queued" and self.error_type is not None))
+            and (wanted.since is None or self.created_at >= wanted.since.timestamp())
+            and (wanted.until is None or self.created_at < wanted.until.timestamp())
+            and (wanted.q is None or is_found(needles(wanted.q), self.new.args))
         )
 
     def shown(self) -> TaskInfo:
@@ -83,11 +93,11 @@ class TaskRow:
             priority=self.new.priority,
             attempt=self.attempt,
             rescues=self.rescues,
-            created_at=_instant(self.created_at),
-            due_at=_instant(self.due_at),
-            started_at=None if self.started_at is None else _instant(self.started_at),
-            ended_at=None if self.ended_at is None else _instant(self.ended_at),
-            deadline_at=None if self.deadline_at is None else _instant(self.deadline_at),
+            created_at=instant(self.created_at),
+            due_at=instant(self.due_at),
+            started_at=None if self.started_at is None else instant(self.started_at),
+            ended_at=None if self.ended_at is None else instant(self.ended_at),
+            deadline_at=None if self.deadline_at is None else instant(self.deadline_at),
             worker=self.worker,
             incarnation=self.incarnation,
             cancel_requested=self.cancel_requested,
@@ -109,6 +119,7 @@ class WorkerRow:
     lease_s: float
     beats: int = 0
     stopped_at: float | None = None
+    loops: str | None = None
     losses: list[dict[str, Any]] = field(default_factory=list)
 
     def shown(self, now: float, running: int) -> WorkerInfo:
@@ -122,16 +133,17 @@ class WorkerRow:
             queues=card.queues,
             slots=card.slots,
             version=card.version,
-            started_at=_instant(self.started_at),
-            beat_at=_instant(self.beat_at),
+            started_at=instant(self.started_at),
+            beat_at=instant(self.beat_at),
             beat_age_s=now - self.beat_at,
             is_alive=self.stopped_at is None and self.beat_at >= now - self.lease_s,
-            stopped_at=None if self.stopped_at is None else _instant(self.stopped_at),
+            stopped_at=None if self.stopped_at is None else instant(self.stopped_at),
             running=running,
         )
 
 
-def _instant(epoch_s: float) -> datetime:
+def instant(epoch_s: float) -> datetime:
+    """A time of the store's clock as people read it."""
     return datetime.fromtimestamp(epoch_s, UTC)
 
 

@@ -5,9 +5,6 @@ so that the heartbeat's thread may come at any time. Never: anything that surviv
 """
 
 import asyncio
-import math
-import threading
-import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -15,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from everpoll.drivers.wake import OnWake, Wake
+from everpoll.drivers.wake import OnWake
 from everpoll.errors import LeaseLost
 from everpoll.policy import Clock
 from everpoll.policy.liveness import Sighting
@@ -40,48 +37,37 @@ from everpoll.stores.contract import (
     TaskFilter,
     TaskInfo,
     TaskPage,
-    TaskState,
     WorkerCard,
     WorkerInfo,
-    was_settled,
 )
 from everpoll.stores.limits import checked_bytes, size_of
-from everpoll.stores.memory.feed import Feed
-from everpoll.stores.memory.lines import Lines
-from everpoll.stores.memory.rows import TaskRow, WorkerRow
-from everpoll.stores.memory.shelves import Shelves
+from everpoll.stores.lost_answers import was_settled
+from everpoll.stores.memory.figures import MemoryFigures
+from everpoll.stores.memory.health import MemoryHealth
+from everpoll.stores.memory.operations import MemoryOperations
+from everpoll.stores.memory.rows import TaskRow, WorkerRow, instant
+from everpoll.stores.operations import LogEntry
+from everpoll.stores.task_events import LOST_WORKER, OVERDUE, canceled_event, rescued_event
+from everpoll.stores.task_search import checked
 
 WORKERS_SHOWN_S = 86_400.0
 
 
-class SystemClock:
-    """The clocks of this machine."""
-
-    now = staticmethod(time.monotonic)
-    wall = staticmethod(time.time)
-
-
-class MemoryStore:
+class MemoryStore(MemoryOperations, MemoryFigures):
     """Tasks in dictionaries."""
 
     has_push = True
     hand_over = None
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self._clock: Clock = SystemClock() if clock is None else clock
-        # A thread's heart knows nothing of a virtual clock, which would run on while it beats.
-        self.beats_in_loop = clock is not None
-        """Under a virtual clock the heartbeat belongs into the event loop, whose time that is."""
-        # The wall clock names the instants, the monotonic one moves them: a step of the former changes nothing.
-        self._epoch = self._clock.wall() - self._clock.now()
-        self._lock = threading.RLock()
-        self._shelves = Shelves()
-        self._lines = Lines(self._shelves.live)
-        self._feed = Feed()
-        self._workers: dict[int, WorkerRow] = {}
-        self._losses: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
+        super().__init__(clock)
         self._last_id = 0
-        self._listeners: list[tuple[asyncio.AbstractEventLoop, OnWake]] = []
+        self._health = MemoryHealth(self._lock)
+
+    @property
+    def health(self) -> MemoryHealth:
+        """See the contract."""
+        return self._health
 
     async def open(self, *, migrate: bool = True) -> None:
         """Nothing to open."""
@@ -113,7 +99,7 @@ class MemoryStore:
         row = TaskRow(self._last_id, task, now, now + delay_s, memory=task.memory)
         self._shelves.put(row)
         self._lines.add(row, now)
-        self._feed.add(row.id, task.name, task.key, now, task.events)
+        self._feed.add(row, now, task.events)
         return Enqueued(row.id)
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
@@ -135,8 +121,10 @@ class MemoryStore:
             if worker is None or worker.stopped_at is not None:
                 raise LeaseLost(f"worker {incarnation} was declared dead: sign on anew")
             self._lines.promote(self._now())
+            rooms = {queue: room for queue, room in rooms.items() if queue not in self._pauses}
             most, left = min(most, LEASE_LIMIT), dict(rooms)
             leases: list[Lease] = []
+            waited_us: list[float] = []
             taken, is_cut = 0, False
             while len(leases) < most and (row := self._lines.take_best(left)):
                 taken += size_of(row.new.args) + size_of(row.memory)
@@ -145,9 +133,11 @@ class MemoryStore:
                     break
                 left[row.new.queue] -= 1
                 leases.append(self._lease(row, worker))
+                waited_us.append((self._now() - row.due_at) * 1e6)
             now = self._now()
             is_all = len(leases) < most and not is_cut
-            return Leased(leases, self._lines.next_due_s(rooms, now) if is_all else None, at=now, is_all=is_all)
+            next_due_s = self._lines.next_due_s(rooms, now) if is_all else None
+            return Leased(leases, next_due_s, at=now, is_all=is_all, waited_us=waited_us)
 
     def _lease(self, row: TaskRow, worker: WorkerRow) -> Lease:
         now = self._now()
@@ -172,11 +162,12 @@ class MemoryStore:
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
+        again = [one for one in settlements if isinstance(one, Again)]
         with self._lock:
+            unheard = any((row := self._shelves.live.get(one.id)) and row.is_unheard for one in again)
             lost = {one.id for one in settlements if not self._settle(incarnation, one)}
-        delays_s = [one.delay_s or 0.0 for one in settlements if isinstance(one, Again)]
-        if delays_s:
-            self._wake(due_s=min(delays_s))
+        if again:
+            self._wake(due_s=0.0 if unheard else min(one.delay_s or 0.0 for one in again))
         return lost
 
     def _settle(self, incarnation: int, settlement: Settlement) -> bool:
@@ -185,7 +176,7 @@ class MemoryStore:
             return False
         now, by = self._now(), row.worker or ""
         row.remember(settlement.note, now, by)
-        self._feed.add(row.id, row.new.name, row.new.key, now, settlement.events)
+        self._feed.add(row, now, settlement.events)
         if isinstance(settlement, Ended):
             row.result = settlement.result
             self._end(row, settlement.state)
@@ -194,19 +185,13 @@ class MemoryStore:
         if settlement.memory is not None:
             row.memory, row.rescues = settlement.memory, 0
         if row.cancel_requested and not row.is_asked:
+            self._feed.add(row, now, [canceled_event()])
             self._end(row, "canceled")
         else:
             # A request that it could not see yet makes it due at once.
             self._again(row, 0.0 if row.is_unheard else settlement.delay_s)
+            row.is_revised = False
         return True
-
-    def _again(self, row: TaskRow, delay_s: float | None) -> None:
-        row.state, row.incarnation, row.deadline_at = "queued", None, None
-        row.due_at = row.due_at if delay_s is None else self._now() + delay_s
-        self._lines.add(row, self._now())
-
-    def _end(self, row: TaskRow, state: EndState) -> None:
-        self._shelves.end(row, state, self._now())
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
@@ -219,50 +204,6 @@ class MemoryStore:
             if row := self._shelves.held(incarnation, lease.id, lease.sequence):
                 row.progress = progress
             return row is not None
-
-    async def cancel(self, task_id: int, note: str) -> TaskState | None:
-        """See the contract."""
-        with self._lock:
-            row = self._shelves.get(task_id)
-            if row is None or row.ended_at is not None:
-                return None if row is None else row.state
-            row.remember(note, self._now(), "")
-            row.cancel_requested = True
-            if row.is_asked:
-                self._ask(row)
-            elif row.state == "queued":
-                self._end(row, "canceled")
-        self._wake(cancel=True)
-        return row.state
-
-    async def cancel_many(self, requests: Sequence[tuple[int, str]]) -> list[TaskState | None]:
-        """See the contract."""
-        return [await self.cancel(task_id, note) for task_id, note in requests]
-
-    def _ask(self, row: TaskRow) -> None:
-        """It is to learn of the request as soon as can be."""
-        now = self._now()
-        if row.state == "running":
-            # Behind its lease, also where both come at one instant: so `is_unheard` tells.
-            row.due_at = max(now, math.nextafter(row.started_at or now, math.inf))
-        elif row.due_at > now:
-            self._again(row, 0.0)
-
-    async def retry(self, task_id: int, note: str) -> bool:
-        """See the contract."""
-        with self._lock:
-            row = self._shelves.history.get(task_id)
-            if row is None or self._shelves.of_key(row.new.kind, row.new.key) is not None:
-                return False
-            self._shelves.forget(row)
-            row.remember(note, self._now(), "")
-            row.attempt = row.rescues = 0
-            row.ended_at = row.result = row.progress = row.started_at = row.worker = None
-            row.cancel_requested = False
-            self._shelves.put(row)
-            self._again(row, 0.0)
-        self._wake()
-        return True
 
     async def note_loss(self, task_id: int, note: str) -> None:
         """See the contract."""
@@ -298,6 +239,17 @@ class MemoryStore:
             results = (row.result for row in rows if row.result is not None and row.result != "null")
             return [msgspec.json.decode(result) for result in islice(results, limit)]
 
+    async def log(self, entries: Sequence[LogEntry]) -> None:
+        """See the contract."""
+        with self._lock:
+            for entry in entries:
+                self._feed.log(entry, self._now())
+
+    async def actions_of(self, task_id: int, limit: int = 1000) -> list[Event]:
+        """See the contract."""
+        with self._lock:
+            return self._feed.actions_of(task_id, limit)
+
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
         """See the contract."""
         with self._lock:
@@ -316,7 +268,7 @@ class MemoryStore:
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""
         with self._lock:
-            page = [row.shown() for row in islice(self._shelves.newest_first(wanted, after), limit + 1)]
+            page = [row.shown() for row in islice(self._shelves.newest_first(checked(wanted), after), limit + 1)]
             is_more = len(page) > limit
             return TaskPage(tuple(page[:limit]), page[limit - 1].id if is_more else None)
 
@@ -336,11 +288,19 @@ class MemoryStore:
         with self._lock:
             now = self._now()
             counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+            dues: defaultdict[str, list[float]] = defaultdict(list)
             for row in self._shelves.live.values():
                 counts[row.new.queue][2 if row.state == "running" else row.due_at > now] += 1
+                if row.state == "queued" and row.due_at <= now:
+                    dues[row.new.queue].append(row.due_at)
             return [
-                QueueInfo(queue=queue, **dict(zip(("ready", "waiting", "running"), _capped(count), strict=True)))
-                for queue, count in sorted(counts.items())
+                QueueInfo(
+                    queue=queue,
+                    **dict(zip(("ready", "waiting", "running"), _capped(counts[queue]), strict=True)),
+                    oldest_due_at=instant(min(dues[queue])) if dues[queue] else None,
+                    paused=self._pauses.get(queue),
+                )
+                for queue in sorted({*counts, *self._pauses})
             ]
 
     async def prune(self, older_than_s: float) -> int:
@@ -352,6 +312,7 @@ class MemoryStore:
                 self._shelves.forget(row)
                 self._losses.pop(row.id, None)
             self._feed.drop(oldest)
+            self._drop_figures()
             return len(gone)
 
     async def listen(self, on_wake: OnWake) -> None:
@@ -414,32 +375,29 @@ class MemoryStore:
         row.rescues += 1
         row.attempt -= 1
         poison = row.rescues >= RESCUE_LIMIT
+        is_canceled = row.cancel_requested and not row.is_asked
+        why = LOST_WORKER if dead else OVERDUE
+        if is_canceled or poison:
+            what: EndState = "canceled" if is_canceled else "failed"
+            self._feed.add(row, now, [rescued_event(what, why, row.rescues)])
         row.trail.append(
             {
                 "at": now,
                 "by": "rescue",
                 "what": "failed" if poison else "rescue",
-                "why": "its worker was lost" if dead else "it ran past its deadline",
+                "why": why,
                 "worker": row.worker,
                 "started_at": row.started_at,
                 "rescues": row.rescues,
             }
         )
         del row.trail[:-TRAIL_LIMIT]
-        if row.cancel_requested and not row.is_asked:
+        if is_canceled:
             self._end(row, "canceled")
         elif poison:
             self._end(row, "failed")
         else:
             self._again(row, None)
-
-    def _now(self) -> float:
-        return self._epoch + self._clock.now()
-
-    def _wake(self, *, cancel: bool = False, due_s: float = 0.0) -> None:
-        for event_loop, on_wake in self._listeners:
-            if not event_loop.is_closed():
-                event_loop.call_soon_threadsafe(on_wake, Wake(cancel, due_s))
 
 
 class MemoryPulse:
@@ -448,6 +406,7 @@ class MemoryPulse:
     def __init__(self, store: MemoryStore) -> None:
         self.beat = store.beat
         self.rescue = store.rescue
+        self.publish = store.publish
 
     def close(self) -> None:
         """There is no connection."""

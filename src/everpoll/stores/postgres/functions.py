@@ -14,6 +14,10 @@ from functools import cache
 from importlib.resources import files
 
 from everpoll.drivers.postgres.lane import Connection
+from everpoll.stores.health_batches import DependencyRow
+from everpoll.stores.health_chunks import FIGURES
+from everpoll.stores.postgres.health_sums import SUMS_OF_LOOKS, sums_of
+from everpoll.stores.task_events import canceled_event
 
 # Columns that a task takes with it into history as they are.
 KEPT = (
@@ -36,7 +40,8 @@ FILES = (
         "rescue",
         "beat",
     ),
-    *("cancel", "retry", "enqueue"),
+    *("cancel", "revise", "retry", "forget", "pause", "enqueue", "health_record", "health_figures", "health_looks"),
+    *("health_dependencies", "health_upkeep"),
 )
 
 TABLE = """create table if not exists everpoll.function_sets (
@@ -48,6 +53,21 @@ OUTDATED = """delete from everpoll.function_sets where installed_at < now() - in
 OF_SET = """select p.oid::regprocedure::text from pg_proc p
     where p.pronamespace = 'everpoll'::regnamespace and p.proname like '%\\_' || $1"""
 
+_LISTS = {
+    "kept": ", ".join(KEPT),
+    "g.kept": ", ".join(f"g.{column}" for column in KEPT),
+    "dependency": ", ".join(DependencyRow._fields),
+    "d.dependency": ", ".join(f"d.{column}" for column in DependencyRow._fields),
+    "new dependency": ", ".join(f"{column} = excluded.{column}" for column in DependencyRow._fields),
+    "d.figures": ", ".join(f"d.{figure}" for figure in FIGURES),
+    "h.figures": ", ".join(f"h.{figure}" for figure in FIGURES),
+    "sums of d": sums_of("d"),
+    "sums of h": sums_of("h"),
+    "sums of looks": SUMS_OF_LOOKS,
+    "canceled meanwhile": canceled_event().body,
+}
+"""Lists of columns, and texts that all stores share, which stand in the files as `{name}`."""
+
 _CREATED = re.compile(r"create function everpoll\.(\w+)\(")
 
 
@@ -55,8 +75,9 @@ _CREATED = re.compile(r"create function everpoll\.(\w+)\(")
 def _sources() -> str:
     folder = files(__package__) / "functions"
     text = "\n".join((folder / f"{name}.sql").read_text("utf-8") for name in FILES)
-    text = text.replace("{kept}", ", ".join(KEPT))
-    return text.replace("{g.kept}", ", ".join(f"g.{column}" for column in KEPT))
+    for mark, columns in _LISTS.items():
+        text = text.replace(f"{{{mark}}}", columns)
+    return text
 
 
 @cache

@@ -37,10 +37,17 @@ class Hands:
         self._held.pop(incarnation, None)
         self._doubts.pop(incarnation, None)
 
-    def take(self, incarnation: int, leases: Iterable[tuple[int, int]]) -> None:
-        """These were handed out."""
-        if (held := self._held.get(incarnation)) is not None:
-            held.update(leases)
+    def take(self, incarnation: int, leases: dict[int, int]) -> set[int]:
+        """Note these leases, id → sequence. Return the ids that the worker holds already under the same sequence.
+
+        The server forgot such a lease in a crash and made it again. Its handler still runs: it must not run twice.
+        """
+        held = self._held.get(incarnation)
+        if held is None:
+            return set()
+        known = set() if held.keys().isdisjoint(leases) else {one for one in leases if held.get(one) == leases[one]}
+        held.update(leases)
+        return known
 
     def let_go(self, incarnation: int, settlements: Iterable[Settlement], lost: set[int]) -> None:
         """These are settled, but for those lost."""
@@ -80,6 +87,14 @@ class Hands:
         doubts = self._doubts.pop(incarnation, [])
         if doubts[1:]:
             self._doubts[incarnation] = doubts[1:]
+
+    def in_use(self) -> list[int]:
+        """The workers that hold something."""
+        return [incarnation for incarnation, held in self._held.items() if held]
+
+    def still_has(self, incarnation: int, settlement: Settlement) -> bool:
+        """Whether the worker has this very lease in hand."""
+        return self._held.get(incarnation, {}).get(settlement.id) == settlement.sequence
 
     def holds(self, incarnation: int) -> tuple[list[int], list[int]] | None:
         """Ids and sequences; None: this process did not sign that worker on, and does not know."""

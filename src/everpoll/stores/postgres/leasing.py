@@ -6,6 +6,7 @@ until its next look. Measured: 4 to 10 us a row, whatever else is in the tables.
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import repeat
@@ -13,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import EverpollError, LeaseLost, StoreUnavailable
 from everpoll.stores import limits
@@ -23,23 +25,35 @@ from everpoll.stores.postgres.marks import Behind, Marks, Ranges
 
 logger = logging.getLogger("everpoll.stores")
 
-LEASE = versioned("select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)")
+LEASE = versioned("select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
 BEHIND = versioned("select * from everpoll.behind($1, $2, $3, $4, $5)")
 RECOVER = versioned("select everpoll.recover($1, $2, $3)")
+SETTLING_S = 0.005
+"""A settlement that was written this recently is followed by another: it makes the leases before it durable."""
+EMPTY: tuple[list[int], list[int]] = ([], [])
 
 
 class Leasing:
     """The lane for leasing, and what it remembers; another lane for sweeps, which may take long."""
 
-    def __init__(self, lane: Lane, sweeping: Lane, marks: Marks, hands: Hands, on_found: Callable[[], None]) -> None:
-        self._lane = lane
+    def __init__(
+        self,
+        connections: Connections,
+        home: int,
+        sweeping: Lane,
+        marks: Marks,
+        hands: Hands,
+        on_found: Callable[[], None],
+    ) -> None:
+        self._lane = Lane(connections, home, is_busy=True, on_connect=self._connected)
         self._sweeping = sweeping
         self._marks = marks
         self._hands = hands
         self._on_found = on_found
         self._sweep: asyncio.Task[None] | None = None
+        self._recovery: asyncio.Task[None] | None = None
+        self._settled_at = float("-inf")
         self._was_connected = False
-        lane.on_connect = self._connected
 
     def _connected(self) -> None:
         self._marks.forget()
@@ -54,13 +68,19 @@ class Leasing:
         leased = await self._leased(incarnation, rooms, most)
         if (behind := self._marks.sweep(list(rooms))) is not None:
             self._sweep = asyncio.get_running_loop().create_task(self._look_behind(behind), name="everpoll-sweep")
+            # Its event loop may end first.
+            self._sweep.add_done_callback(lambda sweep: self._marks.sweep_failed() if sweep.cancelled() else None)
         if self._hands.is_in_doubt(incarnation):
             # It was connected anew under way: the next look hands back, and must come soon.
             return msgspec.structs.replace(leased, next_due_s=0.0, is_all=False)
         return leased
 
     async def close(self) -> None:
-        """End a sweep that is under way."""
+        """End a sweep and a recovery that are under way."""
+        recovery, self._recovery = self._recovery, None
+        if recovery is not None and recovery.get_loop() is asyncio.get_running_loop():
+            recovery.cancel()
+            await asyncio.gather(recovery, return_exceptions=True)
         sweep, self._sweep = self._sweep, None
         if sweep is not None and sweep.get_loop() is asyncio.get_running_loop():
             sweep.cancel()
@@ -74,18 +94,24 @@ class Leasing:
         if ranges.is_full or ranges.asks_waiting or len(leased.leases) == most:
             return leased
         try:
-            return await self._look_again(incarnation, rooms, most, leased.leases)
+            return await self._look_again(incarnation, rooms, most, leased)
         except EverpollError:
             # What we have is leased, and must not be lost on the way.
             if not leased.leases:
                 raise
             return msgspec.structs.replace(leased, next_due_s=0.0)
 
-    async def _look_again(self, incarnation: int, rooms: dict[str, int], most: int, found: list[Lease]) -> Leased:
-        taken = Counter(lease.queue for lease in found)
+    async def _look_again(self, incarnation: int, rooms: dict[str, int], most: int, found: Leased) -> Leased:
+        taken = Counter(lease.queue for lease in found.leases)
         left = {queue: room - taken[queue] for queue, room in rooms.items()}
-        more = await self._look(incarnation, left, most - len(found), self._marks.full(list(rooms)))
-        return Leased(found + more.leases, more.next_due_s, at=more.at, is_all=more.is_all)
+        more = await self._look(incarnation, left, most - len(found.leases), self._marks.full(list(rooms)))
+        return Leased(
+            found.leases + more.leases,
+            more.next_due_s,
+            at=more.at,
+            is_all=more.is_all,
+            waited_us=[*found.waited_us, *more.waited_us],
+        )
 
     async def _look(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased:
         queues, caps = list(rooms), [max(0, min(room, most)) for room in rooms.values()]
@@ -101,6 +127,7 @@ class Leasing:
                 *where,
                 ranges.asks_waiting,
                 ranges.waits_from,
+                time.monotonic() - self._settled_at < SETTLING_S,
             )
         except BaseException as error:
             # A cancellation as well: the server may have leased tasks without an answer.
@@ -111,29 +138,33 @@ class Leasing:
             self._hands.sign_off(incarnation)
             raise LeaseLost(f"worker {incarnation:016x} was declared dead: sign on anew")
         leases = _leases(row, queues)
-        self._hands.take(incarnation, zip(row["ids"] or (), row["sequences"] or (), strict=True))
-        self._remember(row, ranges, queues, len(leases), most)
+        known = self._hands.take(incarnation, dict(zip(row["ids"] or (), row["sequences"] or (), strict=True)))
+        self._remember(row, ranges, len(leases), most)
+        if known:
+            return Leased([lease for lease in leases if lease.id not in known], 0.0, at=row["at"])
         return self._answer(row, ranges, leases, most)
 
     def _answer(self, row: Any, ranges: Ranges, leases: list[Lease], most: int) -> Leased:
         next_due_s: float | None = row["next_due_s"]
+        waited_us: list[float] = row["waited_us"] or []
         if row["is_cut"]:
-            return Leased(leases, at=row["at"])
+            return Leased(leases, at=row["at"], waited_us=waited_us)
         if len(leases) < most and (row["has_more"] or not ranges.is_whole):
             # Due tasks are left: other transactions have them locked, or they were not visited.
-            return Leased(leases, 0.0, at=row["at"])
+            return Leased(leases, 0.0, at=row["at"], waited_us=waited_us)
         # A marked look in a run steps over what it knows to be gone, and may step over more: no rest follows it.
         is_all = ranges.asks_waiting and len(leases) < most
-        return Leased(leases, None if next_due_s is None else max(0.0, next_due_s), at=row["at"], is_all=is_all)
+        next_due_s = None if next_due_s is None else max(0.0, next_due_s)
+        return Leased(leases, next_due_s, at=row["at"], is_all=is_all, waited_us=waited_us)
 
-    def _remember(self, row: Any, ranges: Ranges, queues: list[str], found: int, most: int) -> None:
+    def _remember(self, row: Any, ranges: Ranges, found: int, most: int) -> None:
         self._marks.looked(ranges, row["took_s"], found, most)
         if found:
             self._marks.leased(zip(row["mark_queues"], row["mark_ranks"], row["mark_dues"], strict=True))
-        if row["nothing_waits_until"] is not None:
-            self._marks.nothing_waits(queues, row["nothing_waits_until"])
-        if row["promoted"] and ranges.is_full:
-            self._marks.forget()
+        if row["done_queues"]:
+            self._marks.nothing_waits(zip(row["done_queues"], row["done_until"], strict=True))
+        if row["made_queues"]:
+            self._marks.made_ready(zip(row["made_queues"], row["made_from"], strict=True))
 
     async def _look_behind(self, behind: Behind) -> None:
         try:
@@ -150,11 +181,30 @@ class Leasing:
 
     async def recover(self, incarnation: int) -> None:
         """Hand back what the worker holds without knowing."""
-        holds = self._hands.holds(incarnation)
-        if holds is not None:
-            await self._lane.row(RECOVER, incarnation, *holds)
+        if self._hands.holds(incarnation) is not None:
+            # Asked what it holds when it is this call's turn: a lease under way may have been answered until then.
+            await self._lane.call(
+                lambda connection: connection.fetchrow(RECOVER, incarnation, *(self._hands.holds(incarnation) or EMPTY))
+            )
             self._marks.forget()
         self._hands.settled_doubt(incarnation)
+
+    def settled(self) -> None:
+        """Note that settlements were written just now."""
+        self._settled_at = time.monotonic()
+
+    def reconnected(self) -> None:
+        """Make sure now of what the workers hold: one whose slots are full does not look until one of them is free."""
+        self._hands.doubt_all()
+        if self._recovery is None or self._recovery.done():
+            self._recovery = asyncio.get_running_loop().create_task(self._recover_all(), name="everpoll-recovery")
+
+    async def _recover_all(self) -> None:
+        for incarnation in self._hands.in_use():
+            try:
+                await self.recover(incarnation)
+            except EverpollError as error:
+                logger.debug("could not make sure of what %016x holds: %s; its next look does", incarnation, error)
 
 
 def _leases(row: Any, queues: list[str]) -> list[Lease]:

@@ -24,6 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 
 LOWEST = datetime(1, 1, 2, tzinfo=UTC)
 RANK_MIN, RANK_END = -(2**31), 2**31
@@ -38,7 +39,7 @@ MARKS_PER_QUEUE = 1_024
 """Ranks remembered; the one with the oldest due time is dropped first."""
 RANGES_PER_LOOK = 64
 """In a run of full batches a look visits the last rank, and takes turns with the others: 1.5 us a range."""
-RUN_LOOKS, RUN_ROWS = 2, 100
+RUN_LOOKS, RUN_ROWS = 2, 25
 """A run: this many batches in a row that came back full, of at least this many rows."""
 SLOW_LOOKS = 2
 SLOW_S, SLOW_PER_ROW_S = 0.002, 0.00001
@@ -124,9 +125,20 @@ class Marks:
                 if len(seen) > MARKS_PER_QUEUE:
                     del seen[min(seen, key=seen.__getitem__)]
 
-    def nothing_waits(self, queues: Iterable[str], until: datetime) -> None:
-        """In these queues no task waits whose due time has come by then."""
-        self._waits.update(dict.fromkeys(queues, until))
+    def nothing_waits(self, until: Iterable[tuple[str, datetime]]) -> None:
+        """Note, for each queue, the instant before which no due task waits in it any more."""
+        self._waits.update(until)
+
+    def made_ready(self, since: Iterable[tuple[str, datetime]]) -> None:
+        """Move the marks of each queue back to the earliest due time of what a look made ready there.
+
+        The look may have left some of it, and a mark may have been ahead of it.
+        """
+        for queue, due_at in since:
+            seen = self._seen.get(queue, {})
+            for rank, mark in seen.items():
+                if mark > due_at:
+                    seen[rank] = due_at
 
     def forget(self) -> None:
         """Something lies behind the marks: look everywhere next. May be called from any thread."""
@@ -190,4 +202,9 @@ class Marks:
         size = RANGES_PER_LOOK - 2
         start = self._turn * size % len(ranges)
         self._turn += 1
-        return ranges[start : start + size]
+        if not self._found:
+            return ranges[start : start + size]
+        # What a sweep has found comes first: the look after it forgets that.
+        found = [one for one in ranges if (one[0], one[1]) in self._found][:size]
+        others = [one for one in ranges[start : start + size] if (one[0], one[1]) not in self._found]
+        return sorted([*found, *others[: size - len(found)]], key=itemgetter(1))

@@ -13,6 +13,8 @@ from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.errors import StoreUnavailable
 from everpoll.policy.liveness import Sighting
 from everpoll.stores.contract import RESCUE_LIMIT, Beat
+from everpoll.stores.figures import Figure
+from everpoll.stores.postgres.figures import PUBLISH, PUBLISH_LOOPS, arguments
 from everpoll.stores.postgres.functions import versioned
 
 BEAT = versioned("select * from everpoll.beat($1, $2, $3)")
@@ -46,6 +48,13 @@ class PostgresPulse:
         if row[0]:
             self._on_rescue()
         return int(row[0])
+
+    def publish(self, incarnation: int, figures: Sequence[Figure], loops: str | None) -> None:
+        """See the contract."""
+        if figures:
+            self._asked(PUBLISH, *arguments(incarnation, figures))
+        if loops is not None:
+            self._asked(PUBLISH_LOOPS, incarnation, loops)
 
     def _asked(self, sql: str, *args: Any) -> Any:
         try:

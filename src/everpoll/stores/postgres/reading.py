@@ -7,22 +7,15 @@ jumping through the indexes, and counts look at the head of each line only.
 # ruff: noqa: S608 - only the column lists and conditions of this package are put into SQL
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from everpoll.drivers.postgres.lane import Lane
-from everpoll.stores.contract import (
-    COUNT_LIMIT,
-    END_STATES,
-    SEARCH_LIMIT,
-    QueueInfo,
-    TaskFilter,
-    TaskInfo,
-    TaskPage,
-    WorkerInfo,
-)
+from everpoll.stores.contract import COUNT_LIMIT, QueueInfo, TaskInfo, WorkerInfo
+from everpoll.stores.operations import Pause
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.rows import ENDED, LIVE, WORKER, task_info, worker_info
 
@@ -36,9 +29,13 @@ WORKERS = f"""select {WORKER} from everpoll.workers w
     where w.stopped_at is null or w.stopped_at > now() - interval '1 day' order by w.started_at, w.incarnation"""
 RUNNING = versioned("select queue, owner, tasks from everpoll.running($1)")
 # One statement, so one snapshot: a task that falls due between two would be in neither, and a drain would leave it.
-QUEUES = versioned("""select queue, 'running' as what, tasks from everpoll.running($2)
-    union all select queue, 'ready', tasks from everpoll.ready($1)
-    union all select queue, case when is_late then 'ready' else 'waiting' end, tasks from everpoll.waiting($1)""")
+QUEUES = versioned("""select queue, 'running' as what, tasks, null::timestamptz as at, null as reason, null as by
+      from everpoll.running($2)
+    union all select queue, 'ready', tasks, null, null, null from everpoll.ready($1)
+    union all select queue, case when is_late then 'ready' else 'waiting' end, tasks, null, null, null
+      from everpoll.waiting($1)
+    union all select queue, 'oldest', 0, due_at, null, null from everpoll.oldest_due()
+    union all select queue, 'paused', 0, at, reason, paused_by from everpoll.pauses""")
 RUNNING_LIMIT = 100_000
 """Running tasks that are counted at most, over all queues."""
 
@@ -52,75 +49,6 @@ async def by_id(lane: Lane, sql: str, task_ids: Sequence[int]) -> dict[int, Task
 async def losses(lane: Lane, task_id: int) -> list[dict[str, Any]]:
     """What was noted, oldest first."""
     return [{"at": at, **msgspec.json.decode(note)} for at, note in await lane.rows(LOSSES, task_id)]
-
-
-async def tasks(lane: Lane, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
-    """One page. Each table gives its newest; what is beyond the page tells that there is more.
-
-    No index has names and queues: of each table a bounded number of tasks is looked at, and the page says how far back.
-    """
-    values: list[Any] = [SEARCH_LIMIT, limit + 1]
-    pages = []
-    for letter, some in _newest(wanted, after, values):
-        matching = " and ".join(_conditions(_wishes(wanted), letter, values)) or "true"
-        columns = LIVE if letter == "t" else ENDED
-        pages.append(f"(select {columns} from ({some}) {letter} where {matching} order by {letter}.id desc limit $2)")
-    rows = await lane.rows(f"select * from ({' union all '.join(pages)}) page order by id desc limit $2", *values)
-    found = [task_info(row) for row in rows]
-    if len(found) > limit:
-        return TaskPage(tuple(found[:limit]), found[limit - 1].id)
-    end = await _search_end(lane, wanted, after) if _wishes(wanted) else None
-    if end is None:
-        return TaskPage(tuple(found))
-    # Behind the end of one table's search the other may have found something: that belongs to the next page.
-    return TaskPage(tuple(one for one in found if one.id >= end["id"]), end["id"], end["created_at"])
-
-
-async def _search_end(lane: Lane, wanted: TaskFilter, after: int | None) -> Any:
-    """The last task that was looked at, where there are more behind it."""
-    values: list[Any] = [SEARCH_LIMIT]
-    ends = [
-        f"(select id, created_at from ({some}) {letter} order by id desc offset $1 - 1 limit 1)"
-        for letter, some in _newest(wanted, after, values)
-    ]
-    return await lane.row(f"select * from ({' union all '.join(ends)}) ends order by id desc limit 1", *values)
-
-
-def _newest(wanted: TaskFilter, after: int | None, values: list[Any]) -> Iterator[tuple[str, str]]:
-    """For each table that may have such tasks: its letter, and the newest rows, as far as an index finds them."""
-    for table, letter in (("tasks", "t"), ("history", "h")):
-        if (state := _state(wanted, table)) is not None:
-            where = [state, *_conditions({"id <": after}, letter, values)]
-            if wanted.indexed:
-                where += [f"{letter}.indexed", *_conditions({"kind =": wanted.kind}, letter, values)]
-            newest = f"from everpoll.{table} {letter} where {' and '.join(where)} order by {letter}.id desc limit $1"
-            yield letter, f"select {letter}.* {newest}"
-
-
-def _state(wanted: TaskFilter, table: str) -> str | None:
-    """The condition on the state, as a constant so that the index of ill-ended tasks can be used; None: not there."""
-    if wanted.state is None:
-        return "true"
-    if (wanted.state in END_STATES) != (table == "history"):
-        return None
-    if table == "history":
-        return f"h.state = '{wanted.state}'"
-    return "t.is_leased" if wanted.state == "running" else "not t.is_leased"
-
-
-def _wishes(wanted: TaskFilter) -> dict[str, Any]:
-    """What no index has."""
-    wishes = {"queue =": wanted.queue, "name =": wanted.name, "kind =": None if wanted.indexed else wanted.kind}
-    return {comparison: value for comparison, value in wishes.items() if value is not None}
-
-
-def _conditions(wishes: dict[str, Any], letter: str, values: list[Any]) -> list[str]:
-    conditions = []
-    for comparison, value in wishes.items():
-        if value is not None:
-            values.append(value)
-            conditions.append(f"{letter}.{comparison} ${len(values)}")
-    return conditions
 
 
 async def find(lane: Lane, kind: str, key: str) -> TaskInfo | None:
@@ -146,14 +74,22 @@ async def workers(lane: Lane) -> list[WorkerInfo]:
 async def queues(lane: Lane) -> list[QueueInfo]:
     """What waits where."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
-    for queue, what, count in await lane.rows(QUEUES, COUNT_LIMIT, RUNNING_LIMIT):
+    oldest: dict[str, datetime] = {}
+    pauses: dict[str, Pause] = {}
+    for queue, what, count, at, reason, by in await lane.rows(QUEUES, COUNT_LIMIT, RUNNING_LIMIT):
         counts[queue][what] += count
+        if what == "oldest":
+            oldest[queue] = at
+        elif what == "paused":
+            pauses[queue] = Pause(reason=reason, by=by, at=at)
     return [
         QueueInfo(
             queue=queue,
             ready=min(counted["ready"], COUNT_LIMIT),
             waiting=min(counted["waiting"], COUNT_LIMIT),
             running=min(counted["running"], COUNT_LIMIT),
+            oldest_due_at=oldest.get(queue),
+            paused=pauses.get(queue),
         )
         for queue, counted in sorted(counts.items())
     ]

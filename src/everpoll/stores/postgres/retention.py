@@ -5,6 +5,7 @@ kept, and in the default partition, rows are deleted one by one, in bounded step
 """
 
 from everpoll.drivers.postgres.lane import Lane
+from everpoll.stores.postgres import figures
 from everpoll.stores.postgres.functions import versioned
 
 DAY_S = 86_400.0
@@ -20,7 +21,10 @@ DELETE_LOSSES = """with old as (select id from everpoll.losses
 # Events have their times in the order of their ids, or nearly so: the first ones tell whether there are any.
 DELETE_EVENTS = """with old as (select id, at from everpoll.events order by id limit $2),
     gone as (delete from everpoll.events where id in (
-        select id from old where at < now() - $1::float8 * interval '1 second') returning 1)
+        select id from old where at < now() - $1::float8 * interval '1 second') returning id),
+    horizon as (
+        insert into everpoll.feed_horizon (pruned) select max(id) from gone having count(*) > 0
+        on conflict (one) do update set pruned = greatest(feed_horizon.pruned, excluded.pruned))
     select count(*) from gone"""
 # Their labels are in the rows that they held.
 DELETE_WORKERS = "delete from everpoll.workers where is_clear and stopped_at < now() - interval '1 day'"
@@ -35,5 +39,6 @@ async def prune(lane: Lane, older_than_s: float) -> int:
         pass
     while await lane.value(DELETE_EVENTS, older_than_s, STEP) == STEP:
         pass
+    await figures.drop(lane)
     await lane.row(DELETE_WORKERS)
     return gone

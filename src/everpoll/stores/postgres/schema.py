@@ -6,9 +6,10 @@ left alone, by one cheap look. Never: session locks, which a transaction pooler 
 
 from importlib.resources import files
 
+from everpoll.drivers.empty_places import nothing_in
 from everpoll.drivers.postgres.lane import Connection
 from everpoll.errors import SchemaOutdated
-from everpoll.stores.postgres import functions
+from everpoll.stores.postgres import functions, rights
 from everpoll.stores.postgres.functions import versioned
 
 # An arbitrary number of our own: only who migrates everpoll's schema takes this lock.
@@ -55,7 +56,10 @@ async def migrate(connection: Connection) -> list[str]:
         await connection.execute(f"select pg_advisory_xact_lock({LOCK})")
         # Asked first: who may not create schemas may still use the one that an administrator has made.
         if not await connection.fetchval(SCHEMA_IS_THERE):
+            await rights.check_database(connection)
             await connection.execute("create schema everpoll")
+        else:
+            await rights.check_schema(connection)
         await connection.execute(TABLE)
         names = await missing(connection)
         for name in names:
@@ -72,7 +76,10 @@ async def is_read_committed(connection: Connection) -> bool:
     return bool(await connection.fetchval("select current_setting('default_transaction_isolation') = 'read committed'"))
 
 
-async def check(connection: Connection) -> None:
-    """Refuse a schema that does not fit."""
+async def check(connection: Connection, place: str) -> None:
+    """Refuse a schema that does not fit; `place` is host and port, for people."""
     if names := await missing(connection):
-        raise SchemaOutdated(f"the database's schema lacks {', '.join(names)}: run `everpoll migrate`")
+        where = f"the database {await connection.fetchval('select current_database()')!r} at {place}"
+        if not await connection.fetchval(IS_THERE):
+            raise nothing_in(where, "the host and the database")
+        raise SchemaOutdated(f"the schema everpoll in {where} lacks {', '.join(names)}: run `everpoll migrate`")

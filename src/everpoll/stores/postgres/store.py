@@ -13,6 +13,7 @@ A process that only enqueues has one.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from everpoll.drivers.postgres.address import read_address
@@ -37,16 +38,34 @@ from everpoll.stores.contract import (
     TaskState,
     WorkerCard,
     WorkerInfo,
-    was_settled,
 )
-from everpoll.stores.postgres import canceling, enqueueing, feed, reading, retention, schema, settling
-from everpoll.stores.postgres.functions import versioned
+from everpoll.stores.figures import PublishedLoops, SeriesOf, SeriesPoint, steps_of
+from everpoll.stores.limits import check_queue
+from everpoll.stores.lost_answers import was_settled
+from everpoll.stores.operations import Deleted, LogEntry, Pause, Retried, Revision
+from everpoll.stores.postgres import (
+    canceling,
+    ended_tasks,
+    enqueueing,
+    feed,
+    figures,
+    listing,
+    pausing,
+    reading,
+    retention,
+    revising,
+    rights,
+    schema,
+    settling,
+)
 from everpoll.stores.postgres.hands import Hands
+from everpoll.stores.postgres.health import PostgresHealth
 from everpoll.stores.postgres.leasing import Leasing
 from everpoll.stores.postgres.marks import Marks
 from everpoll.stores.postgres.notify import CHANNEL, Notifier
 from everpoll.stores.postgres.pulse import PostgresPulse
 from everpoll.stores.postgres.repeats import repeated
+from everpoll.stores.task_search import checked
 
 # Repeatable, as everything: a sign-on whose answer got lost is made again under the same incarnation.
 SIGN_ON = """insert into everpoll.workers (incarnation, label, host, pid, queues, slots, version, lease_s)
@@ -59,7 +78,6 @@ SIGN_OFF = """update everpoll.workers set stopped_at = now(), is_clear = $2
     where incarnation = $1 and stopped_at is null"""
 PROGRESS = """update everpoll.tasks set progress = $4
     where id = $1 and owner = $2 and sequence = $3 and is_leased returning 1"""
-RETRY = versioned("select everpoll.retry($1, $2)")
 LANES = 4
 NOTE_LOSS = "insert into everpoll.losses (task_id, note) values ($1, $2)"
 
@@ -71,22 +89,30 @@ class PostgresStore:
     hand_over = None
 
     def __init__(self, url: str) -> None:
-        dial = Dial(read_address(url))
+        dial = Dial(replace(read_address(url), schema="everpoll"))
         self._dial = dial
-        self._connections = connections = Connections(dial, dial.address.connections - 1)
+        self._connections = connections = Connections(dial, dial.address.connections - 1, self._ask_for_room)
         # Notifications come by the first, which settlements share. With enough for all, the lanes leave it alone.
         first = 1 if connections.size > LANES else 0
-        self._settlements, self._leases, self._entrance = (
-            Lane(connections, first + place, is_busy=True) for place in range(3)
-        )
+        self._settlements = Lane(connections, first, is_busy=True)
+        self._entrance = Lane(connections, first + 2, is_busy=True)
         self._desk = Lane(connections, first + 3, is_slow=True)
         self._calls = Lane(connections, first + 3)
         self._heartbeats = connections.heartbeats()
+        # Looks are recorded beside settlements, and upkeep keeps no reader waiting.
+        self._health = PostgresHealth(
+            Lane(connections, first + 2), self._desk, Lane(connections, first + 3, is_slow=True)
+        )
         self._marks = Marks()
         self._hands = Hands()
-        self._leasing = Leasing(self._leases, self._desk, self._marks, self._hands, self._wake)
+        self._leasing = Leasing(connections, first + 1, self._desk, self._marks, self._hands, self._wake)
         self._notifier = Notifier(self._entrance)
-        self._listener = Listener(connections, self._calls, CHANNEL)
+        self._listener = Listener(connections, self._calls, CHANNEL, self._leasing.reconnected)
+
+    @property
+    def health(self) -> PostgresHealth:
+        """See the contract."""
+        return self._health
 
     @property
     def has_push(self) -> bool:
@@ -102,7 +128,8 @@ class PostgresStore:
 
         By the lane that enqueues: a process that only enqueues needs no other, and its first job waits for none.
         """
-        await self._entrance.call(schema.migrate if migrate else schema.check)
+        place = self._dial.address.place
+        await self._entrance.call(schema.migrate if migrate else lambda connection: schema.check(connection, place))
         if not await self._entrance.call(schema.is_read_committed):
             self._dial.insist_on_read_committed()
             await self._connections.close()
@@ -132,7 +159,12 @@ class PostgresStore:
         return answers
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
-        """See the contract. The heartbeat that follows gets its connection before the lanes get their second."""
+        """See the contract. The heartbeat that follows gets its connection before the lanes get their second.
+
+        A role that may sign on, and later lacks the right to settle, would run handlers in vain: all rights are asked
+        for here.
+        """
+        await self._calls.call(rights.check)
         await self._calls.row(
             SIGN_ON,
             card.incarnation,
@@ -164,6 +196,15 @@ class PostgresStore:
         if not settlements:
             return set()
         lost = await repeated(lambda: settling.settle(self._settlements, incarnation, settlements))
+        self._leasing.settled()
+        if lost and (
+            known := [one for one in settlements if one.id in lost and self._hands.still_has(incarnation, one)]
+        ):
+            # The server may have forgotten these leases in a crash: then they are taken again, and settled.
+            await self._leasing.recover(incarnation)
+            lost = lost - {one.id for one in known} | await repeated(
+                lambda: settling.settle(self._settlements, incarnation, known)
+            )
         self._hands.let_go(incarnation, settlements, lost)
         if Again in set(map(type, settlements)):
             self._due_again([one for one in settlements if isinstance(one, Again)])
@@ -176,6 +217,9 @@ class PostgresStore:
         if any(not one.delay_s or one.delay_s <= 0 for one in again):
             self._notifier.soon()
         self._listener.wake(due_s=min(one.delay_s or 0.0 for one in again))
+
+    async def _ask_for_room(self) -> None:
+        await self._listener.ask_for_room()
 
     def _wake(self) -> None:
         """Have the workers of this process look."""
@@ -205,13 +249,29 @@ class PostgresStore:
             self._listener.wake(cancel=True)
         return canceled.states
 
+    async def revise(self, revisions: Sequence[Revision]) -> list[int | None]:
+        """See the contract."""
+        revised = await revising.revise(self._calls, revisions)
+        if revised.is_changed:
+            self._marks.forget()  # what is due now may lie behind a mark
+            self._listener.wake(cancel=revised.is_running)
+        return revised.ids
+
     async def retry(self, task_id: int, note: str) -> bool:
         """See the contract."""
-        is_back = bool(await repeated(lambda: self._calls.value(RETRY, task_id, note)))
-        if is_back:
+        return (await self.retry_many([(task_id, note)]))[0].outcome == "queued"
+
+    async def retry_many(self, requests: Sequence[tuple[int, str]]) -> list[Retried]:
+        """See the contract."""
+        answers = await ended_tasks.retry(self._calls, requests)
+        if any(one.outcome == "queued" for one in answers):
             self._notifier.soon()
             self._listener.wake()
-        return is_back
+        return answers
+
+    async def delete(self, requests: Sequence[tuple[int, str]]) -> list[Deleted]:
+        """See the contract."""
+        return await ended_tasks.delete(self._calls, requests)
 
     async def note_loss(self, task_id: int, note: str) -> None:
         """See the contract."""
@@ -237,6 +297,33 @@ class PostgresStore:
         """See the contract."""
         return await reading.last_results(self._desk, kind, name, limit)
 
+    async def pause(self, queue: str, reason: str, by: str) -> None:
+        """See the contract."""
+        check_queue(queue, reason, by)
+        await pausing.pause(self._calls, queue, reason, by)
+
+    async def resume(self, queue: str, by: str) -> bool:
+        """See the contract."""
+        check_queue(queue, "", by)
+        is_resumed = await pausing.resume(self._calls, queue, by)
+        if is_resumed:
+            self._marks.forget()
+            self._listener.wake()
+        return is_resumed
+
+    async def paused(self) -> dict[str, Pause]:
+        """See the contract."""
+        return await pausing.paused(self._desk)
+
+    async def log(self, entries: Sequence[LogEntry]) -> None:
+        """See the contract."""
+        if entries:
+            await feed.log(self._calls, entries)
+
+    async def actions_of(self, task_id: int, limit: int = 1000) -> list[Event]:
+        """See the contract."""
+        return await feed.actions_of(self._desk, task_id, limit)
+
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
         """See the contract."""
         return await feed.of_task(self._desk, task_id, after, limit)
@@ -251,7 +338,7 @@ class PostgresStore:
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""
-        return await reading.tasks(self._desk, wanted, limit, after)
+        return await listing.tasks(self._desk, checked(wanted), limit, after)
 
     async def workers(self) -> list[WorkerInfo]:
         """See the contract."""
@@ -260,6 +347,16 @@ class PostgresStore:
     async def queues(self) -> list[QueueInfo]:
         """See the contract."""
         return await reading.queues(self._desk)
+
+    async def series(
+        self, of: SeriesOf, from_at: float, to_at: float, step_s: int, queue: str | None = None, name: str | None = None
+    ) -> list[SeriesPoint]:
+        """See the contract."""
+        return await figures.series(self._desk, steps_of(of, from_at, to_at, step_s), queue, name)
+
+    async def published_loops(self) -> list[PublishedLoops]:
+        """See the contract."""
+        return await figures.published_loops(self._desk)
 
     async def prune(self, older_than_s: float) -> int:
         """See the contract."""

@@ -1,7 +1,7 @@
 """The two moves of a task that is not simply done: it ends and goes to history, or it is due again.
 
 Settling, canceling and the rescue all decide in Python what becomes of each task and hand the rows over here, as one
-JSON array per statement. They run inside the caller's transaction.
+batch. They run inside the caller's transaction.
 
 json_each has columns called `key` and `id`: every column of ours is qualified.
 """
@@ -11,6 +11,7 @@ json_each has columns called `key` and `id`: every column of ours is qualified.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from everpoll.drivers.sqlite.bulk import ROWS, write_rows
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import TRAIL_LIMIT, EndState, encode
 
@@ -39,6 +40,7 @@ class End(NamedTuple):
     refund: int = 0
     memory: str | None = None
     rescued: int = 0
+    error_type: str | None = None
 
 
 class Requeue(NamedTuple):
@@ -52,20 +54,24 @@ class Requeue(NamedTuple):
     refund: int = 0
     memory: str | None = None
     rescued: int = 0
+    error_type: str | None = None
 
 
 END = f"""insert into everpoll_history
-    (id, ended_at, state, result, trail, attempt, memory, rescues, was_leased, {COPIED})
+    (id, ended_at, state, result, trail, attempt, memory, rescues, was_leased, error_type, {COPIED})
     select t.id, :now, j.value ->> 2, j.value ->> 3, {longer_trail("(j.value ->> 4)")}, t.attempt - (j.value ->> 5),
-           coalesce(j.value ->> 6, t.memory), t.rescues + (j.value ->> 7), t.is_leased, {T_COPIED}
+           coalesce(j.value ->> 6, t.memory), t.rescues + (j.value ->> 7), t.is_leased,
+           coalesce(j.value ->> 8, t.error_type), {T_COPIED}
     from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0 and t.sequence = j.value ->> 1"""
 DROP = "delete from everpoll_tasks where id in (select value from json_each(?))"
+# Bound row by row: JSON would be parsed once for each column that is read of it, which is a third of the whole.
 REQUEUE = f"""update everpoll_tasks as t
-    set is_leased = 0, due_at = coalesce(:now + (j.value ->> 2), t.due_at), line = coalesce(j.value ->> 2, 0) > 0,
-        trail = {longer_trail("(j.value ->> 3)")}, attempt = t.attempt - (j.value ->> 4),
-        memory = coalesce(j.value ->> 5, t.memory),
-        rescues = case when j.value ->> 5 is null then t.rescues + (j.value ->> 6) else 0 end
-    from json_each(:rows) j where t.id = j.value ->> 0 and t.sequence = j.value ->> 1"""
+    set is_leased = 0, is_revised = 0,
+        due_at = coalesce(v.column3, t.due_at), line = v.column4,
+        trail = {longer_trail("v.column5")}, attempt = t.attempt - v.column6,
+        memory = coalesce(v.column7, t.memory), error_type = coalesce(v.column9, t.error_type),
+        rescues = case when v.column7 is null then t.rescues + v.column8 else 0 end
+    from (values {ROWS}) v where t.id = v.column1 and t.sequence = v.column2"""
 
 
 def end(con: Connection, now: int, ends: Sequence[End]) -> None:
@@ -77,8 +83,13 @@ def end(con: Connection, now: int, ends: Sequence[End]) -> None:
 
 def requeue(con: Connection, now: int, rows: Sequence[Requeue]) -> None:
     """Put these back in the queue. That they are there, and whose they are, was read in this transaction."""
-    if rows:
-        con.execute(REQUEUE, {"now": now, "rows": encode(rows)})
+    write_rows(con, REQUEUE, [_requeued(now, one) for one in rows], fills=True)
+
+
+def _requeued(now: int, one: Requeue) -> tuple[int | str | None, ...]:
+    due_at = None if one.delay_us is None else now + one.delay_us
+    line = int((one.delay_us or 0) > 0)
+    return (one.id, one.sequence, due_at, line, one.entry, one.refund, one.memory, one.rescued, one.error_type)
 
 
 def trail_entry(note: str | None, now: int, by: str) -> str | None:

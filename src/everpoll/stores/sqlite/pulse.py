@@ -12,8 +12,10 @@ from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
 from everpoll.stores.contract import Beat
+from everpoll.stores.figures import Figure
 from everpoll.stores.sqlite import rescue
 from everpoll.stores.sqlite.clock import Instants
+from everpoll.stores.sqlite.figures import publish
 
 T = TypeVar("T")
 
@@ -35,6 +37,10 @@ class SqlitePulse:
     def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
         """See the contract."""
         return self._written(lambda con, now: rescue.rescue(con, now, incarnation, dead, overdue))
+
+    def publish(self, incarnation: int, figures: Sequence[Figure], loops: str | None) -> None:
+        """See the contract."""
+        self._written(lambda con, _: publish(con, incarnation, figures, loops))
 
     def _written(self, run: Callable[[Connection, int], T]) -> T:
         with self._lock:

@@ -6,23 +6,15 @@ the indexes, so that neither costs more when more waits.
 
 # ruff: noqa: S608 - only the column lists and conditions of this module are put into SQL
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.stores.contract import (
-    COUNT_LIMIT,
-    SEARCH_LIMIT,
-    QueueInfo,
-    TaskFilter,
-    TaskInfo,
-    TaskPage,
-    WorkerInfo,
-    encode,
-)
+from everpoll.stores.contract import COUNT_LIMIT, QueueInfo, TaskInfo, WorkerInfo, encode
+from everpoll.stores.operations import Pause
 
 WORKERS_SHOWN_US = 86_400 * 1_000_000
 
@@ -54,6 +46,13 @@ WORKERS = """select w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.
         on held.owner = w.incarnation
     where w.stopped_at is null or w.stopped_at > :oldest order by w.started_at, w.incarnation"""
 
+FIRST_WAITING = """select due_at from everpoll_tasks indexed by everpoll_tasks_waiting
+    where line = 1 and queue = ? and due_at <= ? order by due_at limit 1"""
+FIRST_READY = """select rank, due_at from everpoll_tasks indexed by everpoll_tasks_ready
+    where line = 0 and is_leased = 0 and queue = ? and rank > ? order by rank, due_at limit 1"""
+LOWEST_RANK = -(2**31) - 1
+RANKS_LIMIT = 100
+"""Priorities of one queue that are looked at for its oldest task."""
 READY = "line = 0 and is_leased = 0"
 WAITING = "line = 1"
 LEASED = "is_leased = 1"
@@ -74,63 +73,10 @@ def losses(con: Connection, task_id: int) -> list[dict[str, Any]]:
     return [{"at": at / 1e6, **msgspec.json.decode(note)} for at, note in con.execute(LOSSES, (task_id,))]
 
 
-def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
-    """A page, newest first. No index has names and queues: a bounded number of tasks of each table is looked at."""
-    wishes = [name for name in ("queue", "name", "kind") if getattr(wanted, name) is not None]
-    same = "".join(f" and t.{name} = :{name}" for name in wishes)
-    bound = {"after": after, "limit": limit + 1, "searched": SEARCH_LIMIT, **msgspec.structs.asdict(wanted)}
-    newest = [(columns, _newest(wanted, after, *where)) for columns, *where in _places(wanted)]
-    selects = (
-        f"select * from (select {columns} from ({some}) t where true{same} order by t.id desc limit :limit)"
-        for columns, some in newest
-    )
-    rows = con.execute(f"{' union all '.join(selects)} order by 1 desc limit :limit", bound).fetchall()
-    found = [_shown(row) for row in rows]
-    if len(found) > limit:
-        return TaskPage(tuple(found[:limit]), found[limit - 1].id)
-    ends = " union all ".join(
-        f"select * from (select id, created_at from ({some}) order by id desc limit 1 offset :searched - 1)"
-        for _, some in newest
-    )
-    end = con.execute(f"{ends} order by 1 desc limit 1", bound).fetchone() if wishes else None
-    if end is None:
-        return TaskPage(tuple(found))
-    # Behind the end of one table's search the other may have found something: that belongs to the next page.
-    return TaskPage(tuple(one for one in found if one.id >= end[0]), end[0], instant(end[1]))
-
-
-def _places(wanted: TaskFilter) -> list[tuple[str, str, str]]:
-    """Columns, table and condition of each table that may have such tasks.
-
-    The conditions stand in the text, not among the bound values: only so does SQLite use the partial indexes.
-    """
-    match wanted.state:
-        case None:
-            return [(LIVE, "everpoll_tasks", "true"), (ENDED, "everpoll_history", "true")]
-        case "queued":
-            return [(LIVE, "everpoll_tasks", "t.is_leased = 0")]
-        case "running":
-            return [(LIVE, "everpoll_tasks", "t.is_leased = 1")]
-        case "done":
-            return [(ENDED, "everpoll_history", "t.state = 'done'")]
-        case _:
-            return [(ENDED, "everpoll_history", "t.state = :state and t.state <> 'done'")]
-
-
-def _newest(wanted: TaskFilter, after: int | None, table: str, condition: str) -> str:
-    """The newest rows of a table, as far as an index finds them."""
-    where = [condition]
-    if wanted.indexed:
-        where.append("t.indexed = 1" if wanted.kind is None else "t.indexed = 1 and t.kind = :kind")
-    if after is not None:
-        where.append("t.id < :after")
-    return f"select t.* from {table} t where {' and '.join(where)} order by t.id desc limit :searched"
-
-
 def find(con: Connection, kind: str, key: str) -> TaskInfo | None:
     """The live task with that key, else the newest ended one."""
     rows = con.execute(FOUND, {"kind": kind, "key": key})
-    return min(map(_shown, rows), key=lambda info: info.ended_at is not None, default=None)
+    return min(map(shown, rows), key=lambda info: info.ended_at is not None, default=None)
 
 
 def last_results(con: Connection, kind: str, name: str, limit: int) -> list[Any]:
@@ -176,20 +122,33 @@ def workers(con: Connection, now: int) -> list[WorkerInfo]:
     ]
 
 
-def queues(con: Connection, now: int) -> list[QueueInfo]:
+def queues(con: Connection, now: int, paused: Mapping[str, Pause]) -> list[QueueInfo]:
     """What waits where."""
-    names = sorted({name for where in (READY, WAITING, LEASED) for name in _queue_names(con, where)})
-    return [_queue(con, name, now) for name in names]
+    names = {name for where in (READY, WAITING, LEASED) for name in _queue_names(con, where)}
+    return [_queue(con, name, now, paused.get(name)) for name in sorted(names | paused.keys())]
 
 
-def _queue(con: Connection, name: str, now: int) -> QueueInfo:
+def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueInfo:
     late = _count(con, f"{WAITING} and due_at <= :now", name, now)
     return QueueInfo(
         queue=name,
         ready=min(COUNT_LIMIT, late + _count(con, READY, name, now)),
         waiting=_count(con, f"{WAITING} and due_at > :now", name, now),
         running=_count(con, LEASED, name, now),
+        oldest_due_at=instant_or_none(_oldest_due(con, name, now)),
+        paused=pause,
     )
+
+
+def _oldest_due(con: Connection, queue: str, now: int) -> int | None:
+    """The earliest due time of what is ready: the first of each priority, and of what is about to be made ready."""
+    dues = [row[0] for row in con.execute(FIRST_WAITING, (queue, now))]
+    row = con.execute(FIRST_READY, (queue, LOWEST_RANK)).fetchone()
+    while row is not None and len(dues) < RANKS_LIMIT:
+        rank, due_at = row
+        dues.append(due_at)
+        row = con.execute(FIRST_READY, (queue, rank)).fetchone()
+    return min(dues, default=None)
 
 
 def _count(con: Connection, where: str, queue: str, now: int) -> int:
@@ -208,11 +167,12 @@ def _queue_names(con: Connection, where: str) -> Iterator[str]:
 
 
 def _by_id(con: Connection, statement: str, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-    found = {row[0]: _shown(row) for row in con.execute(statement, {"ids": encode(task_ids)})}
+    found = {row[0]: shown(row) for row in con.execute(statement, {"ids": encode(task_ids)})}
     return {task_id: found[task_id] for task_id in task_ids if task_id in found}
 
 
-def _shown(row: tuple[Any, ...]) -> TaskInfo:
+def shown(row: tuple[Any, ...]) -> TaskInfo:
+    """From the columns of LIVE or ENDED."""
     task_id, kind, name, queue, key, state, priority, attempt, rescues, *rest = row
     created_at, due_at, started_at, ended_at, deadline_at, worker, incarnation, cancel_requested, *texts = rest
     args, memory, progress, result, trail = (_decoded(text) for text in texts)

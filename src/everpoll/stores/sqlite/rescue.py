@@ -15,8 +15,10 @@ from typing import Any
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.policy.liveness import Sighting
-from everpoll.stores.contract import RESCUE_LIMIT, Beat, EndState, WorkerCard, encode
+from everpoll.stores.contract import RESCUE_LIMIT, Beat, EndState, NewEvent, WorkerCard, encode
+from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.moves import End, Requeue, end, requeue
+from everpoll.stores.task_events import LOST_WORKER, OVERDUE, rescued_event
 
 logger = logging.getLogger("everpoll.stores")
 
@@ -92,12 +94,14 @@ def _taken_back(con: Connection, now: int, lost: Sequence[tuple[Any, ...]]) -> i
     """Take these back, all or none."""
     ends: list[End] = []
     rows: list[Requeue] = []
+    events: list[tuple[int, tuple[NewEvent, ...]]] = []
     for task_id, sequence, label, is_alive, started_at, rescues, is_canceled in lost:
         poison = rescues >= RESCUE_LIMIT
+        why = OVERDUE if is_alive else LOST_WORKER
         entry = _entry(
             now,
             what="failed" if poison else "rescue",
-            why="it ran past its deadline" if is_alive else "its worker was lost",
+            why=why,
             worker=label,
             started_at=started_at / 1e6,
             rescues=rescues,
@@ -105,10 +109,12 @@ def _taken_back(con: Connection, now: int, lost: Sequence[tuple[Any, ...]]) -> i
         if is_canceled or poison:
             state: EndState = "canceled" if is_canceled else "failed"
             ends.append(End(task_id, sequence, state, entry=entry, refund=1, rescued=1))
+            events.append((task_id, (rescued_event(state, why, rescues),)))
         else:
             rows.append(Requeue(task_id, sequence, None, entry, refund=1, rescued=1))
     con.execute("savepoint take_back")
     try:
+        feed.add(con, now, events)
         end(con, now, ends)
         requeue(con, now, rows)
     except sqlite3.Error:

@@ -18,8 +18,13 @@ DROP_LOSSES = """delete from everpoll_losses where task_id in (select value from
     and not exists (select 1 from everpoll_history h where h.id = task_id)
     and not exists (select 1 from everpoll_tasks t where t.id = task_id)"""
 # Events have their times in the order of their numbers, but for steps of the clock: the first slice tells.
+OLD_EVENTS = """select max(id), count(*) from everpoll_events where id in
+    (select id from everpoll_events order by id limit :slice) and at < :oldest"""
 DROP_EVENTS = """delete from everpoll_events where id in
     (select id from everpoll_events order by id limit :slice) and at < :oldest"""
+# A reader that stands before the last one that went has missed it.
+PRUNED = """insert into everpoll_feed_horizon (one, pruned) values (1, ?)
+    on conflict (one) do update set pruned = max(pruned, excluded.pruned)"""
 # A worker's label is shown with the tasks that it held; those in history are older than its end, and gone.
 IDLE_WORKERS = """select json_group_array(incarnation) from
     (select incarnation from everpoll_workers where stopped_at < :oldest limit :slice)
@@ -62,4 +67,9 @@ def drop_workers(con: Connection, incarnations: str) -> None:
 
 def drop_events(con: Connection, oldest: int) -> bool:
     """Delete a slice of the events that are too old, the first ones first; whether there may be more."""
-    return con.execute(DROP_EVENTS, {"oldest": oldest, "slice": SLICE}).rowcount == SLICE
+    bound = {"oldest": oldest, "slice": SLICE}
+    last, number = con.execute(OLD_EVENTS, bound).fetchone()
+    if number:
+        con.execute(DROP_EVENTS, bound)
+        con.execute(PRUNED, (last,))
+    return bool(number == SLICE)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from importlib.resources import files
 
+from everpoll.drivers.empty_places import nothing_in
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
@@ -30,7 +31,7 @@ def migrations() -> dict[str, str]:
 def prepare(address: Address, patience_s: float, *, migrate: bool) -> list[str]:
     """Make the file usable; the names of the migrations applied. Blocks, so call it in a thread."""
     if not migrate and not address.path.exists():
-        raise SchemaOutdated(f"{address.path} does not exist: run `everpoll migrate`")
+        raise nothing_in(f"{address.path.absolute()}, which does not exist", "the folder that you are in")
     try:
         con = connect(address, patience_s=patience_s, create=migrate)
         try:
@@ -46,6 +47,8 @@ def prepare(address: Address, patience_s: float, *, migrate: bool) -> list[str]:
 def check(con: Connection) -> None:
     """Raise `SchemaOutdated` unless the schema is exactly the one of this release."""
     missing = _missing(con)
+    if missing and not _applied(con):
+        raise nothing_in(str(con.path.absolute()), "the file")
     if missing:
         raise SchemaOutdated(f"{con.path} has an older schema: {', '.join(missing)} is missing; run `everpoll migrate`")
 

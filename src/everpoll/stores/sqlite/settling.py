@@ -17,23 +17,28 @@ from everpoll.stores.contract import Again, Ended, Settlement, encode
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.clock import microseconds
 from everpoll.stores.sqlite.moves import COPIED, DROP, T_COPIED, End, Requeue, end, requeue, trail_entry
+from everpoll.stores.task_events import canceled_event
+from everpoll.stores.task_search import error_class
 
 HOLDS = "t.owner = :owner and t.sequence = :sequence and t.is_leased = 1"
 DONE = f"""insert into everpoll_history
-    (id, ended_at, state, trail, attempt, memory, rescues, was_leased, {COPIED})
-    select t.id, :now, 'done', t.trail, t.attempt, t.memory, t.rescues, 1, {T_COPIED}
+    (id, ended_at, state, trail, attempt, memory, rescues, was_leased, error_type, {COPIED})
+    select t.id, :now, 'done', t.trail, t.attempt, t.memory, t.rescues, 1, t.error_type,
+           {T_COPIED}
     from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value and {HOLDS}"""
 DONE_WITH_RESULT = f"""insert into everpoll_history
-    (id, ended_at, state, result, trail, attempt, memory, rescues, was_leased, {COPIED})
-    select t.id, :now, 'done', j.value ->> 1, t.trail, t.attempt, t.memory, t.rescues, 1, {T_COPIED}
+    (id, ended_at, state, result, trail, attempt, memory, rescues, was_leased, error_type, {COPIED})
+    select t.id, :now, 'done', j.value ->> 1, t.trail, t.attempt, t.memory, t.rescues, 1, t.error_type,
+           {T_COPIED}
     from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0 and {HOLDS}"""
 # What becomes of a request to cancel. A task that cancels itself decides; if the request came while it ran, which its
-# due time tells (see `steering`), it could not know, and is due at once.
-HELD = """select json_group_array(json_array(t.id, case when t.cancel_requested = 0 then 0
-        when t.cancels_itself = 0 then 1 when t.due_at > t.started_at then 2 else 0 end))
+# due time tells (see `steering`), it could not know, and is due at once. So is one that was revised while it ran.
+HELD = """select json_group_array(json_array(t.id, case when t.cancel_requested = 1 and t.cancels_itself = 0 then 1
+        when t.is_revised = 1 or (t.cancel_requested = 1 and t.due_at > t.started_at) then 2 else 0 end))
     from json_each(:rows) j cross join everpoll_tasks t
     where t.id = j.value ->> 0 and t.sequence = j.value ->> 1 and t.owner = :owner and t.is_leased = 1"""
-FREE, CANCELED, ASKED = 0, 1, 2
+FREE, CANCELED, HURRIED = 0, 1, 2
+CANCELED_EVENTS = (canceled_event(),)
 LABEL = "select label from everpoll_workers where incarnation = ?"
 
 _decode_held = msgspec.json.Decoder(list[tuple[int, int]]).decode
@@ -51,7 +56,11 @@ class Batch:
         self.results: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         self.ended: list[Ended] = []
         self.again: list[Again] = []
+        self.told: list[Settlement] = []
+        """Those that bring events, in the order of the call: so are they in the feed."""
         self.lost: set[int] = set()
+        self.is_hurried = False
+        """Once written: a task is due at once, whatever its settlement says."""
         newest: dict[int, Settlement] = {}
         for one in settlements:
             rival = newest.setdefault(one.id, one)
@@ -60,6 +69,8 @@ class Batch:
                 if one.sequence > rival.sequence:
                     newest[one.id] = one
         for one in newest.values():
+            if one.events:
+                self.told.append(one)
             if isinstance(one, Again):
                 self.again.append(one)
             elif one.note is not None or one.state != "done" or one.events:
@@ -97,9 +108,11 @@ def _move(con: Connection, now: int, batch: Batch) -> set[int]:
     by = _label(con, batch.incarnation) if any(one.note is not None for one in moving) else ""
     # Read first: once written, what has ended just now and what never was ours look alike.
     held = _held(con, batch.incarnation, [(one.id, one.sequence) for one in moving])
-    feed.add(con, now, [(one.id, one.events) for one in moving if one.events and one.id in held])
+    events = [(one.id, one.events) for one in batch.told if one.id in held]
+    events += [(one.id, CANCELED_EVENTS) for one in batch.again if held.get(one.id) == CANCELED]
+    feed.add(con, now, events)
     ends = [
-        End(one.id, one.sequence, one.state, one.result, trail_entry(one.note, now, by))
+        End(one.id, one.sequence, one.state, one.result, trail_entry(one.note, now, by), 0, None, 0, _class(one))
         for one in batch.ended
         if one.id in held
     ]
@@ -108,19 +121,23 @@ def _move(con: Connection, now: int, batch: Batch) -> set[int]:
         entry = trail_entry(one.note, now, by)
         if held.get(one.id) == CANCELED:
             # A cancel that was requested meanwhile wins.
-            ends.append(End(one.id, one.sequence, "canceled", None, entry, int(one.refund), one.memory))
+            ends.append(End(one.id, one.sequence, "canceled", None, entry, int(one.refund), one.memory, 0, _class(one)))
         elif one.id in held:
             delay_us = None if one.delay_s is None else microseconds(one.delay_s)
-            if held[one.id] == ASKED:
-                delay_us = 0
-            rows.append(Requeue(one.id, one.sequence, delay_us, entry, int(one.refund), one.memory))
+            if held[one.id] == HURRIED:
+                delay_us, batch.is_hurried = 0, True
+            rows.append(Requeue(one.id, one.sequence, delay_us, entry, int(one.refund), one.memory, 0, _class(one)))
     end(con, now, ends)
     requeue(con, now, rows)
     return {one.id for one in moving if one.id not in held}
 
 
+def _class(settlement: Settlement) -> str | None:
+    return error_class(settlement.note)
+
+
 def _held(con: Connection, incarnation: int, fences: list[tuple[int, int]]) -> dict[int, int]:
-    """Those still held, and whether they are to be canceled: FREE, CANCELED or ASKED."""
+    """Those still held, and what was asked of them meanwhile: FREE, CANCELED or HURRIED."""
     found = con.execute(HELD, {"rows": encode(fences), "owner": incarnation}).fetchone()[0]
     return dict(_decode_held(found))
 

@@ -8,8 +8,12 @@ All inside the writer's transaction. `by` is empty unless the note itself says w
 from collections.abc import Sequence
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.stores.contract import TaskState
+from everpoll.stores.contract import NewEvent, TaskState
+from everpoll.stores.limits import NUMBER_LIMIT
+from everpoll.stores.operations import UNNUMBERED, Deleted, LogEntry, Retried, Revision
+from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.moves import COPIED, End, end, longer_trail, trail_entry
+from everpoll.stores.task_events import with_state
 
 LIVE = "select sequence, is_leased, cancels_itself from everpoll_tasks where id = ?"
 ENDED = "select state from everpoll_history where id = ?"
@@ -20,12 +24,20 @@ REQUEST = f"""update everpoll_tasks as t set cancel_requested = 1, trail = {long
 ASK = f"""update everpoll_tasks as t set cancel_requested = 1, trail = {longer_trail(":entry")},
         due_at = iif(t.is_leased, max(:now, t.started_at + 1), min(:now, t.due_at)), line = 0
     where t.id = :id"""
+OF_KEY = "select id, is_leased, args from everpoll_tasks where key = ? and kind = ?"
+OF_ID = "select id, is_leased, args from everpoll_tasks where id = ?"
+REVISE = """update everpoll_tasks set args = coalesce(:args, args), is_revised = is_leased, line = 0,
+        due_at = iif(is_leased, due_at, min(:now, due_at))
+    where id = :id"""
+REVISE_ARGS = "update everpoll_tasks set args = coalesce(:args, args) where id = :id"
+REMEMBER = f"update everpoll_tasks as t set trail = {longer_trail(':entry')} where t.id = :id"
 _FRESH = {"due_at": ":now", "owner": "null", "started_at": "null", "cancel_requested": "0", "progress": "null"}
 _KEPT = ", ".join(_FRESH.get(column.strip(), f"h.{column.strip()}") for column in COPIED.split(","))
 REVIVE = f"""insert into everpoll_tasks (id, line, memory, trail, {COPIED})
     select h.id, 0, h.memory, {longer_trail(":entry", "h")}, {_KEPT} from everpoll_history h
-    where h.id = :id and (h.key is null or not exists
-        (select 1 from everpoll_tasks t where t.key = h.key and t.kind = h.kind))"""
+    where h.id = :id"""
+OF_ENDED = "select kind, name, key from everpoll_history where id = ?"
+FORGET_LOSSES = "delete from everpoll_losses where task_id = ?"
 FORGET = "delete from everpoll_history where id = ?"
 PROGRESS = """update everpoll_tasks set progress = ?
     where id = ? and owner = ? and sequence = ? and is_leased = 1"""
@@ -40,15 +52,21 @@ def cancel(con: Connection, now: int, task_id: int, note: str) -> TaskState | No
         return None if ended is None else ended[0]
     sequence, is_leased, cancels_itself = live
     entry = trail_entry(note, now, "")
+    state: TaskState = "running" if is_leased else "queued" if cancels_itself else "canceled"
+    _tell(con, now, task_id, with_state(note, state))
     if cancels_itself:
         con.execute(ASK, {"id": task_id, "now": now, "entry": entry})
-        return "running" if is_leased else "queued"
-    if is_leased:
+    elif is_leased:
         con.execute(REQUEST, {"id": task_id, "entry": entry})
-        return "running"
-    con.execute(MARK, (task_id,))
-    end(con, now, [End(task_id, sequence, "canceled", None, entry)])
-    return "canceled"
+    else:
+        con.execute(MARK, (task_id,))
+        end(con, now, [End(task_id, sequence, "canceled", None, entry)])
+    return state
+
+
+def _tell(con: Connection, now: int, task_id: int, body: str) -> None:
+    """Write to the feed what is done to a live task."""
+    feed.add(con, now, [(task_id, (NewEvent(UNNUMBERED, body),))])
 
 
 def cancel_many(con: Connection, now: int, requests: Sequence[tuple[int, str]]) -> dict[int, TaskState | None]:
@@ -56,13 +74,53 @@ def cancel_many(con: Connection, now: int, requests: Sequence[tuple[int, str]]) 
     return {task_id: cancel(con, now, task_id, note) for task_id, note in requests}
 
 
-def retry(con: Connection, now: int, task_id: int, note: str) -> bool:
+def revise(con: Connection, now: int, revisions: Sequence[Revision]) -> list[int | None]:
+    """Change live tasks; their ids."""
+    return [_revised(con, now, one) for one in revisions]
+
+
+def _revised(con: Connection, now: int, revision: Revision) -> int | None:
+    by_id = revision.task_id is not None
+    if by_id and not 0 < (revision.task_id or 0) <= NUMBER_LIMIT:
+        return None
+    row = con.execute(OF_ID if by_id else OF_KEY, (revision.task_id,) if by_id else (revision.key, revision.kind))
+    found: tuple[int, int, str] | None = row.fetchone()
+    if found is None or revision.expects not in {None, found[2]} or (revision.only_queued and found[1]):
+        return None
+    task_id = found[0]
+    if revision.hurry or revision.args not in {None, found[2]}:
+        bound = {"id": task_id, "args": revision.args, "now": now}
+        con.execute(REVISE_ARGS if revision.keeps_due else REVISE, bound)
+        if revision.note is not None:
+            con.execute(REMEMBER, {"id": task_id, "entry": trail_entry(revision.note, now, "")})
+            _tell(con, now, task_id, revision.note)
+    return task_id
+
+
+def retry(con: Connection, now: int, task_id: int, note: str) -> Retried:
     """Put an ended task back with fresh attempts; its sequence goes on, so that old leases stay lost."""
-    bound = {"id": task_id, "now": now, "entry": trail_entry(note, now, "")}
-    if con.execute(REVIVE, bound).rowcount == 0:
-        return False
+    ended = con.execute(OF_ENDED, (task_id,)).fetchone()
+    if ended is None:
+        return Retried("live" if con.execute(LIVE, (task_id,)).fetchone() else "unknown")
+    kind, _, key = ended
+    if key is not None and (holder := con.execute(OF_KEY, (key, kind)).fetchone()) is not None:
+        return Retried("key_taken", holder[0])
+    con.execute(REVIVE, {"id": task_id, "now": now, "entry": trail_entry(note, now, "")})
     con.execute(FORGET, (task_id,))
-    return True
+    _tell(con, now, task_id, note)
+    return Retried("queued")
+
+
+def delete(con: Connection, now: int, task_id: int, note: str) -> Deleted:
+    """Forget an ended task; the event stays."""
+    ended = con.execute(OF_ENDED, (task_id,)).fetchone()
+    if ended is None:
+        return "live" if con.execute(LIVE, (task_id,)).fetchone() else "unknown"
+    kind, name, key = ended
+    con.execute(FORGET, (task_id,))
+    con.execute(FORGET_LOSSES, (task_id,))
+    feed.log(con, now, [LogEntry(kind, name, note, key, task_id)])
+    return "deleted"
 
 
 def progress(con: Connection, incarnation: int, task_id: int, sequence: int, text: str) -> bool:

@@ -14,6 +14,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from everpoll.drivers.sqlite.address import read_address
@@ -41,13 +42,30 @@ from everpoll.stores.contract import (
     TaskState,
     WorkerCard,
     WorkerInfo,
-    place_in_feed,
-    was_settled,
 )
-from everpoll.stores.sqlite import enqueueing, feed, leasing, reading, rescue, retention, settling, steering
+from everpoll.stores.feed_positions import place_in_feed
+from everpoll.stores.figures import PublishedLoops, SeriesOf, SeriesPoint, steps_of
+from everpoll.stores.limits import check_queue
+from everpoll.stores.lost_answers import was_settled
+from everpoll.stores.operations import BATCH_LIMIT, Deleted, LogEntry, Pause, Retried, Revision
+from everpoll.stores.sqlite import (
+    enqueueing,
+    feed,
+    figures,
+    leasing,
+    listing,
+    pausing,
+    reading,
+    rescue,
+    retention,
+    settling,
+    steering,
+)
 from everpoll.stores.sqlite.clock import Instants, microseconds
+from everpoll.stores.sqlite.health import SqliteHealth
 from everpoll.stores.sqlite.pulse import SqlitePulse
 from everpoll.stores.sqlite.schema import check, prepare
+from everpoll.stores.task_search import checked
 
 T = TypeVar("T")
 
@@ -77,6 +95,12 @@ class SqliteStore:
         self._reader: Lane | None = None
         self._pid = os.getpid()
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._health = SqliteHealth(self._write, self._read)
+
+    @property
+    def health(self) -> SqliteHealth:
+        """See the contract."""
+        return self._health
 
     async def open(self, *, migrate: bool = True) -> None:
         """See the contract."""
@@ -172,7 +196,15 @@ class SqliteStore:
     def _settlement(self, incarnation: int, settlements: Sequence[Settlement]) -> Op[set[int]]:
         batch = settling.Batch(incarnation, settlements)
         due_s = min((one.delay_s or 0.0 for one in batch.again), default=0.0)
-        return Op(lambda con: settling.settle(con, self._now(), batch), wakes=bool(batch.again), due_s=due_s)
+
+        def settle(con: Connection) -> set[int]:
+            lost = settling.settle(con, self._now(), batch)
+            if batch.is_hurried:
+                op.due_s = 0.0
+            return lost
+
+        op = Op(settle, wakes=bool(batch.again), due_s=due_s)
+        return op
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
@@ -203,11 +235,50 @@ class SqliteStore:
         )
         return [states.get(task_id) for task_id, _ in requests]
 
+    async def revise(self, revisions: Sequence[Revision]) -> list[int | None]:
+        """See the contract."""
+        if not revisions:
+            return []
+        return await self._write(Op(lambda con: steering.revise(con, self._now(), revisions), wakes=True))
+
     async def retry(self, task_id: int, note: str) -> bool:
         """See the contract."""
-        if not _is_possible(task_id):
-            return False
-        return await self._write(Op(lambda con: steering.retry(con, self._now(), task_id, note), wakes=True))
+        return (await self.retry_many([(task_id, note)]))[0].outcome == "queued"
+
+    async def retry_many(self, requests: Sequence[tuple[int, str]]) -> list[Retried]:
+        """See the contract."""
+
+        def retry(con: Connection, task_id: int, note: str) -> Retried:
+            return steering.retry(con, self._now(), task_id, note)
+
+        return await self._each(requests, retry, Retried("unknown"), wakes=True)
+
+    async def delete(self, requests: Sequence[tuple[int, str]]) -> list[Deleted]:
+        """See the contract."""
+
+        def delete(con: Connection, task_id: int, note: str) -> Deleted:
+            return steering.delete(con, self._now(), task_id, note)
+
+        return await self._each(requests, delete, "unknown")
+
+    async def _each(
+        self,
+        requests: Sequence[tuple[int, str]],
+        act: Callable[[Connection, int, str], T],
+        impossible: T,
+        *,
+        wakes: bool = False,
+    ) -> list[T]:
+        """Do it to each task, BATCH_LIMIT in one transaction; `impossible` for what cannot be an id."""
+
+        def batch(con: Connection, some: Sequence[tuple[int, str]]) -> list[T]:
+            return [act(con, *one) if _is_possible(one[0]) else impossible for one in some]
+
+        answers: list[T] = []
+        for start in range(0, len(requests), BATCH_LIMIT):
+            some = requests[start : start + BATCH_LIMIT]
+            answers += await self._write(Op(partial(batch, some=some), wakes=wakes))
+        return answers
 
     async def note_loss(self, task_id: int, note: str) -> None:
         """See the contract."""
@@ -235,6 +306,29 @@ class SqliteStore:
         """See the contract."""
         return await self._read(lambda con: reading.last_results(con, kind, name, limit))
 
+    async def pause(self, queue: str, reason: str, by: str) -> None:
+        """See the contract."""
+        check_queue(queue, reason, by)
+        await self._write(Op(lambda con: pausing.pause(con, self._now(), queue, reason, by)))
+
+    async def resume(self, queue: str, by: str) -> bool:
+        """See the contract."""
+        check_queue(queue, "", by)
+        return await self._write(Op(lambda con: pausing.resume(con, self._now(), queue, by), wakes=True))
+
+    async def paused(self) -> dict[str, Pause]:
+        """See the contract."""
+        return await self._read(pausing.paused)
+
+    async def log(self, entries: Sequence[LogEntry]) -> None:
+        """See the contract."""
+        if entries:
+            await self._write(Op(lambda con: feed.log(con, self._now(), entries)))
+
+    async def actions_of(self, task_id: int, limit: int = 1000) -> list[Event]:
+        """See the contract."""
+        return await self._read(lambda con: feed.actions_of(con, task_id, limit)) if _is_possible(task_id) else []
+
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
         """See the contract."""
         return await self._read(lambda con: feed.of_task(con, task_id, after, limit)) if _is_possible(task_id) else []
@@ -251,7 +345,8 @@ class SqliteStore:
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""
-        return await self._read(lambda con: reading.tasks(con, wanted, limit, after))
+        checked(wanted)
+        return await self._read(lambda con: listing.tasks(con, wanted, limit, after))
 
     async def workers(self) -> list[WorkerInfo]:
         """See the contract."""
@@ -259,7 +354,18 @@ class SqliteStore:
 
     async def queues(self) -> list[QueueInfo]:
         """See the contract."""
-        return await self._read(lambda con: reading.queues(con, self._now()))
+        return await self._read(lambda con: reading.queues(con, self._now(), pausing.paused(con)))
+
+    async def series(
+        self, of: SeriesOf, from_at: float, to_at: float, step_s: int, queue: str | None = None, name: str | None = None
+    ) -> list[SeriesPoint]:
+        """See the contract."""
+        steps = steps_of(of, from_at, to_at, step_s)
+        return await self._read(lambda con: figures.series(con, steps, queue, name))
+
+    async def published_loops(self) -> list[PublishedLoops]:
+        """See the contract."""
+        return await self._read(lambda con: figures.published_loops(con, self._now()))
 
     async def prune(self, older_than_s: float) -> int:
         """See the contract; here it counts rows. Others may write between its steps."""
@@ -270,6 +376,8 @@ class SqliteStore:
                 gone += await self._dropped(oldest, found.ids)
             after = found.last
         while await self._write(Op(lambda con: retention.drop_events(con, oldest))):
+            pass
+        while await self._write(Op(lambda con: figures.drop(con, self._now()))):
             pass
         idle = await self._read(
             lambda con: retention.idle_workers(con, min(oldest, self._now() - reading.WORKERS_SHOWN_US))

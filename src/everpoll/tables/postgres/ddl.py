@@ -31,7 +31,6 @@ TYPES = {
 READ, WRITTEN = "text", "jsonb"
 """Of `columns` and `results`, whose types nobody has told us."""
 TRIGGER = FUNCTION = "everpoll_wake"
-HEARTBEAT = "last_heartbeat"
 
 
 def target(table: Table, relation: Relation | None) -> str:

@@ -42,19 +42,14 @@ def columns(table: Table, relation: Relation, found: list[Flaw]) -> list[Finding
         what = f"column {name}"
         findings.append(Finding(what=what, is_fit=flaw is None, detail=detail, ddl=flaw.ddl if flaw else None))
     if table.heartbeat is None:
-        findings.append(no_heartbeat(table, relation))
+        findings.append(_no_heartbeat())
     return findings
 
 
-def no_heartbeat(table: Table, relation: Relation) -> Finding:
-    """D2 and D3 need a column."""
-    return Finding(
-        what="heartbeat",
-        is_fit=False,
-        is_needed=False,
-        detail="no column is mapped: a row whose worker is killed stays as it is until somebody resets it",
-        ddl=ddl.add_column(table, relation, "heartbeat", ddl.HEARTBEAT),
-    )
+def _no_heartbeat() -> Finding:
+    """Without a statement: a column that the mapping does not name would be of no use."""
+    detail = "no column is mapped: a row whose worker is killed stays as it is until it is reset by hand"
+    return Finding(what="heartbeat", is_fit=False, is_needed=False, detail=f"{detail}; name one with heartbeat=…")
 
 
 async def seen_words(desk: Lane, phrases: Phrases) -> set[str]:

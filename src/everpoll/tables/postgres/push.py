@@ -79,6 +79,11 @@ class Push:
             await asyncio.gather(task, return_exceptions=True)
         await self._hear(None)
 
+    async def ask_for_room(self) -> None:
+        """Tell the other processes that this one has no connection for its heartbeat, where there is a trigger."""
+        if self._listener is not None:
+            await self._listener.ask_for_room()
+
     def wake(self, wake: Wake = NOW) -> None:
         """Tell everybody here."""
         for on_wake in self._wanted:

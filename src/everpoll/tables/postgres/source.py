@@ -13,6 +13,7 @@ the user's. Rows are taken however they got there.
 import logging
 import os
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import msgspec
@@ -28,7 +29,7 @@ from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
-from everpoll.tables.postgres import catalog, ddl, inspection
+from everpoll.tables.postgres import catalog, ddl, inspection, rights
 from everpoll.tables.postgres.catalog import Relation
 from everpoll.tables.postgres.claiming import Claiming
 from everpoll.tables.postgres.doubts import Doubts
@@ -54,19 +55,22 @@ class PostgresTable:
     hand_over = None
 
     def __init__(self, url: str, table: Table) -> None:
-        dial = Dial(read_address(url))
+        schema = table.parts[0] if len(table.parts) > 1 else None
+        dial = Dial(replace(read_address(url), schema=schema))
         self._table = table
         self._dial = dial
-        self._connections = connections = Connections(dial, dial.address.connections - 1)
+        self._connections = connections = Connections(dial, dial.address.connections - 1, self._ask_for_room)
         first = 1 if connections.size > LANES else 0
-        self._settlements, self._taking = (Lane(connections, first + place, is_busy=True) for place in range(2))
+        self._doubts = Doubts()
+        self._settlements = Lane(connections, first, is_busy=True)
+        self._taking = Lane(connections, first + 1, is_busy=True, on_connect=self._doubts.connected)
         self._desk = Lane(connections, first + 2, is_slow=True)
         self._heartbeats = connections.heartbeats()
         self._claims = Claims(table.name)
-        self._doubts = Doubts()
         self._outages = Outages(table)
-        self._taking.on_connect = self._doubts.connected
         self._relation: Relation | None = None
+        self._fit: set[str] = set()
+        """What the last inspection found to be as it should."""
         self._opened: Opened | None = None
         self._worker = ""
 
@@ -91,6 +95,7 @@ class PostgresTable:
             )
         if found:
             raise TableUnfit(told(self._table, relation, found), [one.ddl for one in found if one.ddl is not None])
+        await self._desk.call(lambda connection: rights.check(connection, self._table, relation))
         phrases = Phrases(self._table, relation)
         if is_foreign(self._table, await inspection.seen_words(self._desk, phrases)):
             logger.warning("table %s: %s", self._table.name, (await inspection.words(self._desk, phrases)).detail)
@@ -100,6 +105,10 @@ class PostgresTable:
             Settling(self._settlements, phrases, self._claims),
             Push(self._connections, self._desk, relation),
         )
+
+    async def _ask_for_room(self) -> None:
+        if self._opened is not None:
+            await self._opened.push.ask_for_room()
 
     async def _looked_at(self, connection: Connection) -> tuple[Relation | None, list[Flaw]]:
         if not await connection.fetchval(IS_READ_COMMITTED):
@@ -137,20 +146,22 @@ class PostgresTable:
             findings += await inspection.due_index(self._desk, self._table, relation)
         if self._table.status in relation.columns:
             findings.append(await inspection.push(self._desk, self._table, relation))
+        self._fit = {one.what for one in findings if one.is_fit}
         return findings
 
     def ddl(self) -> list[str]:
-        """See the contract. Once the table was looked at, only columns that it lacks."""
+        """See the contract. Once the table was inspected, only what it lacks."""
         table, relation = self._table, self._relation
         if relation is None:
             statements = [ddl.create_table(table)]
         else:
             lacking = [(use, name) for use, name in table.used.items() if name not in relation.columns]
             statements = [ddl.add_column(table, relation, use, name) for use, name in lacking]
-        statements.append(ddl.create_index(table, relation))
-        if table.due_at is not None:
+        if "index" not in self._fit:
+            statements.append(ddl.create_index(table, relation))
+        if table.due_at is not None and "index of due times" not in self._fit:
             statements.append(ddl.create_due_index(table, relation))
-        return [*statements, *ddl.create_trigger(table, relation)]
+        return [*statements, *([] if "push" in self._fit else ddl.create_trigger(table, relation))]
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """The worker's label is what it writes into its rows (A4)."""

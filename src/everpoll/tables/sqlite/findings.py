@@ -44,7 +44,7 @@ def examined(address: Address, table: Table, patience_s: float) -> tuple[Shape |
 
 def unfit(table: Table, path: Path, shape: Shape | None, findings: list[Finding]) -> str | None:
     """Everything that is needed and not there, in one message; None: it can be used."""
-    flaws = [one for one in findings if one.is_needed and not one.is_fit]
+    flaws = [one for one in findings if one.keeps_from_use]
     if not flaws:
         return None
     uses = {name: role for role, name in reversed(roles(table)) if role not in {name, "column"}}
@@ -147,13 +147,12 @@ def _journal(con: Connection) -> Finding:
         is_fit=False,
         is_needed=False,
         detail="not WAL: a worker switches the file to it when it starts, and says so",
-        ddl="pragma journal_mode = wal",
     )
 
 
 def ddl(table: Table, shape: Shape | None, findings: list[Finding]) -> list[str]:
     """Every statement that would help, in the order in which they can be run."""
-    statements = [one.ddl for one in findings if one.ddl is not None and one.what != "journal mode"]
+    statements = [one.ddl for one in findings if one.ddl is not None]
     is_planned = any(one.what == "index" for one in findings)
     can_be_fit = all(one.is_fit or one.ddl for one in findings if one.is_needed)
     if can_be_fit and not is_planned:

@@ -33,7 +33,6 @@ def indexes(con: Connection, table: Table, shape: Shape) -> Iterator[Finding]:
     yield Finding(
         what="index",
         is_fit=is_fit,
-        is_needed=False,
         detail="; ".join(steps) if is_fit else f"every look reads or sorts too much: {'; '.join(steps)}",
         ddl=None if is_fit else index(table, shape),
     )

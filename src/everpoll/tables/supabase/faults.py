@@ -9,13 +9,12 @@
 The server's own words are kept, a key never: `masked` is the last thing that happens to every message.
 """
 
-import asyncio
 from typing import Any
 
-import aiohttp
 import msgspec
 
 from everpoll.errors import BadInput, EverpollError, StoreUnavailable
+from everpoll.http import Kind, NotAsked, NotReached
 
 NO_ROW = "PGRST116"
 NO_FUNCTION = "PGRST202"
@@ -58,13 +57,14 @@ class TooLarge(StoreUnavailable):
     """The answer has more bytes than are read; a smaller batch fits."""
 
 
-def of_transport(error: Exception, timeout_s: float) -> StoreUnavailable:
+def of_transport(error: NotReached | NotAsked, timeout_s: float) -> StoreUnavailable:
     """No answer came."""
-    if isinstance(error, asyncio.TimeoutError):
+    kind = error.kind if isinstance(error, NotReached) else None
+    if kind is Kind.TIMED_OUT:
         return StoreUnavailable(f"PostgREST did not answer within {timeout_s:g} s")
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return StoreUnavailable(f"cannot connect to PostgREST: {error}")
-    return StoreUnavailable(f"the connection to PostgREST broke: {str(error) or type(error).__name__}")
+    if kind is Kind.TOO_LARGE:
+        return TooLarge(str(error))
+    return StoreUnavailable(f"cannot connect to PostgREST, or the connection broke: {error}")
 
 
 def of_answer(status: int, body: bytes) -> EverpollError:

@@ -11,12 +11,12 @@ import time
 from collections.abc import Mapping
 from typing import Any, Self
 
-import aiohttp
 import msgspec
 from msgspec import Struct
-from yarl import URL
 
 from everpoll.errors import EverpollError, StoreUnavailable
+from everpoll.http import Answer, HttpClient, NotAsked, NotReached
+from everpoll.http import Request as HttpRequest
 from everpoll.policy import human
 from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.address import Address, proxy_for
@@ -29,8 +29,7 @@ ANSWER_LIMIT = 64 * 1024 * 1024
 RETRY_AFTER_LIMIT_S = 300.0
 """A server that wants more than this is asked again all the same: a typing error must not stop a worker for a day."""
 CONNECTIONS = 8
-KEEP_ALIVE_S = 15.0
-"""Below what servers and proxies keep an idle connection for: a PATCH on one that is being closed is a lost answer."""
+"""Requests at a time; what is more waits, and its time runs."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -65,12 +64,9 @@ class Http:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._renewing = asyncio.Lock()
-        self._session = aiohttp.ClientSession(
-            timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS, keepalive_timeout=KEEP_ALIVE_S),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
-        self._proxy = proxy_for(link.address.rest)
+        self._free = asyncio.Semaphore(CONNECTIONS)
+        # Headers are sent as they are: `${…}` in a key is not a reference.
+        self._client = HttpClient(environment=None, proxy=proxy_for(link.address.rest))
 
     async def __aenter__(self) -> Self:
         return self
@@ -80,7 +76,7 @@ class Http:
 
     async def close(self) -> None:
         """Let go of every connection. Repeatable."""
-        await self._session.close()
+        await self._client.close()
 
     async def rows(self, request: Request) -> list[dict[str, Any]]:
         """The rows of the answer; no row at all is no error (PGRST116, A3)."""
@@ -118,44 +114,52 @@ class Http:
             headers["Content-Type"] = "application/json"
         masked = self._link.key.masked
         try:
-            async with self._session.request(
-                request.method,
-                URL(self._link.address.rest + request.target, encoded=True),
-                data=body,
-                headers=headers,
-                allow_redirects=False,
-                proxy=self._proxy,
-            ) as response:
-                content = await _content(response)
-                self._link.clock.saw_date(response.headers.get("Date"))
-                if response.status >= 300:
-                    self._keep_away(response)
-                    raise faults.of_answer(response.status, content)
+            answer = await self._exchanged(request, headers, body)
+            self._link.clock.saw_date(answer.headers.first("date") or None)
+            if answer.status >= 300:
+                self._keep_away(answer)
+                raise faults.of_answer(answer.status, answer.body)
+        except (NotReached, NotAsked) as error:
+            told = faults.of_transport(error, TIMEOUT_S)
+            raise type(told)(masked(str(told))) from None
         except EverpollError as error:
             error.args = (masked(str(error)),)
             raise
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            told = faults.of_transport(error, TIMEOUT_S)
-            raise type(told)(masked(str(told))) from None
         try:
-            return msgspec.json.decode(content) if content else None
+            return msgspec.json.decode(answer.body) if answer.body else None
         except (msgspec.DecodeError, ValueError):
             raise StoreUnavailable(
                 f"{request.method} {request.path} was answered with something that is not JSON: is this PostgREST?"
             ) from None
 
-    def _keep_away(self, response: aiohttp.ClientResponse) -> None:
-        asked = response.headers.get("Retry-After", "")
-        # Written as a date it comes from nobody in this line; PostgREST, Kong and Cloudflare write seconds.
-        if response.status in {429, 503} and asked.isdecimal():
+    async def _exchanged(self, request: Request, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + TIMEOUT_S
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._free.acquire()
+        except TimeoutError:
+            raise StoreUnavailable(
+                f"PostgREST did not answer within {TIMEOUT_S:g} s: {CONNECTIONS} requests wait for it already"
+            ) from None
+        try:
+            return await self._client.send(
+                HttpRequest(
+                    self._link.address.rest + request.target,
+                    request.method,
+                    headers,
+                    body,
+                    timeout_s=max(deadline - loop.time(), 0.001),
+                    max_body_bytes=ANSWER_LIMIT,
+                    follow_redirects=False,
+                )
+            )
+        finally:
+            self._free.release()
+
+    def _keep_away(self, answer: Answer) -> None:
+        asked = answer.headers.first("retry-after")
+        # PostgREST, Kong and Cloudflare write seconds, and never a date.
+        if answer.status in {429, 503} and asked.isdecimal():
             wait_s = min(float(asked), RETRY_AFTER_LIMIT_S)
             self._link.not_before = max(self._link.not_before, time.monotonic() + wait_s)
-
-
-async def _content(response: aiohttp.ClientResponse) -> bytes:
-    content = bytearray()
-    async for chunk in response.content.iter_any():
-        content += chunk
-        if len(content) > ANSWER_LIMIT:
-            raise faults.TooLarge(f"the answer is larger than {ANSWER_LIMIT // 2**20} MiB")
-    return bytes(content)

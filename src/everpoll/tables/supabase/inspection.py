@@ -147,7 +147,7 @@ async def index_finding(http: Http, statements: Statements) -> Finding:
     is_fit = "Index" in plan and "'Sort'" not in plan
     detail = "looks use an index" if is_fit else "every look reads and sorts the whole table"
     ddl = None if is_fit else BREAK.join(index_ddl(table))
-    return Finding(what="index", is_fit=is_fit, is_needed=False, detail=detail, ddl=ddl)
+    return Finding(what="index", is_fit=is_fit, detail=detail, ddl=ddl)
 
 
 def heartbeat_finding(table: Table) -> Finding:
@@ -161,7 +161,7 @@ def heartbeat_finding(table: Table) -> Finding:
 
 def unfit(table: Table, found: list[Finding]) -> TableUnfit | None:
     """Everything that is needed and not there, in one error; None: it can be used."""
-    problems = [one for one in found if one.is_needed and not one.is_fit]
+    problems = [one for one in found if one.keeps_from_use]
     if not problems:
         return None
     listed = "; ".join(f"{one.what}: {one.detail}" for one in problems)

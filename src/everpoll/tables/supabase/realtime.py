@@ -2,7 +2,7 @@
 
     connecting ──▶ joining ──reply and "Subscribed"──▶ listening
         ▲             │                                    │
-        └── backoff ──┴────── broken, refused, silent ─────┘   after which everybody is woken at once
+        └── backoff ──┴────── broken, refused, silent ─────┘   after which every part is woken at once
 
 Promises: `has_push` is what Realtime confirmed, not what was hoped: the join was answered, and then the subscription to
 the database's changes. A heartbeat every BEAT_S, answered before the next one is due, or the connection counts as
@@ -11,7 +11,6 @@ Never raises for a Realtime that is away; never gives up. A bare PostgREST serve
 """
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import random
@@ -22,7 +21,9 @@ import aiohttp
 import msgspec
 from yarl import URL
 
-from everpoll.drivers.wake import NOW, OnWake
+from everpoll.drivers.push import PushTask
+from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
+from everpoll.drivers.wake import OnWake
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.policy import Backoff, human
 from everpoll.tables.contract import Finding
@@ -46,48 +47,33 @@ MESSAGE_LIMIT = 4 * 1024 * 1024
 
 
 class Realtime:
-    """Wakes everybody in this process who wants to know; one connection serves all."""
+    """Wakes every part of this process that wants to know; one connection serves all."""
 
     def __init__(self, link: Link, table: Table) -> None:
         self._link = link
         self._table = table
-        self._wanted: list[OnWake] = []
-        self._task: asyncio.Task[None] | None = None
-        self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._tried = asyncio.Event()
+        self._push = PushTask(self._listen, "everpoll-realtime")
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
-        self.has_push = False
+
+    @property
+    def has_push(self) -> bool:
+        """Whether Realtime has confirmed a subscription that holds."""
+        return self._push.has_push
 
     async def add(self, on_wake: OnWake) -> None:
         """Wake this one too; returns once it is known whether Realtime answers, or after a moment."""
         if self._link.address.realtime is None:
             logger.info("table %s: a bare PostgREST server has no push: polling", self._table.name)
             return
-        event_loop = asyncio.get_running_loop()
-        if self._event_loop is not event_loop:
-            self._wanted, self._task, self._event_loop = [], None, event_loop
-        self._wanted.append(on_wake)
-        if self._task is None:
-            self._tried = asyncio.Event()
-            self._task = event_loop.create_task(self._listen(self._link.address.realtime), name="everpoll-realtime")
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_S):
-                await self._tried.wait()
+        await self._push.add(on_wake, FIRST_S)
 
     async def remove(self, on_wake: OnWake) -> None:
         """Not any more; the last one takes the connection with it."""
-        self._wanted = [one for one in self._wanted if one != on_wake]
-        if not self._wanted:
-            await self.close()
+        await self._push.remove(on_wake)
 
     async def close(self) -> None:
-        """Nobody listens any more. Repeatable."""
-        task, self._task = self._task, None
-        self._wanted, self.has_push = [], False
-        self._tried.set()
-        if task is not None and self._event_loop is asyncio.get_running_loop():
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+        """No part of this process listens any more. Repeatable."""
+        await self._push.close()
 
     async def inspect(self) -> Finding:
         """Whether a subscription is confirmed, tried once."""
@@ -103,39 +89,32 @@ class Realtime:
             return Finding(what="push", is_fit=False, is_needed=False, detail=detail)
         return Finding(what="push", is_fit=True, detail="Realtime tells of inserts and changes")
 
-    async def _listen(self, url: str) -> None:
-        failures = 0
+    async def _listen(self) -> None:
+        url = self._link.address.realtime
+        assert url is not None, "without Realtime nothing is added"
+        failures, warnings = 0, RepeatedWarnings(logger, f"table {self._table.name}: Realtime", event_loop_time)
         async with aiohttp.ClientSession() as session:
             while True:
                 try:
                     async with self._channel(session, url) as channel:
                         await channel.join()
                         failures = 0
-                        self._joined()
-                        await channel.listen(self._wake)
+                        warnings.works()
+                        self._push.confirm()
+                        # The first time, too: it may have come later than the first look.
+                        self._push.wake()
+                        await channel.listen(self._push.wake)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next connection may work
                     failures += 1
                     wait_s = RETRY.delay(failures, self._rng)
                     said = self._words(error)
-                    logger.warning(
-                        "table %s: Realtime: %s; polling instead, next try in %s", self._table.name, said, human(wait_s)
-                    )
-                    self.has_push = False
-                    self._tried.set()
+                    what = "table %s: Realtime: %s; polling instead, next try in %s"
+                    warnings.failed(error, what, self._table.name, said, human(wait_s))
+                    self._push.fail()
                     await asyncio.sleep(wait_s)
 
     def _channel(self, session: aiohttp.ClientSession, url: str) -> "Channel":
         return Channel(self._link, session, url, self._table)
-
-    def _joined(self) -> None:
-        self.has_push = True
-        self._tried.set()
-        # The first time, too: it may have come later than the first look.
-        self._wake()
-
-    def _wake(self) -> None:
-        for on_wake in self._wanted:
-            on_wake(NOW)
 
     def _words(self, error: Exception) -> str:
         said = "no answer in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from everpoll.watches.adapters.addresses import Refused
 from everpoll.watches.adapters.client import HttpError, Memory, RemoteBusy, Request
-from everpoll.watches.adapters.fetch import Fetch, ThreadFetch
+from everpoll.watches.adapters.fetch import Fetch, HttpFetch, ThreadFetch
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.verdicts import Verdict
 
@@ -51,6 +51,7 @@ __all__ = [
     "Canceler",
     "Fetch",
     "HttpError",
+    "HttpFetch",
     "Memory",
     "Refused",
     "RemoteBusy",

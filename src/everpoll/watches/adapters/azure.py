@@ -19,10 +19,11 @@ from email.utils import formatdate
 from typing import Any, Literal
 
 from everpoll.errors import BadInput
-from everpoll.watches.adapters.addresses import Refused, checked, resolved, shown
+from everpoll.http.urls import shown
+from everpoll.watches.adapters.addresses import Refused, checked, resolved
 from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_request, refusal
 from everpoll.watches.adapters.fetch import Fetch
-from everpoll.watches.adapters.inner_addresses import Leader
+from everpoll.watches.adapters.leaders import Leader
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import (
     NOT_FOUND_TOLERATED,

@@ -11,22 +11,26 @@ import inspect
 import string
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, TypeAlias
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import msgspec
 
+from everpoll.engine.threads import DaemonThreads
 from everpoll.errors import BadInput, EverpollError
+from everpoll.http.headers import sendable
+from everpoll.http.retry_after import retry_after_s
+from everpoll.http.secrets import Secrets, sensitive
+from everpoll.http.urls import shown, target_of
 from everpoll.policy import whole_number
-from everpoll.watches.adapters.addresses import Refused, checked, may_carry_credentials, resolved, shown
-from everpoll.watches.adapters.exchange import cut, led_inside, led_to_metadata
-from everpoll.watches.adapters.fetch import MAX_BYTES, Fetch, Guarded, default_fetch, sendable
-from everpoll.watches.adapters.inner_addresses import Leader, names_metadata, names_the_inside
+from everpoll.watches.adapters.addresses import Refused, checked, may_carry_credentials, resolved
+from everpoll.watches.adapters.fetch import MAX_BYTES, Fetch, Guarded, default_fetch, too_large
+from everpoll.watches.adapters.leaders import Leader, check_by_name
 from everpoll.watches.adapters.response import Response
-from everpoll.watches.adapters.secrets import Secrets, sensitive
 from everpoll.watches.adapters.statuses import NOT_FOUND_TOLERATED, floor_s, is_transient, message, titled
+from everpoll.watches.adapters.threads import in_thread
 from everpoll.watches.limits import PAYLOAD_LIMIT
-from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
 Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
@@ -99,7 +103,7 @@ class Client:
             raise BadInput(f"trusted={trusted!r}: write a list of host names")
         self._fetch = fetch
         self._headers = headers
-        self._trusted = frozenset(host.lower() for host in trusted)
+        self._trusted = frozenset(_as_looked_up(host) for host in trusted)
         self._redirects = whole_number(redirects, name="redirects", at_least=0, accepted="how many are followed")
         self._max_bytes = max_bytes
         self._sent: dict[frozenset[tuple[str, str]], Secrets] = {}
@@ -124,7 +128,7 @@ class Client:
             fetch = self._fetch_for(url, home, leader, at_home)
             response = await self._exchange(request, url, mine if is_ours else None, fetch)
             leader = Leader(url, response.peer)
-            at_home = leader if leader.host == urlsplit(home).hostname else at_home
+            at_home = leader if leader.host == target_of(home).host else at_home
             location = response.headers.get("location")
             if request.method != "GET" or response.status not in follow or not location:
                 return response
@@ -148,8 +152,8 @@ class Client:
 
     def is_known(self, url: str, *, home: str) -> bool:
         """Whether the user named this host, at home or as trusted."""
-        host = urlsplit(url).hostname
-        return host == urlsplit(home).hostname or host in self._trusted
+        host = target_of(url).host
+        return host == target_of(home).host or host in self._trusted
 
     def masked(self, value: Any) -> Any:
         """The same without the secrets that were sent of late."""
@@ -176,8 +180,13 @@ class Client:
         if mine is not None and request.json is not None:
             body = msgspec.json.encode(request.json)
             headers["Content-Type"] = "application/json"
-        response = await fetch(request.method, url, headers=sendable(headers), body=body)
-        body = cut(response.status, response.body, self._max_bytes, url)
+        response = await _fetched(fetch, request.method, url, sendable(headers), body)
+        body = response.body
+        if len(body) > self._max_bytes:
+            if response.status < 400:
+                raise too_large(url, self._max_bytes)
+            # Of an error the beginning is enough; of a success it would be half of it.
+            body = body[: self._max_bytes]
         if not 200 <= response.status < 300:
             body = self._masked_body(body[:_ERROR_BYTES])
         at, peer = response.received_at, response.peer
@@ -185,18 +194,16 @@ class Client:
 
     def _fetch_for(self, url: str, home: str, leader: Leader, at_home: Leader | None) -> Fetch:
         """The client for this URL, kept away from the inside unless the user, or an answer from inside, leads there."""
-        fetch, host = self._fetch or default_fetch(), urlsplit(url).hostname
-        is_home = host == urlsplit(home).hostname
+        fetch, host = self._fetch or default_fetch(), target_of(url).host
+        is_home = host == target_of(home).host
         if host in self._trusted or (is_home and at_home is None):
             return fetch
         if isinstance(fetch, Guarded):
             # Home may have addresses of both kinds: the one that answered in this chain decides for all of them.
             return fetch.led_by(*(at_home if is_home and at_home is not None else leader))
         # Others look names up by themselves: of those, what can be read in the URL is all that can be told.
-        if not is_home and names_the_inside(url) and not names_the_inside(leader.url):
-            raise led_inside(leader.url, url)
-        if not is_home and names_metadata(url):
-            raise led_to_metadata(url)
+        if not is_home:
+            check_by_name(leader, url)
         return fetch
 
     def _remember(self, headers: Mapping[str, str]) -> None:
@@ -222,6 +229,28 @@ class Client:
         if inspect.isawaitable(headers):
             headers = await headers
         return headers or {}
+
+
+async def _fetched(fetch: Fetch, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> Response:
+    """Ask a client of any kind; a plain function is called in a thread, because it blocks."""
+    if inspect.iscoroutinefunction(fetch) or inspect.iscoroutinefunction(getattr(fetch, "__call__", None)):  # noqa: B004
+        return await fetch(method, url, headers=headers, body=body)
+    answer: Any = await in_thread(_plain_fetches(), fetch, method, url, headers=headers, body=body)
+    response: Response = await answer if inspect.isawaitable(answer) else answer
+    return response
+
+
+def _as_looked_up(host: str) -> str:
+    """The host in the form that URLs are compared in."""
+    try:
+        return target_of(f"http://[{host}]/" if ":" in host and "[" not in host else f"http://{host}/").host
+    except BadInput:
+        raise BadInput(f"trusted: {host[:100]!r} is not a valid host name") from None
+
+
+@cache
+def _plain_fetches() -> DaemonThreads:
+    return DaemonThreads(64, "everpoll-fetch")
 
 
 class OverHttp:

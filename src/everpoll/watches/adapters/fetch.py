@@ -1,36 +1,31 @@
-"""One HTTP exchange: what adapters ask of a client, and one that needs nothing but the standard library.
+"""One HTTP exchange: what adapters ask of a client, and the one that they have by default.
 
 `Fetch` is a callable, so that any client serves in a few lines; it follows no redirect, for the adapters judge those
-themselves. `ThreadFetch` is the default: `http.client` in daemon threads, one connection an exchange. Chosen over
-aiohttp because watches belong to the core install; whoever makes hundreds of looks a second hands in a client that
-keeps its connections.
+themselves. `HttpFetch` is the default, on the client of `everpoll.http`.
 
-Promises of `ThreadFetch`: one exchange ends within its timeout, however many addresses a host has and however slowly it
-drips, and reads at most `max_bytes`; when it is canceled its connection is closed, its thread ends, and nothing is sent
-any more. Whatever the network does wrong is an `OSError`. Never reads proxies, cookies or passwords from the
-environment.
+Promises of `HttpFetch`: one exchange ends within its timeout, however many addresses a host has and however slowly it
+drips, and reads at most `max_bytes`; when it is canceled its connection is closed. Connections are kept for reads; a
+request with an effect has a new one. Whatever the network does wrong is an `OSError`. Never reads proxies, cookies or
+passwords from the environment.
 """
 
 import asyncio
-import contextlib
-import re
 import ssl
 from collections.abc import Mapping
 from functools import cache, partial
 from typing import Protocol, runtime_checkable
 
-from everpoll.engine.threads import DaemonThreads
-from everpoll.errors import BadInput
+from everpoll.http.client import HttpClient
+from everpoll.http.contract import MAX_BODY_BYTES, Answer, Kind, NotAsked, NotReached, Reach
+from everpoll.http.contract import Request as HttpRequest
+from everpoll.http.redirects import READS
+from everpoll.http.urls import shown
 from everpoll.policy import Duration, human, seconds
-from everpoll.version import __version__
-from everpoll.watches.adapters.addresses import shown
-from everpoll.watches.adapters.exchange import Exchange
-from everpoll.watches.adapters.inner_addresses import Leader
+from everpoll.watches.adapters.addresses import Refused
+from everpoll.watches.adapters.leaders import Leader, led_inside, led_to_metadata, reach_of
 from everpoll.watches.adapters.response import Response
 
-MAX_BYTES = 8 * 1024 * 1024
-_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+MAX_BYTES = MAX_BODY_BYTES
 
 
 class Fetch(Protocol):
@@ -55,21 +50,25 @@ class Guarded(Protocol):
         ...
 
 
-class ThreadFetch:
-    """`ThreadFetch(timeout="30s")`: a client on the standard library."""
+class TimedOut(NotReached, TimeoutError):
+    """No answer came in time."""
+
+
+class Unreached(NotReached, ConnectionError):
+    """No answer came: refused, broken off, without a name, not trusted, not HTTP."""
+
+
+class HttpFetch:
+    """`HttpFetch(timeout="30s")`: the client of `everpoll.http`, for one exchange at a time."""
 
     def __init__(
-        self,
-        *,
-        timeout: Duration = "30s",
-        max_bytes: int = MAX_BYTES,
-        tls: ssl.SSLContext | None = None,
-        threads: int = 64,
+        self, *, timeout: Duration = "30s", max_bytes: int = MAX_BYTES, tls: ssl.SSLContext | None = None
     ) -> None:
         self._timeout_s = seconds(timeout, name="timeout", positive=True)
         self._max_bytes = max_bytes
         self._tls = tls
-        self._threads = DaemonThreads(threads, "everpoll-fetch")
+        # Headers are sent as they are written: `${…}` of a user's token is not a reference.
+        self._client = HttpClient(environment=None)
 
     async def __call__(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
@@ -84,47 +83,86 @@ class ThreadFetch:
     async def _ask(
         self, leader: Leader | None, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
     ) -> Response:
-        own = {"User-Agent": f"everpoll/{__version__}", **sendable(headers)}
-        exchange = Exchange(method, url, own, body, self._max_bytes, leader)
-        loop, limit = asyncio.get_running_loop(), asyncio.timeout(None)
-
-        def count() -> None:
-            if not exchange.is_aborted:
-                limit.reschedule(loop.time() + self._timeout_s)
-
-        def began() -> None:
-            # A loop that is closed has given up already.
-            with contextlib.suppress(RuntimeError):
-                loop.call_soon_threadsafe(count)
-
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._timeout_s
+        reach = Reach.NAMED if leader is None else await self._reach(leader, url)
+        request = HttpRequest(
+            url,
+            method,
+            headers,
+            body,
+            timeout_s=max(deadline - loop.time(), 0.001),
+            max_body_bytes=self._max_bytes,
+            fresh=method not in READS,
+            follow_redirects=False,
+            reach=reach,
+            tls=self._tls,
+        )
         try:
-            async with limit:
-                return await loop.run_in_executor(self._threads, exchange.run, self._timeout_s, self._context, began)
-        except TimeoutError as error:
-            if error.errno is not None and not limit.expired():
-                raise
-            raise TimeoutError(f"{shown(url)} did not answer within {human(self._timeout_s)}") from None
-        finally:
-            exchange.abort()
+            return _response(await self._client.send(request), url, self._max_bytes)
+        except NotReached as error:
+            raise _fault(error, leader, url, reach) from None
+        except NotAsked as error:
+            raise OSError(str(error)) from None
 
-    def _context(self) -> ssl.SSLContext:
-        # Loading the certificates takes some 20 ms: once, only where they are needed, and not in the event loop.
-        if self._tls is None:
-            self._tls = ssl.create_default_context()
-        return self._tls
+    async def _reach(self, leader: Leader, url: str) -> Reach:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await reach_of(leader, url)
+        except TimeoutError:
+            what = f"the name of {shown(leader.url)} was not looked up within {human(self._timeout_s)}"
+            raise TimedOut(what, Kind.TIMED_OUT) from None
+
+
+class ThreadFetch(HttpFetch):
+    """The former name of `HttpFetch`. `threads` is accepted, and not needed any more."""
+
+    def __init__(
+        self,
+        *,
+        timeout: Duration = "30s",
+        max_bytes: int = MAX_BYTES,
+        tls: ssl.SSLContext | None = None,
+        threads: int = 64,
+    ) -> None:
+        super().__init__(timeout=timeout, max_bytes=max_bytes, tls=tls)
 
 
 @cache
-def default_fetch() -> ThreadFetch:
+def default_fetch() -> HttpFetch:
     """The client that all adapters share which were given none."""
-    return ThreadFetch()
+    return HttpFetch()
 
 
-def sendable(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """The headers, if HTTP can carry them; what cannot be sent is not repeated: it may be a secret."""
-    for name, value in headers.items():
-        if not _NAME.fullmatch(name):
-            raise BadInput(f"{name[:40]!r} is no name of a header: write letters, digits and -")
-        if not _VALUE.fullmatch(value):
-            raise BadInput(f"the header {name} cannot be sent: it has line breaks or letters beyond latin-1 in it")
-    return headers
+def too_large(url: str, max_bytes: int) -> Refused:
+    """Return the error for a body beyond its limit: it would be the same the next time."""
+    return Refused(f"{shown(url)} answered with more than {max_bytes} bytes")
+
+
+def _response(answer: Answer, url: str, max_bytes: int) -> Response:
+    if answer.is_truncated and answer.status < 400:
+        raise too_large(url, max_bytes)
+    body = answer.body
+    if answer.encoding:
+        if 200 <= answer.status < 300:
+            raise NotReached(f"{shown(url)} answered in {answer.encoding!r}, which was not asked for", Kind.PROTOCOL)
+        # Its status says enough, and these words cannot be read.
+        body = b""
+    # The first of several of one name counts.
+    headers = {name: answer.headers.first(name) for name in answer.headers}
+    return Response(answer.status, headers, body, url=url, peer=answer.address)
+
+
+def _fault(error: NotReached, leader: Leader | None, url: str, reach: Reach) -> Exception:
+    """The error that an adapter knows: `Refused` where it would be the same the next time."""
+    match error.kind:
+        case Kind.TIMED_OUT:
+            return TimedOut(error.reason, error.kind, error.errno)
+        case Kind.TOO_LARGE:
+            return Refused(error.reason)
+        case Kind.ADDRESS if leader is not None and reach in (Reach.PUBLIC, Reach.PUBLIC_PART):
+            return led_inside(leader.url, url)
+        case Kind.ADDRESS:
+            return led_to_metadata(url)
+        case _:
+            return Unreached(error.reason, error.kind, error.errno)

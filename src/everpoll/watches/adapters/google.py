@@ -17,8 +17,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 from everpoll.errors import BadInput
+from everpoll.http.urls import shown as shown_url
 from everpoll.watches.adapters.addresses import Refused, joined
-from everpoll.watches.adapters.addresses import shown as shown_url
 from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_request
 from everpoll.watches.adapters.fetch import Fetch
 from everpoll.watches.adapters.response import Response

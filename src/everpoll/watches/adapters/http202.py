@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from everpoll.errors import BadInput
-from everpoll.watches.adapters.addresses import Refused, checked, resolved, shown
+from everpoll.http.urls import shown
+from everpoll.watches.adapters.addresses import Refused, checked, resolved
 from everpoll.watches.adapters.client import (
     FOLLOWED,
     REDIRECTS,
@@ -36,7 +37,7 @@ from everpoll.watches.adapters.client import (
     refusal,
 )
 from everpoll.watches.adapters.fetch import Fetch
-from everpoll.watches.adapters.inner_addresses import Leader
+from everpoll.watches.adapters.leaders import Leader
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import (
     NOT_FOUND_TOLERATED,

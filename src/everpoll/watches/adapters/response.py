@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from everpoll.watches.adapters.addresses import shown
+from everpoll.http.urls import shown
 
 _BOM = b"\xef\xbb\xbf"
 _UNREAD: Any = object()

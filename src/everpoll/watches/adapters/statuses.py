@@ -12,10 +12,10 @@ from http import HTTPStatus
 from typing import Any
 
 from everpoll.errors import BadInput
-from everpoll.watches.adapters.addresses import shown
+from everpoll.http.retry_after import retry_after_s
+from everpoll.http.urls import shown
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.limits import PAYLOAD_LIMIT, encoded
-from everpoll.watches.retry_after import retry_after_s
 from everpoll.watches.verdicts import Fail, Wait
 
 TEXT_LIMIT = 500

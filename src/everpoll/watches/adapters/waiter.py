@@ -10,7 +10,7 @@ Smithy's `waitable` trait, by the key of `matcher`: `output` and `inputOutput` (
 `allStringEquals`, `anyStringEquals`), `success` and `errorType`.
 
 The first acceptor that matches decides. If none does, an error is failure and anything else is retry. JMESPath is the
-`jmespath` package: `pip install everpoll[aws]`.
+`jmespath` package: the extra `aws`.
 """
 
 import inspect
@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from everpoll.drivers.missing_packages import missing_package
 from everpoll.engine.threads import DaemonThreads
 from everpoll.errors import BadInput
 from everpoll.policy import Budget
@@ -247,7 +248,7 @@ def _compiled(where: str, expression: Any) -> Callable[[Any], Any]:
     try:
         jmespath = import_module("jmespath")
     except ImportError:
-        raise BadInput(f"{where}: paths need the jmespath package: pip install everpoll[aws]") from None
+        raise missing_package(f"{where}: a path", "jmespath", "aws") from None
     try:
         search = jmespath.compile(expression).search
     except jmespath.exceptions.JMESPathError as error:

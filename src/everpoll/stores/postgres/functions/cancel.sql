@@ -3,16 +3,21 @@
 -- began, and now is after that, so that its settlement can tell that it did not know.
 create function everpoll.cancel(task_id bigint, note text, out state text, out is_changed boolean)
 language plpgsql volatile as $$
-declare held boolean; is_asked boolean; its_sequence int;
+declare held boolean; is_asked boolean; its_sequence int; its_kind text; its_name text; its_key text;
 begin
     is_changed := false;
-    select t.is_leased, t.cancels_itself, t.sequence into held, is_asked, its_sequence from everpoll.tasks t where t.id = task_id for update;
+    select t.is_leased, t.cancels_itself, t.sequence, t.kind, t.name, t.key
+      into held, is_asked, its_sequence, its_kind, its_name, its_key
+      from everpoll.tasks t where t.id = task_id for update;
     if not found then
         -- After the lock, by a snapshot of its own: what was settled meanwhile is here.
         select h.state into state from everpoll.history h where h.id = task_id;
         return;
     end if;
     is_changed := true;
+    state := case when held then 'running' when is_asked then 'queued' else 'canceled' end;
+    perform everpoll.log_events(array[task_id], array[its_kind], array[its_name], array[its_key],
+        array['{"state":"' || state || '"' || everpoll.further(note)]);
     if is_asked then
         update everpoll.tasks t
         set cancel_requested = true, trail = everpoll.remember(t.trail, '', note), line = case when t.line = 1 then 0 else t.line end,
@@ -20,18 +25,15 @@ begin
                           else least(clock_timestamp(), t.due_at) end
         where t.id = task_id;
         perform pg_notify('everpoll', 'c');
-        state := case when held then 'running' else 'queued' end;
         return;
     end if;
     if held then
         update everpoll.tasks t set cancel_requested = true, trail = everpoll.remember(t.trail, '', note)
         where t.id = task_id;
         perform pg_notify('everpoll', 'c');
-        state := 'running';
         return;
     end if;
     perform everpoll.move(null, array[task_id], array[its_sequence], array['canceled'::text], null, null, array[''::text],
                           array[note], null, null, null, true);
-    state := 'canceled';
 end $$;
 

@@ -40,6 +40,28 @@ as $$
     select l.queue, l.owner, count(*) from leased l group by l.queue, l.owner
 $$;
 
+-- The ids of running tasks, found in the same way.
+create function everpoll.running_ids(most int) returns setof bigint
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+    with recursive ranks(queue, rank, nth) as (
+        select q.queue, first.rank, 1 from everpoll.queue_names() q(queue) cross join lateral (
+            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = q.queue
+            order by t.queue, t.rank limit 1) first
+        union all
+        select r.queue, next.rank, r.nth + 1 from ranks r cross join lateral (
+            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank > r.rank
+            order by t.queue, t.rank limit 1) next
+        where r.nth < 100)
+    select * from (select t.id from everpoll.tasks t where t.line = 2 limit most) held
+    union all
+    select head.id from ranks r cross join lateral (
+        select t.id, t.is_leased from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank = r.rank
+        order by t.queue, t.rank, t.due_at, t.id limit 1000) head
+    where head.is_leased
+$$;
+
 -- How many tasks of each queue are ready, up to `most`: the head of each line is looked at, never everything.
 create function everpoll.ready(most int) returns table (queue text, tasks bigint)
 language sql stable

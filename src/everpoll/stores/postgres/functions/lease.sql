@@ -8,8 +8,15 @@
 -- is_cut: because their payloads were too many bytes.
 --
 -- asks_waiting: waiting tasks whose time has come are made ready first, so that they take their place in the order of
--- this very call, and the next due time is told. waits_from[i]: before this, nothing waits in wanted[i]. Looks in the
+-- this very call, and the next due time is told. waits_from[i]: before this, nothing waits in wanted[i]; done_until says
+-- how far that is true now. Looks in the
 -- middle of a long drain do without the question, which costs as much as leasing twenty rows.
+--
+-- In such a run, while settlements follow one another (is_settling), the commit does not wait for the log to reach the
+-- disk: the next settlement, about a millisecond later, makes both durable. A server that crashes in between forgets the lease; then the worker takes it again
+-- (recover), or another worker does, and the first one's result is lost (measured: a drain by 50 slots is 1.3 x as fast).
+--
+-- A paused queue is left out, and with it what falls due there: a fleet whose queues are all paused rests.
 --
 -- most_bytes: the payloads that one call hands out; the first task comes whatever its size.
 --
@@ -23,24 +30,44 @@
 -- past. Of the others the attempt is the sequence.
 create function everpoll.lease(me bigint, room int, wanted text[], rooms int[], most_bytes bigint,
     range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[],
-    asks_waiting boolean, waits_from timestamptz[],
+    asks_waiting boolean, waits_from timestamptz[], is_settling boolean,
     out is_lost boolean, out ids bigint[], out sequences int[], out names text[], out args text[],
-    out in_queues text[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[],
+    out in_queues text[], out waited_us float8[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[],
     out rescues smallint[], out versions smallint[], out canceled boolean[], out mark_queues text[],
-    out mark_ranks int[], out mark_dues timestamptz[], out promoted int, out nothing_waits_until timestamptz,
+    out mark_ranks int[], out mark_dues timestamptz[], out promoted int,
+    out done_queues text[], out done_until timestamptz[], out made_queues text[], out made_from timestamptz[],
     out has_more boolean, out is_cut boolean, out next_due_s float8, out took_s float8, out at float8)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    is_full boolean := range_queues is null; next_at timestamptz; cut int; expected int; found_ids int;
-    take_queues text[] := wanted; take_rooms int[] := rooms;
+    is_full boolean := range_queues is null; next_at timestamptz;  expected int; found_ids int;
+    take_queues text[] := wanted; take_rooms int[] := rooms; is_one boolean := cardinality(wanted) = 1;
+    has_pauses boolean;
 begin
     perform pg_advisory_xact_lock(me);
-    perform from everpoll.workers w where w.incarnation = me and w.stopped_at is null for key share;
+    if is_settling and not asks_waiting then perform set_config('synchronous_commit', 'off', true); end if;
+    -- In one statement: asking for pauses by another one takes 10 us, as much as leasing two rows.
+    select exists (select from everpoll.pauses) into has_pauses
+      from everpoll.workers w where w.incarnation = me and w.stopped_at is null for key share of w;
     is_lost := not found;
     if is_lost then return; end if;
+    if has_pauses then
+        select coalesce(array_agg(w.queue), '{}'), coalesce(array_agg(w.room), '{}'), coalesce(array_agg(w.wait_from), '{}')
+          into wanted, rooms, waits_from
+          from unnest(wanted, rooms, waits_from) w(queue, room, wait_from)
+         where w.queue not in (select p.queue from everpoll.pauses p);
+        if not is_full then
+            select coalesce(array_agg(r.queue), '{}'), coalesce(array_agg(r.rank_from), '{}'),
+                   coalesce(array_agg(r.due_from), '{}'), coalesce(array_agg(r.rank_to), '{}')
+              into range_queues, ranks_from, dues_from, ranks_to
+              from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
+             where r.queue = any(wanted);
+        end if;
+        take_queues := wanted;
+        take_rooms := rooms;
+    end if;
 
     promoted := 0;
     if asks_waiting then
@@ -50,12 +77,17 @@ begin
                 select t.due_at from everpoll.tasks t
                 where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from
                 order by t.queue, t.due_at limit 1) n;
-            nothing_waits_until := now();
+            done_queues := wanted;
+            done_until := array_fill(now(), array[cardinality(wanted)]);
         end if;
         if cardinality(wanted) > 16 or next_at <= now() then
-            -- Four times what this look can take, so that neither looks nor promotions wait for each other for long.
-            select p.next_at, p.promoted, case when p.is_all then now() end into next_at, promoted, nothing_waits_until
-              from everpoll.promote(greatest(500, 4 * room), wanted, waits_from) p;
+            -- Twice what this look can take, so that neither looks nor promotions wait for each other for long.
+            select p.next_at, p.promoted,
+                   case when p.is_all then wanted else p.done_queues end,
+                   case when p.is_all then array_fill(now(), array[cardinality(wanted)]) else p.done_until end,
+                   p.made_queues, p.made_from
+              into next_at, promoted, done_queues, done_until, made_queues, made_from
+              from everpoll.promote(greatest(100, 2 * room), wanted, waits_from) p;
         end if;
     end if;
 
@@ -68,10 +100,11 @@ begin
         dues_from := array_fill('-infinity'::timestamptz, array[cardinality(take_queues)]);
         ranks_to := array_fill(2147483648::bigint, array[cardinality(take_queues)]);
     elsif promoted > 0 then
-        -- What was made ready just now was due after waits_from, and may lie before a mark.
+        -- What was made ready just now may lie before a mark.
         dues_from := array(
-            select least(r.due_from, w.wait_from) from unnest(range_queues, dues_from) with ordinality r(queue, due_from, nth)
-            join unnest(wanted, waits_from) w(queue, wait_from) on w.queue = r.queue order by r.nth);
+            select least(r.due_from, (select min(m.due_at) from unnest(made_queues, made_from) m(queue, due_at)
+                                       where m.queue = r.queue))
+              from unnest(range_queues, dues_from) with ordinality r(queue, due_from, nth) order by r.nth);
     end if;
     if cardinality(take_queues) > 1 then
         select s.queues, s.rooms, s.total into take_queues, take_rooms, expected from everpoll.shares(
@@ -92,18 +125,19 @@ begin
                 order by ready.queue, ready.rank, ready.due_at, ready.id limit q.cap for update skip locked) t
             where r.queue = q.queue limit q.cap) c
         order by c.rank, c.due_at, c.id limit room),
+    found as materialized (
+        select array_agg(p.ctid) as ctids, sum(p.bytes) as bytes from pick p),
     -- Only where the payloads are too many bytes they are summed up one by one.
-    fitting as materialized (
-        select array(select f.ctid from (
+    fitting as (
+        select case when f.bytes <= most_bytes then f.ctids else array(select one.ctid from (
             select p.ctid, sum(p.bytes) over (order by p.rank, p.due_at, p.id) as bytes,
-                   row_number() over (order by p.rank, p.due_at, p.id) as nth from pick p) f
-            where f.bytes <= most_bytes or f.nth = 1) as ctids
-        where (select sum(p.bytes) from pick p) > most_bytes),
+                   row_number() over (order by p.rank, p.due_at, p.id) as nth from pick p) one
+            where one.bytes <= most_bytes or one.nth = 1) end as ctids from found f),
     got as (
         update everpoll.tasks t
         -- Not now(): the row may have been enqueued since this transaction began, and nothing starts before it is there.
         set owner = me, is_leased = true, sequence = t.sequence + 1, attempt = t.attempt + 1, started_at = clock_timestamp()
-        where t.ctid = any(coalesce((select f.ctids from fitting f), array(select ctid from pick))) and not t.is_leased
+        where t.ctid = any((select f.ctids from fitting f)::tid[]) and not t.is_leased
         returning t.id, t.sequence, t.attempt, t.name, t.args, t.queue, t.memory, t.key, t.rescues, t.version,
                   t.cancel_requested, t.rank, t.due_at),
     marks as (
@@ -112,9 +146,11 @@ begin
     -- A Tid Scan finds rows in the order of the pages. Only what all need is sorted: wide rows cost.
     most as (
         select array_agg(g.id) as ids, array_agg(g.sequence) as sequences,
-               array_agg(g.name) as names, array_agg(g.args) as args,
-               array_agg(g.queue) filter (where cardinality(wanted) > 1) as queues
-          from (select g.id, g.sequence, g.name, g.args, g.queue from got g order by g.rank, g.due_at, g.id) g),
+               array_agg(g.name) as names, array_agg(g.args) as args, array_agg(g.waited_us) as waited_us,
+               array_agg(g.queue) filter (where not is_one) as queues
+          from (select g.id, g.sequence, g.name, g.args, g.queue,
+                       date_part('epoch', now() - g.due_at) * 1e6::float8 as waited_us
+                  from got g order by g.rank, g.due_at, g.id) g),
     odd as (
         select array_agg(g.id) as ids, array_agg(g.attempt) as attempts, array_agg(g.memory) as memories,
                array_agg(g.key) as keys,
@@ -125,15 +161,15 @@ begin
             or g.cancel_requested),
     reach as (
         select array_agg(m.queue) as queues, array_agg(m.rank) as ranks, array_agg(m.due_at) as dues from marks m)
-    select m.ids, m.sequences, m.names, m.args, m.queues,
+    select m.ids, m.sequences, m.names, m.args, m.queues, m.waited_us,
            o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, r.queues, r.ranks, r.dues,
-           (select count(*) from fitting)
-      into ids, sequences, names, args, in_queues,
-           odd_ids, attempts, memories, keys, rescues, versions, canceled, mark_queues, mark_ranks, mark_dues, cut
+           (select f.bytes > most_bytes and cardinality(p.ctids) < cardinality(f.ctids) from found f cross join fitting p)
+      into ids, sequences, names, args, in_queues, waited_us,
+           odd_ids, attempts, memories, keys, rescues, versions, canceled, mark_queues, mark_ranks, mark_dues, is_cut
       from most m cross join odd o cross join reach r;
 
     found_ids := coalesce(cardinality(ids), 0);
-    is_cut := cut > 0;
+    is_cut := coalesce(is_cut, false);
     has_more := false;
     if found_ids < room and not is_cut then
         if expected is not null then

@@ -19,10 +19,11 @@ begin
         returning t.*, u.state, u.result, u.label, u.by, u.note, u.refund, u.remembered, u.rescued),
     ended as (
         insert into everpoll.history (id, {kept}, attempt, rescues, cancel_requested, state, worker, memory, trail,
-            result)
+            result, error_type)
         select g.id, {g.kept}, g.attempt - coalesce(g.refund, 0), g.rescues + coalesce(g.rescued, 0),
             g.cancel_requested or is_cancel, coalesce(g.state, 'done'), coalesce(g.label, g.worker),
-            coalesce(g.remembered, g.memory), everpoll.remember(g.trail, g.by, g.note), g.result
+            coalesce(g.remembered, g.memory), everpoll.remember(g.trail, g.by, g.note), g.result,
+            coalesce(everpoll.error_class(g.note), g.error_type)
         from gone g returning history.id)
     select array_agg(e.id) into moved from ended e;
 end $$;

@@ -1,13 +1,19 @@
 -- Makes ready what has fallen due in these queues, and tells when the next one does: at most `most` tasks a call, those
 -- of higher priority than usual first, then in the order of their due times. is_all: nothing that is due was left.
 --   waits_from[i]: before this, nothing waits in wanted[i].
+--   done_until[j]: of done_queues[j], everything that was due before this has been made ready. Callers start there next
+--   time: while a snapshot is held elsewhere, the entries of what was made ready stay in the index.
+--   made_from[j]: of made_queues[j], the earliest due time of what this call made ready.
 create function everpoll.promote(most int, wanted text[], waits_from timestamptz[], out next_at timestamptz,
-    out promoted int, out is_all boolean)
+    out promoted int, out is_all boolean, out done_queues text[], out done_until timestamptz[],
+    out made_queues text[], out made_from timestamptz[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-declare due_queues text[] := wanted; due_from timestamptz[] := waits_from; lowest int; more int;
+declare
+    due_queues text[] := wanted; due_from timestamptz[] := waits_from; lowest int; more int;
+    more_queues text[]; more_from timestamptz[];
 begin
     promoted := 0;
     is_all := true;
@@ -46,8 +52,9 @@ begin
             order by t.queue, t.rank, t.due_at limit most for update skip locked) w limit most),
     got as (
         update everpoll.tasks t set line = 0
-        where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.id)
-    select count(*) into promoted from got;
+        where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.queue, t.due_at),
+    made as (select g.queue, count(*) as tasks, min(g.due_at) as due_at from got g group by g.queue)
+    select coalesce(sum(m.tasks), 0), array_agg(m.queue), array_agg(m.due_at) into promoted, made_queues, made_from from made m;
 
     if promoted < most then
         with pick as materialized (
@@ -57,8 +64,15 @@ begin
                 order by t.queue, t.due_at limit most - promoted for update skip locked) w limit most - promoted),
         got as (
             update everpoll.tasks t set line = 0
-            where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.rank)
-        select promoted + count(*), max(g.rank) into promoted, lowest from got g;
+            where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.rank, t.queue, t.due_at),
+        made as (
+            select g.queue, count(*) as tasks, max(g.rank) as rank, min(g.due_at) as due_from, max(g.due_at) as due_to
+              from got g group by g.queue)
+        select promoted + coalesce(sum(m.tasks), 0), max(m.rank), array_agg(m.queue), array_agg(m.due_to),
+               array_agg(m.queue), array_agg(m.due_from)
+          into promoted, lowest, done_queues, done_until, more_queues, more_from from made m;
+        made_queues := made_queues || more_queues;
+        made_from := made_from || more_from;
     end if;
     if promoted < most then
         -- Nothing that waits is due any more: what is older is gone, however many entries the index still has of it.
@@ -76,9 +90,12 @@ begin
                 order by t.queue, t.due_at limit most for update skip locked) w limit most),
         got as (
             update everpoll.tasks t set line = 0
-            where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.id)
-        select count(*) into more from got;
+            where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.queue, t.due_at),
+        made as (select g.queue, count(*) as tasks, min(g.due_at) as due_at from got g group by g.queue)
+        select coalesce(sum(m.tasks), 0), array_agg(m.queue), array_agg(m.due_at) into more, more_queues, more_from from made m;
         promoted := promoted + more;
+        made_queues := made_queues || more_queues;
+        made_from := made_from || more_from;
     end if;
     next_at := now();
     is_all := false;
@@ -161,10 +178,12 @@ begin
             select ready.due_at from everpoll.tasks ready
             where ready.line = 0 and not ready.is_leased and ready.queue = m.queue and ready.rank = m.rank
               and ready.due_at < m.due_at
-            order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) one) b;
+            order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) one
+        where m.queue not in (select p.queue from everpoll.pauses p)) b;
     select exists (
         select from unnest(wanted, waits_from) q(queue, wait_from) cross join lateral (
             select from everpoll.tasks t where t.line = 1 and t.queue = q.queue and t.due_at < q.wait_from
-            order by t.queue, t.due_at limit 1) one) into is_late;
+            order by t.queue, t.due_at limit 1) one
+        where q.queue not in (select p.queue from everpoll.pauses p)) into is_late;
     took_s := extract(epoch from clock_timestamp() - statement_timestamp());
 end $$;

@@ -1,5 +1,7 @@
--- Hands back what `me` holds without knowing: leases whose answer never reached it. It says what it does know of.
--- Waits for a lease of `me` that is still under way.
+-- Makes worker and server agree about the leases of `me`, after a call whose outcome is unknown and after a reconnect.
+-- The worker says what it holds. Hands back the leases whose answer never reached it. Takes again those that the server
+-- forgot in a crash (its sequence is behind the worker's, which only a forgotten lease explains), so that no other
+-- worker runs the same tasks. Waits for a lease of `me` that is still under way.
 create function everpoll.recover(me bigint, held_ids bigint[], held_sequences int[], out recovered int)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set jit = off
@@ -19,6 +21,16 @@ begin
         where t.ctid = any(array(select ctid from pick)) and t.is_leased and t.owner = me
         returning t.id)
     select count(*) into recovered from back;
+    if cardinality(held_ids) > 0 then
+        perform from everpoll.workers w where w.incarnation = me and w.stopped_at is null for key share;
+        if found then
+            update everpoll.tasks t
+            set owner = me, is_leased = true, line = 0, sequence = h.sequence, attempt = t.attempt + 1,
+                started_at = clock_timestamp()
+            from unnest(held_ids, held_sequences) h(id, sequence)
+            where t.id = any(held_ids) and t.id = h.id and not t.is_leased and t.sequence < h.sequence;
+        end if;
+    end if;
     -- It may have less room than that, or be on its way out.
     if recovered > 0 then perform pg_notify('everpoll', ''); end if;
 end $$;

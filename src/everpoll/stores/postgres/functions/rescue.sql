@@ -3,7 +3,7 @@ create function everpoll.take_back(places tid[], stopped bigint[], overdue bigin
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
-declare ends bigint[];
+declare ends bigint[]; bodies text[];
 begin
     with lost as materialized (
         select t.id, t.sequence, t.owner, t.rescues + 1 as rescues, t.started_at,
@@ -17,7 +17,11 @@ begin
                    'what', case when l.rescues >= most_rescues then 'failed' else 'rescue' end,
                    'why', case when l.is_dead then 'its worker was lost' else 'it ran past its deadline' end,
                    'worker', w.label, 'started_at', extract(epoch from l.started_at), 'rescues', l.rescues)::text
-                   as note
+                   as note,
+               json_build_object(
+                   'what', case when l.is_canceled then 'canceled' else 'failed' end, 'by', 'rescue',
+                   'why', case when l.is_dead then 'its worker was lost' else 'it ran past its deadline' end,
+                   'rescues', l.rescues)::text as event
           from lost l left join everpoll.workers w on w.incarnation = l.owner),
     back as (
         update everpoll.tasks t
@@ -28,10 +32,14 @@ begin
     ended as (
         select everpoll.move(null, array_agg(n.id), array_agg(n.sequence),
                    array_agg(case when n.is_canceled then 'canceled' else 'failed' end), null, array_agg(n.label),
-                   array_agg('rescue'::text), array_agg(n.note), array_agg(1), null, array_agg(1), false) as ids
+                   array_agg('rescue'::text), array_agg(n.note), array_agg(1), null, array_agg(1), false) as moved,
+               array_agg(n.id) as ids, array_agg(n.event) as events
           from told n where n.is_end)
-    select (select count(*) from back), e.ids into taken, ends from ended e;
-    taken := taken + coalesce(cardinality(ends), 0);
+    select (select count(*) from back) + coalesce(cardinality(e.moved), 0), e.ids, e.events
+      into taken, ends, bodies from ended e;
+    if ends is not null then
+        perform everpoll.append_events(ends, array_fill(-1::bigint, array[cardinality(ends)]), bodies, null);
+    end if;
 end $$;
 
 -- Declares workers dead and takes back what dead and stopped workers hold, and what `me` holds past its deadline.

@@ -1,14 +1,37 @@
--- An ended task is due again under its own id, its sequence going on. False: not ended, or its key has a live task.
-create function everpoll.retry(task_id bigint, note text) returns boolean
-language plpgsql volatile as $$
+-- An ended task is due again under its own id, its sequence going on.
+--   outcome: queued, live (it has not ended), key_taken (holder: the live task that has its key), unknown
+create function everpoll.retry(task_id bigint, note text, out outcome text, out holder bigint)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare ended everpoll.history; inserted bigint;
 begin
-    with gone as (delete from everpoll.history h where h.id = task_id returning h.*)
-    insert into everpoll.tasks (id, created_at, timeout_s, sequence, rank, version, cancels_itself, indexed, kind, queue,
-        name, key, args, memory, trail)
-    select g.id, g.created_at, g.timeout_s, g.sequence, g.rank, g.version, g.cancels_itself, g.indexed, g.kind, g.queue,
-        g.name, g.key, g.args, g.memory, everpoll.remember(g.trail, '', note) from gone g;
-    return found;
-exception when unique_violation then
-    return false;
+    loop
+        -- Each statement has a snapshot of its own: what another transaction has moved meanwhile is where it is now.
+        delete from everpoll.history h where h.id = task_id returning h.* into ended;
+        if not found then
+            select case when exists (select from everpoll.tasks t where t.id = task_id) then 'live' else 'unknown' end
+              into outcome;
+            return;
+        end if;
+        insert into everpoll.tasks (id, created_at, timeout_s, sequence, rank, version, cancels_itself, indexed, kind,
+            queue, name, key, args, memory, trail)
+        values (ended.id, ended.created_at, ended.timeout_s, ended.sequence, ended.rank, ended.version,
+            ended.cancels_itself, ended.indexed, ended.kind, ended.queue, ended.name, ended.key, ended.args,
+            ended.memory, everpoll.remember(ended.trail, '', note))
+        on conflict (key, kind) where key is not null do nothing returning tasks.id into inserted;
+        if inserted is not null then
+            perform everpoll.log_events(array[ended.id], array[ended.kind], array[ended.name], array[ended.key],
+                array[note]);
+            outcome := 'queued';
+            return;
+        end if;
+        insert into everpoll.history select (ended).*;
+        select t.id into holder from everpoll.tasks t where t.key = ended.key and t.kind = ended.kind;
+        if holder is not null then
+            outcome := 'key_taken';
+            return;
+        end if;
+        -- The task that had the key has ended between the two statements.
+    end loop;
 end $$;
-

@@ -3,7 +3,8 @@
 --   done_ids: ended as done, with nothing to say, all under the one sequence done_sequence: needs no join (measured:
 --   3.2 against 4.2 us a row). delays_s: null keeps the place in the line. refunds: 1 gives the attempt back.
 -- A task that would be due again although it is to be canceled ends as canceled. One that cancels itself does not: if
--- it was asked while it ran, which its due time tells (see cancel), it could not know, and is due at once.
+-- it was asked while it ran, which its due time tells (see cancel), it could not know, and is due at once. So is one
+-- that was revised while it ran.
 --   event_tasks: what happened to which task (events), unless it was lost.
 create function everpoll.settle(me bigint, done_ids bigint[], done_sequence int,
     ids bigint[], sequences int[], states text[], results text[], notes text[],
@@ -21,8 +22,9 @@ begin
         with gone as (
             delete from everpoll.tasks t
             where t.id = any(done_ids) and t.owner = me and t.sequence = done_sequence returning t.*)
-        insert into everpoll.history (id, {kept}, attempt, rescues, cancel_requested, state, worker, memory, trail)
-        select id, {kept}, attempt, rescues, cancel_requested, 'done', me_label, memory, trail from gone;
+        insert into everpoll.history (id, {kept}, attempt, rescues, cancel_requested, state, worker, memory, trail,
+            error_type)
+        select id, {kept}, attempt, rescues, cancel_requested, 'done', me_label, memory, trail, error_type from gone;
         get diagnostics moves = row_count;
         if moves < cardinality(done_ids) then   -- rare: what is not in history under this very transaction was lost
             lost := array(select d from unnest(done_ids) d where not exists (
@@ -42,14 +44,17 @@ begin
             update everpoll.tasks t set
                 owner = null, is_leased = false, worker = me_label,
                 attempt = t.attempt - u.refund,
-                due_at = case when t.cancel_requested and t.due_at > t.started_at then clock_timestamp()
+                is_revised = false,
+                due_at = case when t.is_revised or (t.cancel_requested and t.due_at > t.started_at) then clock_timestamp()
                               when u.delay_s is null then t.due_at
                               else clock_timestamp() + u.delay_s * interval '1 second' end,
-                line = case when coalesce(u.delay_s, 0) <= 0 or (t.cancel_requested and t.due_at > t.started_at) then 0
+                line = case when coalesce(u.delay_s, 0) <= 0 or t.is_revised
+                                 or (t.cancel_requested and t.due_at > t.started_at) then 0
                             else 1 end,
                 memory = coalesce(u.memory, t.memory),
                 rescues = case when u.memory is null then t.rescues else 0 end,
-                trail = everpoll.remember(t.trail, me_label, u.note)
+                trail = everpoll.remember(t.trail, me_label, u.note),
+                error_type = coalesce(everpoll.error_class(u.note), t.error_type)
             from unnest(again_ids, again_sequences, delays_s, refunds, memories, again_notes)
                 u(id, sequence, delay_s, refund, memory, note)
             where t.id = any(again_ids) and t.id = u.id and t.sequence = u.sequence and t.owner = me
@@ -65,6 +70,10 @@ begin
                        array_agg(me_label), array_agg(me_label), array_agg(l.note), array_agg(l.refund),
                        array_agg(l.memory), null, true)
               into moved from left_over l;
+            if moved is not null then
+                perform everpoll.append_events(moved, array_fill(-1::bigint, array[cardinality(moved)]),
+                    array_fill('{canceled meanwhile}'::text, array[cardinality(moved)]), null);
+            end if;
             lost := coalesce(lost, '{}') || array(
                 select unnest(again_ids) except select unnest(touched) except select unnest(moved));
         end if;

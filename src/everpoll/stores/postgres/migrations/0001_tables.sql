@@ -26,6 +26,7 @@ create table everpoll.tasks (
     is_leased        boolean not null default false,
     cancel_requested boolean not null default false,
     cancels_itself   boolean not null default false,  -- a cancel only asks it: it has something to do before its end
+    is_revised       boolean not null default false,  -- changed while it runs: due again at once
     indexed          boolean not null default false,  -- found by kind, name and key, also after its end
     kind             text collate "C" not null default 'job',
     queue            text collate "C" not null default 'default',

@@ -17,6 +17,7 @@ create table everpoll_tasks (
     is_leased        integer not null default 0,
     cancel_requested integer not null default 0,
     cancels_itself   integer not null default 0,        -- a cancel only asks it: it has something to do before its end
+    is_revised       integer not null default 0,        -- changed while it runs: due again at once
     indexed          integer not null default 0,        -- found by kind, name and key, also after its end
     kind             text not null,
     queue            text not null,

@@ -1,0 +1,154 @@
+"""Lists: how long a person waits for a page of tasks beside a million ended and a hundred thousand live ones.
+
+A tenth of the ended tasks failed, with one of 20 classes of errors; 50 names, 5 queues, 30 days.
+"""
+
+import asyncio
+import random
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+
+from bench.progress import Progress
+from bench.report import Ratio, Report
+from bench.server import postgres
+from everpoll.stores.contract import Store, TaskFilter
+from everpoll.stores.urls import store_for
+
+ENDED, QUICK_ENDED = 1_000_000, 100_000
+LIVE, QUICK_LIVE = 100_000, 10_000
+READS, QUICK_READS = 40, 10
+DAYS = 30
+LIMIT_MS = 50.0
+
+SQLITE_ENDED = """with recursive n(i) as (select 1 union all select i + 1 from n where i < :ended)
+    insert into everpoll_history (id, ended_at, state, due_at, created_at, owner, started_at, sequence, rank, attempt,
+        rescues, version, was_leased, cancel_requested, cancels_itself, indexed, kind, queue, name, args, trail, result,
+        error_type)
+    select i, :start + i * :step + 1000000, iif(i % 10 = 0, 'failed', 'done'), :start + i * :step, :start + i * :step,
+        1, :start + i * :step, 1, 0, 1, 0, 1, 1, 0, 0, 0, 'job', 'queue' || (i % 5), 'job' || (i % 50),
+        '{"args":["https://example.com/' || i || '"],"kwargs":{"user":' || (i % 1000) || '}}',
+        iif(i % 10 = 0, '[{"at":1.0,"what":"failed","error":"x","type":"Error' || (i / 10 % 20) || '"}]', null),
+        '{"ok":true}', iif(i % 10 = 0, 'Error' || (i / 10 % 20), null) from n"""
+SQLITE_LIVE = """with recursive n(i) as (select 1 union all select i + 1 from n where i < :live)
+    insert into everpoll_tasks (id, due_at, created_at, rank, version, line, kind, queue, name, args, error_type)
+    select :ended + i, :now + 86400000000, :now - (:live - i) * 1000, 0, 1, 1, 'job', 'queue' || (i % 5),
+        'job' || (i % 50), '{"args":["https://example.com/' || i || '"],"kwargs":{"user":' || (i % 1000) || '}}',
+        iif(i % 100 = 0, 'Error' || (i / 100 % 20), null) from n"""
+POSTGRES_ENDED = """insert into everpoll.history (id, ended_at, due_at, created_at, owner, started_at, sequence, rank,
+        attempt, rescues, version, cancel_requested, cancels_itself, indexed, state, kind, queue, name, args, trail,
+        result, error_type)
+    select i, at + interval '1 second', at, at, 1, at, 1, 0, 1, 0, 1, false, false, false,
+        case when i % 10 = 0 then 'failed' else 'done' end, 'job', 'queue' || (i % 5), 'job' || (i % 50),
+        '{"args":["https://example.com/' || i || '"],"kwargs":{"user":' || (i % 1000) || '}}',
+        case when i % 10 = 0
+             then array['{"at":1.0,"by":"w","what":"failed","error":"x","type":"Error' || (i / 10 % 20) || '"}'] end,
+        '{"ok":true}', case when i % 10 = 0 then 'Error' || (i / 10 % 20) end
+    from generate_series(1, $1::bigint) i
+    cross join lateral (select now() - ($1 - i) * ($2::float8 / $1) * interval '1 second' as at) moment"""
+POSTGRES_LIVE = """insert into everpoll.tasks (id, due_at, created_at, line, queue, name, args, error_type)
+    select $1::bigint + i, now() + interval '1 day', now() - ($2 - i) * interval '1 millisecond', 1, 'queue' || (i % 5),
+        'job' || (i % 50), '{"args":["https://example.com/' || i || '"],"kwargs":{"user":' || (i % 1000) || '}}',
+        case when i % 100 = 0 then 'Error' || (i / 100 % 20) end from generate_series(1, $2::bigint) i"""
+PARTITION = """create table everpoll.history_{day:%Y%m%d} partition of everpoll.history
+    for values from ('{day:%Y-%m-%d} 00:00+00') to ('{next:%Y-%m-%d} 00:00+00')"""
+
+
+def filters(rng: random.Random) -> dict[str, TaskFilter]:
+    """What people ask for, rare and frequent."""
+    until = datetime.now(UTC) - timedelta(days=rng.uniform(1, DAYS - 2))
+    since = until - timedelta(hours=1)
+    error = f"Error{rng.randrange(20)}"
+    return {
+        "everything": TaskFilter(),
+        "state": TaskFilter(state="failed"),
+        "queued": TaskFilter(state="queued"),
+        "running, none": TaskFilter(state="running"),
+        "name": TaskFilter(name=f"job{rng.randrange(50)}"),
+        "name and queue, none": TaskFilter(name="job1", queue="nowhere"),
+        "error": TaskFilter(error=error),
+        "error, none": TaskFilter(error="NoSuchError"),
+        "error, state and name": TaskFilter(error=error, state="failed", name="job10"),
+        "retrying": TaskFilter(is_retrying=True),
+        "text, none": TaskFilter(q="no such text"),
+        "member": TaskFilter(q=f"user:{rng.randrange(1000)}"),
+        "an hour": TaskFilter(since=since, until=until),
+        "an hour, name and text": TaskFilter(since=since, until=until, name="job7", q="user:7"),
+        "since": TaskFilter(since=until, name="nothing"),
+    }
+
+
+def run(quick: bool) -> Report:
+    """Both stores."""
+    ended, live = (QUICK_ENDED, QUICK_LIVE) if quick else (ENDED, LIVE)
+    report = Report(
+        "lists", f"Pages of tasks beside {ended:,} ended and {live:,} live ones", ("", "SQLite", "Postgres")
+    )
+    progress = Progress("lists")
+    found: dict[str, dict[str, list[float]]] = {}
+    with ExitStack() as until:
+        folder = Path(until.enter_context(tempfile.TemporaryDirectory(prefix="everpoll-bench-")))
+        path = folder / "tasks.db"
+        progress.begin("SQLite")
+        found["SQLite"] = asyncio.run(_measured(f"sqlite:///{path}", lambda _: _fill_sqlite(path, ended, live), quick))
+        progress.end()
+        progress.begin("Postgres")
+        with until.enter_context(postgres()).database() as url:
+            found["Postgres"] = asyncio.run(_measured(url, lambda _: _fill_postgres(url, ended, live), quick))
+        progress.end()
+    for name in found["SQLite"]:
+        p95 = {store: statistics.quantiles(times[name], n=20)[-1] for store, times in found.items()}
+        report.rows.append((name, *(f"{statistics.median(found[one][name]):.1f} / {p95[one]:.1f} ms" for one in p95)))
+        for store, value in p95.items():
+            report.ratios.append(Ratio(f"{store}: {name}, p95 ms", value, at_most=LIMIT_MS))
+    report.notes.append("Median and p95 of one page of 50, one client, each with other values.")
+    return report
+
+
+async def _measured(url: str, fill: Callable[[Store], Awaitable[None]], quick: bool) -> dict[str, list[float]]:
+    store = store_for(url)
+    await store.open()
+    try:
+        await fill(store)
+        rng = random.Random(1)
+        times: dict[str, list[float]] = {}
+        for _ in range(QUICK_READS if quick else READS):
+            for name, wanted in filters(rng).items():
+                began = time.perf_counter()
+                await store.tasks(wanted)
+                times.setdefault(name, []).append((time.perf_counter() - began) * 1_000)
+        return times
+    finally:
+        await store.close()
+
+
+async def _fill_sqlite(path: Path, ended: int, live: int) -> None:
+    now = round(time.time() * 1e6)
+    span_us = DAYS * 86_400 * 1_000_000
+    bound: dict[str, Any] = {"ended": ended, "live": live, "now": now, "start": now - span_us, "step": span_us // ended}
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(SQLITE_ENDED, bound)
+        connection.execute(SQLITE_LIVE, bound)
+
+
+async def _fill_postgres(url: str, ended: int, live: int) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        today = datetime.now(UTC)
+        for ago in range(1, DAYS + 1):
+            day = today - timedelta(days=ago)
+            await connection.execute(PARTITION.format(day=day, next=day + timedelta(days=1)))
+        await connection.execute(POSTGRES_ENDED, ended, DAYS * 86_400.0)
+        await connection.execute(POSTGRES_LIVE, ended, live)
+        await connection.execute("vacuum analyze everpoll.history")
+        await connection.execute("vacuum analyze everpoll.tasks")
+    finally:
+        await connection.close()

@@ -1,0 +1,18 @@
+"""Headers as a shell gives them: `--header 'Name: value'`, as often as needed."""
+
+import re
+
+from everpoll.errors import BadInput
+
+_HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:[ \t]*([^\r\n\0]*?)[ \t]*")
+
+
+def headers_from(given: list[str]) -> dict[str, str]:
+    """Return them by name. What cannot be read is not repeated: it may be a secret."""
+    headers: dict[str, str] = {}
+    for number, one in enumerate(given, 1):
+        found = _HEADER.fullmatch(one)
+        if found is None or not found[2].isascii():
+            raise BadInput(f"--header, number {number}, cannot be read: write --header 'Name: value', in ASCII")
+        headers[found[1]] = found[2]
+    return headers

@@ -1,0 +1,88 @@
+"""`everpoll queues`: what waits where, and pausing a queue for the whole fleet."""
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.table import Table
+
+from everpoll.cli.session import AsJson, Url, actor, ago, console, plain, print_json, visible, with_store
+from everpoll.engine.queues import Queue
+from everpoll.stores.contract import COUNT_LIMIT, QueueInfo, Store
+
+queues = typer.Typer(name="queues", help="List, pause and resume queues.", no_args_is_help=True)
+
+QueueName = Annotated[str, typer.Argument(help="The queue's name.", metavar="QUEUE")]
+
+
+@queues.command("list")
+def list_queues(url: Url = None, as_json: AsJson = False) -> None:
+    """List the queues that have tasks or are paused."""
+    found: list[QueueInfo] = with_store(url, lambda store: store.queues())
+    if as_json:
+        print_json(found)
+        return
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("queue", style="bold", overflow="fold")
+    for column in ("ready", "running", "waiting", "oldest"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("state", overflow="fold")
+    for one in found:
+        counts = (_count(number) for number in (one.ready, one.running, one.waiting))
+        table.add_row(plain(one.queue), *counts, ago(one.oldest_due_at), _state(one))
+    console().print(table if found else "No queue has tasks.")
+
+
+def _count(number: int) -> str:
+    return f"{COUNT_LIMIT:,}+" if number >= COUNT_LIMIT else f"{number:,}"
+
+
+def _state(queue: QueueInfo) -> str:
+    pause = queue.paused
+    if pause is None:
+        return "open"
+    by = f" by {pause.by}" if pause.by else ""
+    reason = f": {pause.reason}" if pause.reason else ""
+    return f"[bold yellow]paused[/]{plain(f'{by}, {ago(pause.at)}{reason}')}"
+
+
+@queues.command("pause")
+def pause(
+    queue: QueueName,
+    reason: Annotated[str, typer.Option(help="Why, for `everpoll why` and the log.")] = "",
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """Have no worker lease from the queue until it is resumed; what runs goes on."""
+    info = with_store(url, lambda store: _operated(store, queue, lambda one: one.pause(reason, by=actor())))
+    if as_json:
+        print_json(info)
+        return
+    running = f"; {info.running} of its tasks still run" if info.running else ""
+    typer.echo(visible(f"queue {queue} is paused{running}"))
+
+
+@queues.command("resume")
+def resume(queue: QueueName, url: Url = None, as_json: AsJson = False) -> None:
+    """Have workers lease from the queue again."""
+    was_paused = False
+
+    async def operate(one: Queue) -> None:
+        nonlocal was_paused
+        was_paused = await one.resume(by=actor())
+
+    info = with_store(url, lambda store: _operated(store, queue, operate))
+    if as_json:
+        print_json(info)
+        return
+    typer.echo(visible(f"queue {queue} is open" + ("" if was_paused else "; it was not paused")))
+
+
+async def _operated(store: Store, name: str, operate: Callable[[Queue], Awaitable[None]]) -> QueueInfo:
+    async def the_store() -> Store:
+        return store
+
+    queue = Queue(name, the_store)
+    await operate(queue)
+    return await queue.info()

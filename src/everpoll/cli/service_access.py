@@ -1,0 +1,71 @@
+"""How commands reach services: through the store, whether a worker runs or not."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, TypeVar
+
+import msgspec
+import typer
+
+from everpoll.cli.session import ago, with_store
+from everpoll.engine.live_workers import is_any_alive
+from everpoll.errors import BadInput, ServiceNotFound
+from everpoll.monitors.checks.assignment import Assignment
+from everpoll.monitors.definition import Definition
+from everpoll.monitors.services import Services
+from everpoll.stores.contract import Store
+
+T = TypeVar("T")
+NO_WORKER = "No worker is running. Start one with `everpoll run`: it takes effect then."
+REMOVAL_S = 5.0
+"""How long a command waits for a worker to remove a service; a running one does it within two seconds."""
+REMOVAL_POLL_S = 0.1
+
+ServiceName = Annotated[str, typer.Argument(help="The name of the service.", metavar="NAME")]
+
+
+def with_services(url: str | None, use: Callable[[Services, Store], Awaitable[T]], *, may_create: bool = False) -> T:
+    """Open the store, use the services in it, and let go of it; `may_create` as in `with_store`."""
+
+    async def use_store(store: Store) -> T:
+        async def opened() -> Store:
+            return store
+
+        return await use(Services(opened, time.time, "command line"), store)
+
+    return with_store(url, use_store, may_create=may_create)
+
+
+async def definition_of(services: Services, name: str) -> Definition | None:
+    """Return the definition of a service as it is now; None where there is none of that name.
+
+    One that is being removed is waited for; `BadInput` where no worker removes it in time.
+    """
+    started = time.monotonic()
+    while True:
+        try:
+            row = await services.row(name)
+        except ServiceNotFound:
+            return None
+        if not row.cancel_requested:
+            return msgspec.convert(row.args, Assignment).definition
+        workers = await (await services.store()).workers()
+        if time.monotonic() - started > REMOVAL_S or not is_any_alive(workers):
+            raise BadInput(f"service {name!r} is being removed by a worker, once one runs: add it when that is done")
+        await asyncio.sleep(REMOVAL_POLL_S)
+
+
+async def publish(services: Services, definitions: Sequence[Definition]) -> None:
+    """Publish definitions; one whose service is removed by another process in this moment waits for that."""
+    waiting = list(definitions)
+    while waiting:
+        waiting = await services.publish(waiting)
+        for one in waiting:
+            await definition_of(services, one.name)
+
+
+def since(instant: float | None) -> str:
+    """Return how long ago an instant in seconds since the epoch was, or in how long it is."""
+    return "" if instant is None else ago(datetime.fromtimestamp(instant, UTC))

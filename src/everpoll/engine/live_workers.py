@@ -1,0 +1,29 @@
+"""Which workers are alive, as far as this host can tell: a killed one looks alive to the store for a while."""
+
+import os
+import socket
+from collections.abc import Sequence
+
+from everpoll.stores.contract import WorkerInfo
+
+
+def gone_here(workers: Sequence[WorkerInfo]) -> set[int]:
+    """The incarnations of workers that signed on from this host and whose process does not exist any more."""
+    host = socket.gethostname()
+    return {one.incarnation for one in workers if one.host == host and not _exists(one.pid)}
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # another user's, or not to be asked: it may well be there
+    return True
+
+
+def is_any_alive(workers: Sequence[WorkerInfo]) -> bool:
+    """Whether a worker is there to do what a command asks for; any worker takes up services when there are some."""
+    gone = gone_here(workers)
+    return any(one.is_alive and one.incarnation not in gone for one in workers)

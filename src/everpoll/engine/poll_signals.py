@@ -1,0 +1,24 @@
+"""What tells the poller to go on: a free slot, a shorter backlog, a reason to look.
+
+Made before the pool, the settler and the poller: the first two set the events, the poller waits for them.
+"""
+
+import asyncio
+
+
+class PollSignals:
+    """The events of one worker's poller."""
+
+    def __init__(self) -> None:
+        self.freed = asyncio.Event()
+        """There may be room for more: a slot is free, or settlements were written."""
+        self.woken = asyncio.Event()
+        """There is a reason to look before the rest is over."""
+        self.full_queues: set[str] = set()
+        """The queues that had no room at the last look."""
+
+    def slot_freed(self, queue: str) -> None:
+        """A handler of this queue has ended. Called once a run."""
+        self.freed.set()
+        if queue in self.full_queues:
+            self.woken.set()

@@ -1,0 +1,70 @@
+"""Publishing: what a worker tells about itself with its heartbeat, beside being alive.
+
+Promises: one statement more, and only where something has changed. What could not be published is published with a
+later beat. A failure costs the worker neither its beat nor the next one.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from everpoll.drivers.repeated_warnings import RepeatedWarnings
+from everpoll.engine.tally import Tally
+from everpoll.stores.contract import encode
+from everpoll.stores.figures import LoopCard
+
+logger = logging.getLogger("everpoll.engine")
+
+LOOPS_LIMIT = 200
+
+Cards = Callable[[], Sequence[LoopCard]]
+
+
+class Publisher:
+    """Publishes the figures of one worker, and the loops of its process where `loops` gives them.
+
+    `now` is the store's clock, as far as it is known here.
+    """
+
+    def __init__(self, tally: Tally, now: Callable[[], float], loops: Cards | None = None) -> None:
+        self._tally = tally
+        self._now = now
+        self._loops = loops
+        self._incarnation = 0
+        self._told_loops = "[]"
+        self._warnings = RepeatedWarnings(logger, "publishing figures")
+
+    def begin(self, incarnation: int) -> None:
+        """Publish for this incarnation from now on."""
+        self._incarnation = incarnation
+        self._told_loops = "[]"
+        self._tally.begin(incarnation, self._now())
+
+    def publish(self, pulse: Any) -> None:
+        """Publish what has changed. An adopted table has no place for it."""
+        if not hasattr(pulse, "publish"):
+            return
+        try:
+            self._publish(pulse.publish)
+        except Exception as error:  # noqa: BLE001 - the next beat tries again
+            self._warnings.failed(error, "cannot publish figures: %s: %s; trying again", type(error).__name__, error)
+        else:
+            self._warnings.works()
+
+    def _publish(self, publish: Callable[..., None]) -> None:
+        figures = self._tally.unpublished(self._now())
+        loops = self._changed_loops()
+        if figures is not None:
+            for incarnation, some in figures.by_incarnation.items():
+                publish(incarnation, some, None)
+            self._tally.published(figures)
+        if loops is not None:
+            publish(self._incarnation, (), loops)
+            self._told_loops = loops
+
+    def _changed_loops(self) -> str | None:
+        """Their JSON, where it is another one than before."""
+        if self._loops is None:
+            return None
+        text = encode(self._loops()[:LOOPS_LIMIT])
+        return None if text == self._told_loops else text

@@ -1,0 +1,332 @@
+"""The tally of one worker: how many tasks ended in which way, how long they waited and how long they ran.
+
+    leased ──▶ how long it waited     ended ──▶ how long it ran     settled ──▶ its outcome
+
+Totals since the start, for metrics; figures of each minute and hour, for charts, are differences between totals.
+
+Promises: an outcome is counted once the store has written it, and a result that was dropped counts as lost. At most
+NAMES names are told apart; the tasks of further ones are counted together. Costs about 1 µs a job. The heartbeat's
+thread may read at any time.
+"""
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from everpoll.policy import Histogram
+from everpoll.policy.histogram import BASE, bucket_of
+from everpoll.stores.contract import Ended, Lease, Settlement
+from everpoll.stores.figures import HOUR_S, MINUTE_S, OTHERS, Figure
+
+NAMES = 100
+LATE = 10_000
+"""Ended runs whose settlement is waited for out of order; a few are never settled by this worker."""
+PENDING = 500
+"""Spans of the past whose figures wait for a database that is away; the oldest go first."""
+RESCUES = ("worker", "", "")
+"""Kind, name and queue under which rescued tasks are counted: the rescue does not tell their names."""
+
+_PER_BUCKET = 1 / math.log(BASE)
+_SMALL = [bucket_of(one + 1) for one in range(1_000)]
+_ENDING = frozenset({"job", "table"})
+_GIVEN_BACK = '{"what":"give-back"'
+_Key = tuple[str, str, str]
+
+
+class Entry:
+    """Totals of the tasks of one kind, name and queue. Histograms are of microseconds, by bucket."""
+
+    __slots__ = ("counts", "kind", "name", "queue", "ran", "ran_s", "waited", "waited_s")
+
+    def __init__(self, kind: str, name: str, queue: str) -> None:
+        self.kind = kind
+        self.name = name
+        self.queue = queue
+        self.counts: dict[str, int] = {}
+        self.waited: dict[int, int] = {}
+        self.ran: dict[int, int] = {}
+        self.waited_s = 0.0
+        self.ran_s = 0.0
+
+    def copy(self) -> "Entry":
+        """As it is now."""
+        copied = Entry(self.kind, self.name, self.queue)
+        copied.counts, copied.waited, copied.ran = dict(self.counts), dict(self.waited), dict(self.ran)
+        copied.waited_s, copied.ran_s = self.waited_s, self.ran_s
+        return copied
+
+    def count(self, outcome: str, by: int = 1) -> None:
+        """Count an outcome."""
+        self.counts[outcome] = self.counts.get(outcome, 0) + by
+
+    def add(self, done: int, ran_s: float) -> None:
+        """Count tasks that are done, and how long they ran in all."""
+        self.ran_s += ran_s
+        if done:
+            self.count("done", done)
+
+    def add_waited(self, bucket: int, tasks: int, sum_us: float) -> None:
+        """Count how long tasks waited that fall into one bucket."""
+        if tasks:
+            self.waited_s += sum_us * 1e-6
+            self.waited[bucket] = self.waited.get(bucket, 0) + tasks
+
+    def add_ran(self, ran_s: float) -> None:
+        """Count how long one run took."""
+        self.ran_s += ran_s
+        bucket = _bucket(ran_s * 1e6)
+        self.ran[bucket] = self.ran.get(bucket, 0) + 1
+
+
+_NOWHERE = Entry("", "", "")
+"""Takes the sums of no task."""
+
+
+class Published:
+    """Figures on their way to the store, of one or two incarnations of the worker."""
+
+    __slots__ = ("by_incarnation", "past", "version")
+
+    def __init__(self, by_incarnation: dict[int, list[Figure]], past: int, version: int) -> None:
+        self.by_incarnation = by_incarnation
+        self.past = past
+        self.version = version
+
+
+class Tally:
+    """What one worker has done since it started. `kind_of` tells the kind of tasks of a name."""
+
+    def __init__(self, kind_of: Callable[[str], str]) -> None:
+        self._kind_of = kind_of
+        self._entries: dict[_Key, Entry] = {}
+        self._by_name: dict[str, Entry] = {}
+        self.runs: list[Lease] = []
+        """Runs that have ended and are not settled yet …"""
+        self.times_s: list[float] = []
+        """… and how long each took. The pool adds to both: two lists cost less than a list of pairs."""
+        self._late: dict[int, tuple[Lease, float]] = {}
+        self._lock = threading.RLock()
+        self._version = self._published_version = 0
+        self._incarnation = 0
+        self._spans = {MINUTE_S: _Span(MINUTE_S), HOUR_S: _Span(HOUR_S)}
+        self._past: deque[tuple[int, list[Figure]]] = deque(maxlen=PENDING)
+
+    def ended(self, lease: Lease, took_s: float) -> None:
+        """A handler has ended, and its settlement is to be expected."""
+        self.runs.append(lease)
+        self.times_s.append(took_s)
+
+    def leased(self, leases: Sequence[Lease], waited_us: Sequence[float]) -> None:
+        """Count how long these waited, where that is known: as many values as leases."""
+        name = queue = None
+        low, high, sum_us = 1.0, 0.0, 0.0
+        bucket = same = 0
+        entry = _NOWHERE
+        with self._lock:
+            for lease, time_us in zip(leases, waited_us, strict=False):
+                # Tasks that are leased together mostly have one name, and have waited for about the same time.
+                if not low < time_us <= high or lease.name != name or lease.queue != queue:
+                    entry.add_waited(bucket, same, sum_us)
+                    name, queue, same, sum_us = lease.name, lease.queue, 0, 0.0
+                    entry = self._entry(lease)
+                    bucket = _bucket(time_us)
+                    high = BASE**bucket
+                    low = high / BASE
+                same += 1
+                sum_us += time_us
+            entry.add_waited(bucket, same, sum_us)
+
+    def settled(self, batch: Sequence[Settlement], lost: set[int], now: float) -> None:
+        """The store has settled these, but for those that were lost; `now`: seconds since the epoch."""
+        with self._lock:
+            self._roll(now)
+            self._version += 1
+            matched = 0 if self._late or lost else self._count_in_order(batch)
+            del self.runs[:matched]
+            del self.times_s[:matched]
+            if matched < len(batch):
+                self._count_by_id(batch[matched:], lost)
+
+    def _count_in_order(self, batch: Sequence[Settlement]) -> int:
+        """Count those that were settled in the order in which they ended, which nearly all are; how many."""
+        name = queue = None
+        matched = done = 0
+        ran_s = 0.0
+        entry = _NOWHERE
+        ran, small, end = entry.ran, _SMALL, len(_SMALL)
+        for one, lease, took_s in zip(batch, self.runs, self.times_s, strict=False):
+            if lease.id != one.id:
+                break
+            matched += 1
+            if lease.name != name or lease.queue != queue:
+                entry.add(done, ran_s)
+                name, queue, done, ran_s = lease.name, lease.queue, 0, 0.0
+                entry = self._entry(lease)
+                ran = entry.ran
+            ran_s += took_s
+            time_us = took_s * 1e6
+            bucket = small[int(time_us)] if 0 < time_us < end else _bucket(time_us)
+            ran[bucket] = ran.get(bucket, 0) + 1
+            if one.__class__ is Ended and one.state == "done":
+                done += 1
+            else:
+                entry.count(_outcome(one, entry.kind))
+        entry.add(done, ran_s)
+        return matched
+
+    def _count_by_id(self, batch: Sequence[Settlement], lost: set[int]) -> None:
+        """Count those that ended in another order, were lost, or never began."""
+        self._late.update((lease.id, (lease, took_s)) for lease, took_s in zip(self.runs, self.times_s, strict=True))
+        self.runs.clear()
+        self.times_s.clear()
+        for one in batch:
+            found = self._late.pop(one.id, None)
+            if found is not None:  # else it was handed back before it began
+                lease, ran_s = found
+                entry = self._entry(lease)
+                entry.add_ran(ran_s)
+                entry.count("lost" if one.id in lost else _outcome(one, entry.kind))
+        if len(self._late) > LATE:
+            self._late.clear()
+
+    def rescued(self, tasks: int, now: float) -> None:
+        """This worker took back that many tasks of others."""
+        with self._lock:
+            self._roll(now)
+            self._version += 1
+            counts = self._entries.setdefault(RESCUES, Entry(*RESCUES)).counts
+            counts["rescued"] = counts.get("rescued", 0) + tasks
+
+    def begin(self, incarnation: int, now: float) -> None:
+        """Count for this incarnation from now on."""
+        with self._lock:
+            for span in self._spans.values():
+                self._close(span)
+                span.begin(now, self._snapshot())
+            self._incarnation = incarnation
+
+    def entries(self) -> list[Entry]:
+        """The totals since the start, as they are now."""
+        with self._lock:
+            return list(self._snapshot().values())
+
+    def unpublished(self, now: float) -> Published | None:
+        """What has changed since it was last published; None: nothing."""
+        with self._lock:
+            self._roll(now)
+            if self._version == self._published_version and not self._past:
+                return None
+            found: dict[int, list[Figure]] = {}
+            for incarnation, figures in self._past:
+                found.setdefault(incarnation, []).extend(figures)
+            if self._version != self._published_version:
+                snapshot = self._snapshot()
+                for span in self._spans.values():
+                    found.setdefault(self._incarnation, []).extend(span.figures(snapshot))
+            return Published(found, len(self._past), self._version)
+
+    def published(self, figures: Published) -> None:
+        """The store has these."""
+        with self._lock:
+            self._published_version = figures.version
+            for _ in range(min(figures.past, len(self._past))):
+                self._past.popleft()
+
+    def _entry(self, lease: Lease) -> Entry:
+        entry = self._by_name.get(lease.name)
+        if entry is not None and entry.queue == lease.queue:
+            return entry
+        kind = self._kind_of(lease.name)
+        name, queue = lease.name, lease.queue
+        if (kind, name, queue) not in self._entries and len(self._entries) >= NAMES:
+            name, queue = OTHERS, OTHERS
+        entry = self._entries.get((kind, name, queue))
+        if entry is None:
+            entry = self._entries[kind, name, queue] = Entry(kind, name, queue)
+        if name != OTHERS:
+            self._by_name[name] = entry
+        return entry
+
+    def _snapshot(self) -> dict[_Key, Entry]:
+        return {key: entry.copy() for key, entry in self._entries.items()}
+
+    def _roll(self, now: float) -> None:
+        """Close the spans that are over."""
+        for span in self._spans.values():
+            if now >= span.ends:
+                self._close(span)
+                span.begin(now, self._snapshot())
+
+    def _close(self, span: "_Span") -> None:
+        if self._incarnation and (figures := span.figures(self._snapshot())):
+            self._past.append((self._incarnation, figures))
+
+
+class _Span:
+    """The minute or hour that is under way."""
+
+    def __init__(self, span_s: int) -> None:
+        self._span_s = span_s
+        self._began = 0
+        self._base: dict[_Key, Entry] = {}
+        self.ends = 0.0
+
+    def begin(self, now: float, base: dict[_Key, Entry]) -> None:
+        """Count from these totals on. A clock that was set back does not begin a span anew."""
+        self._began = max(self._began, int(now) // self._span_s * self._span_s)
+        self.ends = self._began + self._span_s
+        self._base = base
+
+    def figures(self, totals: dict[_Key, Entry]) -> list[Figure]:
+        """What has been counted in this span: of each name, each queue and each kind."""
+        sums: dict[_Key, Entry] = {}
+        for key, entry in totals.items():
+            before = self._base.get(key)
+            changed = entry if before is None else _difference(entry, before)
+            if changed.counts or changed.waited or changed.ran:
+                kind, name, queue = key
+                for place in {(kind, name, queue), (kind, "", queue), (kind, "", "")}:
+                    _add(sums.setdefault(place, Entry(*place)), changed)
+        return [
+            Figure(self._span_s, self._began, *key, one.counts, _packed(one.waited), _packed(one.ran))
+            for key, one in sums.items()
+        ]
+
+
+def _bucket(time_us: float) -> int:
+    """The bucket of a time; below a millisecond by a table, to the microsecond."""
+    if time_us < len(_SMALL):
+        return _SMALL[int(time_us)] if time_us > 0 else 0
+    return math.ceil(math.log(time_us) * _PER_BUCKET)
+
+
+def _outcome(settlement: Settlement, kind: str) -> str:
+    if isinstance(settlement, Ended):
+        return settlement.state
+    note = settlement.note
+    if note is not None and note.startswith(_GIVEN_BACK):
+        return "returned"
+    if kind not in _ENDING:
+        return "looked"
+    return "snoozed" if settlement.refund else "retried"
+
+
+def _difference(entry: Entry, before: Entry) -> Entry:
+    changed = Entry(entry.kind, entry.name, entry.queue)
+    changed.counts = {one: n for one, total in entry.counts.items() if (n := total - before.counts.get(one, 0))}
+    changed.waited = {one: n for one, total in entry.waited.items() if (n := total - before.waited.get(one, 0))}
+    changed.ran = {one: n for one, total in entry.ran.items() if (n := total - before.ran.get(one, 0))}
+    return changed
+
+
+def _add(entry: Entry, more: Entry) -> None:
+    for name, count in more.counts.items():
+        entry.counts[name] = entry.counts.get(name, 0) + count
+    for mine, theirs in ((entry.waited, more.waited), (entry.ran, more.ran)):
+        for bucket, count in theirs.items():
+            mine[bucket] = mine.get(bucket, 0) + count
+
+
+def _packed(counts: dict[int, int]) -> bytes:
+    return Histogram(tuple(sorted(counts.items()))).encoded()

@@ -1,0 +1,98 @@
+"""Addresses of the inside: this machine, its networks, the metadata of a cloud.
+
+Pure. An IPv6 address that leads to an IPv4 one (mapped, 6to4, NAT64, Teredo) is judged as that one. Addresses that a
+resolver or `connect` would accept are read as they do: 127.1, 0x7f000001, 0177.0.0.1 and 2130706433 are 127.0.0.1.
+"""
+
+import ipaddress
+import socket
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeAlias
+
+Ip: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+# A network that only knows IPv6 reaches IPv4 through these. The second is the old "IPv4-compatible" form.
+_HOLD_IPV4 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
+# Local, or without a route, by their standards (RFC 3879, RFC 8215, RFC 4291), and global to the standard library.
+_LOCAL = tuple(ipaddress.IPv6Network(one) for one in ("fec0::/10", "64:ff9b:1::/48", "::/96"))
+# Where clouds hand out credentials without asking for any. Most are link-local; these are not: AWS over IPv6, Google
+# over IPv6, Oracle (two), Alibaba, Azure's host agent, Scaleway, Akamai.
+_METADATA = frozenset(
+    ipaddress.ip_address(one)
+    for one in (
+        "fd00:ec2::254",
+        "fd20:ce::254",
+        "fd00:c1::a9fe:a9fe",
+        "192.0.0.192",
+        "100.100.100.200",
+        "168.63.129.16",
+        "fd00:42::42",
+        "fd00:a9fe:a9fe::1",
+    )
+)
+
+
+class Address(NamedTuple):
+    """One address of a host, as a socket wants it."""
+
+    family: int
+    place: tuple[Any, ...]
+
+    @property
+    def ip(self) -> str:
+        """The address itself, without its port."""
+        return str(self.place[0])
+
+
+@lru_cache(maxsize=16_384)
+def literal(host: str) -> Ip | None:
+    """Return the address that the host of a URL is; None for a name."""
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        pass
+    try:
+        # Only what begins with a digit: every other name is one, and the resolver need not be asked.
+        return ipaddress.IPv4Address(socket.inet_aton(host)) if host[:1].isdecimal() else None
+    except (OSError, ValueError):
+        return None
+
+
+@lru_cache(maxsize=4_096)
+def is_inner(address: str) -> bool:
+    """Whether an address is loopback, private, link-local, multicast or reserved; an unreadable one counts as that."""
+    found = literal(address)
+    if found is None:
+        return True
+    meant = _embedded(found) or found
+    is_local = isinstance(found, ipaddress.IPv6Address) and any(found in network for network in _LOCAL)
+    return not meant.is_global or meant.is_multicast or meant.is_reserved or is_local or meant in _METADATA
+
+
+@lru_cache(maxsize=4_096)
+def is_metadata(address: str) -> bool:
+    """Whether an address is link-local, or where a cloud hands out credentials."""
+    found = literal(address)
+    if found is None:
+        return False
+    meant = _embedded(found) or found
+    return meant.is_link_local or _without_scope(meant) in _METADATA
+
+
+def is_local_name(host: str) -> bool:
+    """Whether a name is that of this machine by its standard (RFC 6761), whatever a resolver says."""
+    host = host.rstrip(".").lower()
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def _embedded(address: Ip) -> ipaddress.IPv4Address | None:
+    """The IPv4 address that an IPv6 one leads to."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return None
+    if any(address in network for network in _HOLD_IPV4) and int(address) > 1:
+        return ipaddress.IPv4Address(address.packed[-4:])
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+
+
+def _without_scope(address: Ip) -> Ip:
+    return ipaddress.ip_address(address.packed)

@@ -1,0 +1,69 @@
+"""Connecting to one of a host's addresses: the next one is tried when one fails, or does not answer for STAGGER_S.
+
+Promises: connects to the addresses that it is given and to nothing else; on cancellation every socket is closed. The
+deadline is the caller's. A host with a dead address costs STAGGER_S, not its timeout (RFC 8305).
+"""
+
+import asyncio
+import contextlib
+import itertools
+import socket
+
+from everpoll.http.address_ranges import Address
+
+STAGGER_S = 0.25
+
+
+async def connect(addresses: list[Address]) -> tuple[socket.socket, Address]:
+    """Return a connected socket and where it leads; raise the first address's `OSError` where all fail."""
+    if len(addresses) == 1:
+        return await _one(addresses[0]), addresses[0]
+    waiting = _interleaved(addresses)
+    attempts: dict[asyncio.Task[socket.socket], Address] = {}
+    failures: list[OSError] = []
+    try:
+        while waiting or attempts:
+            if waiting:
+                address = waiting.pop(0)
+                attempts[asyncio.create_task(_one(address))] = address
+            done, _ = await asyncio.wait(
+                attempts, timeout=STAGGER_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for attempt in done:
+                address = attempts.pop(attempt)
+                try:
+                    return attempt.result(), address
+                except OSError as error:
+                    failures.append(error)
+        raise failures[0]
+    finally:
+        await _drop(attempts)
+
+
+async def _one(address: Address) -> socket.socket:
+    sock = socket.socket(address.family, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(sock, address.place)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+async def _drop(attempts: dict[asyncio.Task[socket.socket], Address]) -> None:
+    for attempt in attempts:
+        attempt.cancel()
+    for attempt in attempts:
+        # One that has just succeeded has a socket, which is one too many.
+        with contextlib.suppress(asyncio.CancelledError, OSError):
+            (await attempt).close()
+
+
+def _interleaved(addresses: list[Address]) -> list[Address]:
+    """The addresses with families in turn, so that a network without IPv6 costs one attempt and not all of them."""
+    first = [one for one in addresses if one.family == addresses[0].family]
+    others = [one for one in addresses if one.family != addresses[0].family]
+    pairs = itertools.chain.from_iterable(itertools.zip_longest(first, others))
+    return [one for one in pairs if one is not None]

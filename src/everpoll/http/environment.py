@@ -1,0 +1,45 @@
+"""References to the environment: `${NAME}` in a header or another text stands for the variable's value when it is sent.
+
+Promises: a value is read anew for each request, so that a rotated secret counts at once. What is missing, or cannot be
+sent, is reported with the variable's name and never with its value. `$${` stands for `${` itself.
+"""
+
+import re
+from collections.abc import Mapping
+
+from everpoll.errors import BadInput
+from everpoll.http.contract import NotAsked
+from everpoll.http.headers import sendable
+
+_REFERENCE = re.compile(r"\$(\$\{)|\$\{([A-Za-z_][A-Za-z0-9_]*)\}", re.ASCII)
+
+
+def resolved(headers: Mapping[str, str], environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the headers with every reference replaced; raise `NotAsked` where a variable is missing."""
+    if not any("${" in value for value in headers.values()):
+        return headers
+    found = {name: replaced(f"the header {name}", value, environment) for name, value in headers.items()}
+    try:
+        return sendable(found)
+    except BadInput as error:
+        raise NotAsked(f"{error}; look at the environment variables that it refers to") from None
+
+
+def references(headers: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of the environment variables that these headers refer to."""
+    return frozenset(found[2] for value in headers.values() for found in _REFERENCE.finditer(value) if found[2])
+
+
+def replaced(what: str, value: str, environment: Mapping[str, str]) -> str:
+    """Return a text with every reference replaced; `what` names it in the `NotAsked` where a variable is missing."""
+
+    def of(reference: re.Match[str]) -> str:
+        if reference[1]:
+            return reference[1]
+        found = environment.get(reference[2])
+        if not found:
+            raise NotAsked(f"{what} refers to ${{{reference[2]}}}, which the environment does not have")
+        # A line break at the end is how files and `echo` write a secret, and never part of it.
+        return found.strip()
+
+    return _REFERENCE.sub(of, value)

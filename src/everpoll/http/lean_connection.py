@@ -1,0 +1,260 @@
+"""One connection of the lean exchange: an asyncio protocol that reads answers with httptools.
+
+    connected ──ask──▶ asking ──answer, kept──▶ idle ──ask──▶ asking …
+                         └──time over, too large, not HTTP, lost, canceled──▶ closed
+
+Promises: one answer at a time, within its deadline and its limits; a connection that has said anything unasked, or has
+failed in any way, is closed and never used again.
+"""
+
+import asyncio
+import ssl
+from typing import cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from everpoll.http.certificates import expiry_of
+from everpoll.http.contract import NotReached
+from everpoll.http.exchange import MAX_FIELDS, MAX_HEAD_BYTES
+from everpoll.http.headers import Headers
+from everpoll.http.unpacking import Body
+
+_WITHOUT_BODY = frozenset({204, 304})
+_AT_LEAST = 100
+"""Statuses below are none."""
+
+
+class Unfamiliar(Exception):
+    """The answer is one that only the full exchange may know how to read."""
+
+
+class HeadTooLarge(Exception):
+    """The headers are beyond their limit."""
+
+
+class Lost(Exception):
+    """The connection ended before the answer did."""
+
+    def __init__(self, cause: Exception | None, received: int | None, is_stale: bool) -> None:
+        super().__init__()
+        self.cause = cause
+        self.received = received
+        """Bytes of a body that came; None where no answer began."""
+        self.is_stale = is_stale
+        """A kept connection that was lost before a byte came: the other side had closed it already."""
+
+
+class LeanConnection(asyncio.Protocol):
+    """One connection, used for one request after the other."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, use_until: float) -> None:
+        self._loop = loop
+        self.use_until = use_until
+        self.address = ""
+        self.certificate_expires_at: float | None = None
+        self.is_open = False
+        self.pool_key: object = None
+        self._transport: asyncio.Transport | None = None
+        self._parser: HttpResponseParser | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._answers = 0
+        self._shown_url, self._limit, self._deadline, self._is_head = "", 0, 0.0, False
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget the answer before."""
+        self.status = 0
+        self.headers = Headers()
+        self.is_kept = False
+        self.body: Body | None = None
+        self._head_bytes = 0
+        self._head_fields = 0
+        self._unread_bytes = 0
+        self._has_bytes = False
+        self._ends_with_connection = False
+        self._is_complete = False
+        self._failure: Exception | None = None
+
+    # ── asking ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, wire: bytes, shown_url: str, *, is_head: bool, limit: int, deadline: float) -> asyncio.Future[None]:
+        """Send a request; the future is done when `status`, `headers` and `body` are those of its answer."""
+        assert self._waiter is None, "one request at a time"
+        self._begin()
+        self._shown_url, self._is_head, self._limit, self._deadline = shown_url, is_head, limit, deadline
+        if self._parser is None:
+            self._parser = HttpResponseParser(self)
+        waiter: asyncio.Future[None] = self._loop.create_future()
+        self._waiter = waiter
+        # One timer for many requests: it looks at the deadline of the time when it fires. Setting one for each request
+        # and canceling it would cost a tenth of the whole look.
+        if self._timer is None or self._timer.when() > deadline:
+            self._set_timer()
+        if self._transport is None or not self.is_open:
+            self._fail(Lost(None, None, is_stale=self._answers > 0))
+        else:
+            self._transport.write(wire)
+        return waiter
+
+    def abort(self) -> None:
+        """Close at once. Repeatable."""
+        self.is_open = False
+        self._waiter = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._deadline, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        if self._waiter is None:
+            return
+        if self._loop.time() >= self._deadline:
+            self._fail(TimeoutError())
+        else:
+            self._set_timer()
+
+    @property
+    def received(self) -> int | None:
+        """Bytes of the body that came; None where no answer began."""
+        return None if self.body is None else self.body.received
+
+    # ── the transport calls ──────────────────────────────────────────────────────────────────────────────────────────
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Connected, and through the handshake."""
+        self._transport, self.is_open = cast("asyncio.Transport", transport), True
+        self.address = str((transport.get_extra_info("peername") or ("",))[0])
+        self.certificate_expires_at = expiry_of(transport.get_extra_info("ssl_object"))
+
+    def data_received(self, data: bytes) -> None:
+        """Read on."""
+        if self._waiter is None or self._parser is None:
+            # Nothing was asked: what comes now would be taken for the next answer.
+            self.abort()
+            return
+        self._has_bytes = True
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade):
+            # After a complete answer it is only the connection that is of no more use.
+            self.is_kept = False
+            if not self._is_complete and self._failure is None:
+                self._failure = Unfamiliar()
+        if self._failure is not None:
+            self._fail(self._failure)
+        elif self._is_complete:
+            self._finish()
+        elif self.body is None:
+            # Also of a header that does not end, which the parser has not told of yet.
+            self._unread_bytes += len(data)
+            if self._unread_bytes > MAX_HEAD_BYTES:
+                self._fail(HeadTooLarge())
+
+    def eof_received(self) -> None:
+        """The other side has closed: so is this one, by what is returned."""
+        self.is_open = False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end, of either side's making."""
+        self.is_open = False
+        self._transport = None
+        if self._waiter is None:
+            return
+        if self.body is not None and self._ends_with_connection and exc is None:
+            self.is_kept = False
+            self._finish()
+            return
+        is_stale = self._answers > 0 and not self._has_bytes and not isinstance(exc, ssl.SSLError)
+        self._fail(Lost(exc, self.received, is_stale))
+
+    # ── the parser calls ─────────────────────────────────────────────────────────────────────────────────────────────
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header of the answer, or of what follows a body in chunks."""
+        if self.body is not None:
+            return
+        self._head_bytes += len(name) + len(value)
+        self._head_fields += 1
+        if self._head_bytes > MAX_HEAD_BYTES or self._head_fields > MAX_FIELDS:
+            self._failure = HeadTooLarge()
+        else:
+            self.headers.add(name.decode("latin-1").lower(), value.decode("latin-1"))
+
+    def on_headers_complete(self) -> None:
+        """Decide how the body is read."""
+        if self.body is not None or self._parser is None:
+            return
+        status = self.status = self._parser.get_status_code()
+        if status < 200:
+            if status == 101 or status < _AT_LEAST:
+                self._failure = Unfamiliar()
+            return
+        coding = self.headers.at("transfer-encoding")
+        if coding is not None and coding.lower() != "chunked":
+            self._failure = Unfamiliar()
+            return
+        self.is_kept = self._parser.should_keep_alive()
+        has_body = not self._is_head and status not in _WITHOUT_BODY
+        self.body = Body(
+            self._shown_url, status, self.headers.at("content-encoding", "") if has_body else "", self._limit
+        )
+        length = self.headers.at("content-length")
+        self._ends_with_connection = has_body and coding is None and length is None
+        if self._is_head:
+            self._is_complete = True
+        elif has_body and length is not None:
+            self._expect(length)
+
+    def on_body(self, data: bytes) -> None:
+        """A part of the body."""
+        if self._is_complete or self._failure is not None or self.body is None:
+            self.is_kept = False
+            return
+        try:
+            is_wanted = self.body.add(data)
+        except NotReached as error:
+            self._failure = error
+        else:
+            if not is_wanted:
+                self.is_kept = False
+                self._is_complete = True
+
+    def on_message_complete(self) -> None:
+        """The end of an answer, or of an early hint before it."""
+        if self.body is None:
+            self.headers = Headers()
+        else:
+            self._is_complete = True
+
+    def _expect(self, length: str) -> None:
+        """A body that announces itself as too large need not be read."""
+        assert self.body is not None
+        try:
+            self.body.expect(int(length))
+        except NotReached as error:
+            self._failure = error
+        except ValueError:
+            self._failure = Unfamiliar()
+
+    def _finish(self) -> None:
+        waiter, self._waiter = self._waiter, None
+        self._answers += 1
+        if self._is_head or not self.is_kept:
+            # After a HEAD the parser waits for the body that its headers announce.
+            self._parser = None
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        waiter = self._waiter
+        self.abort()
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(error)

@@ -1,0 +1,130 @@
+"""Retry-After: how long the other side wants not to be asked, out of whatever a client library hands over.
+
+Promises: reads errors and responses of httpx, aiohttp, requests, urllib, botocore and everpoll's own adapters, headers,
+and bare values; seconds, milliseconds (`retry-after-ms`, `x-ms-retry-after-ms`) and HTTP dates. The answer is a number
+from 0 to `longest`, or None where nothing usable was said. Never raises over what a remote wrote.
+
+An HTTP date is measured against the response's own `Date` where it has one: both come from the same clock, so a worker
+with a wrong clock still waits as long as was meant.
+"""
+
+import math
+import re
+import time
+from collections.abc import Mapping
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+from typing import Any, cast
+
+from everpoll.policy import Duration, seconds
+
+LONGEST = "1d"
+"""What a remote may ask for at most: a slip of its pen must not park a run for years."""
+
+# Milliseconds first: a server that sends both means the finer one.
+_IN_MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms")
+# Servers that write fractions exist; no header that means a wait is longer than this.
+_NUMBER = re.compile(r"[0-9]{1,15}(?:\.[0-9]{0,9})?", re.ASCII)
+_LONGEST_CAUSE_CHAIN = 5
+
+
+def retry_after_s(said: object, *, now: float | None = None, longest: Duration = LONGEST) -> float | None:
+    """Seconds to wait, from an error, a response, headers, or a header's value; None: it says nothing of the kind.
+
+    `now` is the epoch time against which a date counts that comes without the sender's own; the clock's by default.
+    """
+    now = time.time() if now is None else now
+    if isinstance(said, str | bytes | int | float):
+        wait_s = _value(said, now)
+    else:
+        headers = _headers(said)
+        wait_s = None if headers is None else _in_headers(headers, now)
+    return None if wait_s is None else min(wait_s, seconds(longest, name="longest"))
+
+
+def _in_headers(headers: Mapping[str, str], now: float) -> float | None:
+    for name in _IN_MILLISECONDS:
+        wait_ms = _number(headers.get(name, ""))
+        if wait_ms is not None:
+            return wait_ms / 1000
+    sent_at = _date(headers.get("date", ""))
+    return _value(headers.get("retry-after", ""), now if sent_at is None else sent_at)
+
+
+def _value(said: str | bytes | float, now: float) -> float | None:
+    if isinstance(said, bytes):
+        said = said.decode("latin-1")
+    if isinstance(said, str):
+        wait_s = _number(said)
+        if wait_s is not None:
+            return wait_s
+        until = _date(said)
+        return None if until is None else max(0.0, until - now)
+    # True and False are numbers to Python, but not a wait.
+    try:
+        usable = not isinstance(said, bool) and math.isfinite(said) and said >= 0
+    except OverflowError:
+        return None
+    return float(said) if usable else None
+
+
+def _number(text: str) -> float | None:
+    # Of a header that was sent twice ("9, 5") the first one counts, as it does for most clients.
+    text = text.partition(",")[0].strip()
+    return float(text) if _NUMBER.fullmatch(text) else None
+
+
+def _date(text: str) -> float | None:
+    if not text or len(text) > 64:
+        return None
+    try:
+        moment = parsedate_to_datetime(text.strip())
+        # An HTTP date is in GMT, whether it says so ("GMT", "-0000") or, in the oldest of its three forms, does not.
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def _headers(said: object) -> Mapping[str, str] | None:
+    """The headers of an error, of its cause, of a response; whatever says something of a wait goes first."""
+    fallback = None
+    for _ in range(_LONGEST_CAUSE_CHAIN):
+        for candidate in (_attribute(said, "response"), said):
+            # `is not None`, for the truth of a `requests` response is whether it went well: a 429 is false.
+            headers = None if candidate is None else _lowered(candidate)
+            if headers is not None and any("retry-after" in name for name in headers):
+                return headers
+            fallback = fallback if fallback is not None else headers
+        cause = getattr(said, "__cause__", None)
+        if cause is None:
+            break
+        said = cause
+    return fallback
+
+
+def _lowered(holder: Any) -> Mapping[str, str] | None:
+    """The headers that this object has, or is, in lower case."""
+    headers = _attribute(holder, "headers")
+    if headers is None and isinstance(holder, Mapping):
+        # A botocore error carries a dictionary for a response.
+        metadata = holder.get("ResponseMetadata")
+        headers = metadata.get("HTTPHeaders") if isinstance(metadata, Mapping) else holder
+    if not hasattr(headers, "items"):
+        return None
+    try:
+        pairs = [(_text(name).lower(), _text(value)) for name, value in cast("Any", headers).items()]
+    except Exception:  # noqa: BLE001 - an object of another library: what it cannot tell was not said
+        return None
+    # The first of several of one name counts, as it does for most clients.
+    return dict(reversed(pairs))
+
+
+def _attribute(holder: object, name: str) -> Any:
+    try:
+        return getattr(holder, name, None)
+    except Exception:  # noqa: BLE001 - a property of another library may raise what it likes
+        return None
+
+
+def _text(value: object) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else str(value)

@@ -1,0 +1,125 @@
+"""What must not be shown: credentials of headers and addresses, cut out of whatever a remote repeats of them.
+
+Promises: a secret comes out as ***, whether it comes as it is, quoted as in a URL, or escaped as in JSON (`\\/`); of
+"Basic …" the user and password in clear, too; of a cookie each of its values. Pure.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+MASK = "***"
+# Names under which credentials travel, in headers as in queries.
+TELLING = re.compile(r"auth|cookie|token|key|secret|passw|signature|credential|session|^sig$|^code$", re.IGNORECASE)
+SHORTEST = 4
+"""Below that, masking would cut a word out of every text, and protect nothing."""
+SHORTEST_ELSEWHERE = 8
+"""In headers with a name that tells nothing."""
+HARMLESS = frozenset(
+    {
+        "accept",
+        "accept-language",
+        "anthropic-version",
+        "cache-control",
+        "content-type",
+        "idempotency-key",
+        "if-match",
+        "if-none-match",
+        "prefer",
+        "repeatability-first-sent",
+        "repeatability-request-id",
+        "user-agent",
+        "x-ms-client-request-id",
+    }
+)
+
+
+class Secrets:
+    """All that a request was given, ready to be cut out of its answer."""
+
+    def __init__(self, headers: Mapping[str, str], url: str = "", more: Iterable[str] = ()) -> None:
+        found = {one for name, value in headers.items() for one in _in_header(name, value)}
+        found |= {one for one in _in_address(url) if len(one) >= SHORTEST}
+        found |= {one for one in more if len(one) >= SHORTEST}
+        found |= {quote(one, safe="") for one in found}
+        # The longest first: one may be part of another.
+        self._found = sorted(found, key=len, reverse=True)
+        self._escaped = re.compile("|".join(map(_however_written, self._found))) if self._found else None
+
+    def masked(self, value: Any) -> Any:
+        """The same without them: texts, and texts in lists and dictionaries, names included, however deep."""
+        return rewritten(value, lambda _, text: self._cut(text))
+
+    def _cut(self, text: str) -> str:
+        for secret in self._found:
+            text = text.replace(secret, MASK)
+        # Slower, and of use only for JSON in a text.
+        return self._escaped.sub(MASK, text) if self._escaped is not None and "\\" in text else text
+
+
+def rewritten(value: Any, change: Callable[[str | None, str], str]) -> Any:
+    """A copy of JSON with its texts changed; `change` is told under which name a text is, None for a name itself."""
+    # A list instead of recursion, for JSON may be nested as deep as the interpreter's stack is.
+    top: list[Any] = [value]
+    holders: list[dict[Any, Any] | list[Any]] = [top]
+    while holders:
+        holder = holders.pop()
+        for place, one in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
+            if isinstance(one, str):
+                holder[place] = change(place if isinstance(place, str) else None, one)
+            elif isinstance(one, Mapping):
+                named = {change(None, name) if isinstance(name, str) else name: inner for name, inner in one.items()}
+                holder[place] = named
+                holders.append(named)
+            elif isinstance(one, list | tuple):
+                holder[place] = listed = list(one)
+                holders.append(listed)
+    return top[0]
+
+
+def sensitive(headers: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    """The headers in which a secret may be."""
+    return frozenset((name, value) for name, value in headers.items() if _in_header(name, value))
+
+
+def _however_written(secret: str) -> str:
+    """A pattern for every way in which JSON may write it."""
+    return "".join(rf"(?:{re.escape(char)}|\\{re.escape(char)}|\\u(?i:{ord(char):04x}))" for char in secret)
+
+
+def _in_header(name: str, value: str) -> set[str]:
+    if name.lower() in HARMLESS:
+        return set()
+    shortest = SHORTEST if TELLING.search(name) else SHORTEST_ELSEWHERE
+    parts = {value, value.rpartition(" ")[2], *(_password(value))}
+    if "cookie" in name.lower():
+        parts |= {one.partition("=")[2].strip() for one in value.split(";")}
+    return {part for part in parts if len(part) >= shortest}
+
+
+def _password(value: str) -> list[str]:
+    """What "Basic …" hides: the password alone, and with its user."""
+    scheme, _, encoded = value.partition(" ")
+    if scheme.lower() != "basic":
+        return []
+    try:
+        pair = base64.b64decode(encoded, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return []
+    return [pair, pair.partition(":")[2]]
+
+
+def _in_address(url: str) -> set[str]:
+    """In the query, in the fragment, and before the @, even where https:// is missing."""
+    try:
+        parts = urlsplit(url if "://" in url else f"//{url}")
+        pairs = parse_qsl(parts.query) + parse_qsl(parts.fragment)
+    except ValueError:
+        return set()
+    found = {value for name, value in pairs if TELLING.search(name)}
+    user, at, _ = parts.netloc.rpartition("@")
+    found |= {user, user.partition(":")[2]} if at else set()
+    return found | {unquote(one) for one in found}

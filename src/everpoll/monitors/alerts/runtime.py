@@ -1,0 +1,47 @@
+"""Alerts of one process: the parts put together, closed as one."""
+
+import os
+from collections.abc import Mapping
+
+from everpoll.engine.threads import DaemonThreads
+from everpoll.engine.work import Work
+from everpoll.http import Client
+from everpoll.monitors.alerts.channel import Tools
+from everpoll.monitors.alerts.channels import Channels
+from everpoll.monitors.alerts.delivery import Deliveries
+from everpoll.monitors.alerts.incident_rows import IncidentRows
+from everpoll.monitors.alerts.incident_work import IncidentWork
+from everpoll.monitors.alerts.outbox import Outbox
+from everpoll.monitors.alerts.surroundings import Surroundings
+from everpoll.stores.contract import Store
+
+THREADS = 8
+"""For mail servers and plain functions: a mailbox sends one letter at a time."""
+
+
+class Alerts:
+    """Belongs to one event loop, until `close`. `rows` is where looks open and close incidents."""
+
+    def __init__(
+        self, store: Store, channels: Channels, client: Client, environment: Mapping[str, str] = os.environ
+    ) -> None:
+        self._threads = DaemonThreads(THREADS, "everpoll-alerts")
+        self._outbox = Outbox(store)
+        self._surroundings = Surroundings(store)
+        self.rows = IncidentRows(store)
+        self._deliveries = Deliveries(store, channels, Tools(client, environment, self._threads))
+        self.works: tuple[Work, ...] = (
+            IncidentWork(store, self._outbox, self._surroundings).work,
+            self._deliveries.work,
+        )
+
+    @property
+    def outcomes(self) -> Mapping[str, int]:
+        """How many messages were sent, and how many failed."""
+        return self._deliveries.outcomes
+
+    async def close(self) -> None:
+        """Stop what is under way; to be called once the worker has stopped."""
+        await self._outbox.close()
+        await self._surroundings.close()
+        self._threads.shutdown(wait=False)

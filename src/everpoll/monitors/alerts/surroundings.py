@@ -1,0 +1,160 @@
+"""Surroundings: what is around an incident: maintenance windows, and the failed things below and above it.
+
+Promises: windows are at most WINDOWS_S old, and a graph GRAPH_S; it is never older than what it is asked about. Reading
+all services for it takes at most a tenth of the time: where it is asked for more often, the caller comes again later.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from everpoll.monitors.alerts.incident_row import assignment_of, control_of
+from everpoll.monitors.checks.assignment import KIND as CHECK_KIND
+from everpoll.monitors.control import Control, are_reports_stale, shown_status
+from everpoll.monitors.definition import Definition
+from everpoll.monitors.graph import Graph, ServiceFacts
+from everpoll.monitors.maintenance import Window
+from everpoll.monitors.report import Status
+from everpoll.stores.contract import Store, TaskFilter, TaskInfo
+from everpoll.stores.health import Edge
+
+logger = logging.getLogger("everpoll.monitors")
+
+WINDOWS_S = 2.0
+GRAPH_S = 5.0
+SHARE = 10
+"""After a graph was read, the next one is read this many times as long later, at the earliest."""
+SHORTEST_PAUSE_S = 1.0
+_PAGE = 1_000
+_TROUBLED = frozenset({Status.DOWN.value, Status.DEGRADED.value})
+
+
+class _Picture(NamedTuple):
+    graph: Graph
+    at: float
+    """By the store's clock: what happened before is in it."""
+
+
+class Surroundings:
+    """What the incidents of one process share. Belongs to one event loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._windows: tuple[Window, ...] = ()
+        self._windows_until = 0.0
+        self._picture: _Picture | None = None
+        self._reading: asyncio.Task[_Picture] | None = None
+        self._reading_at = 0.0
+        self._not_before = 0.0
+
+    async def windows(self) -> tuple[Window, ...]:
+        """Return the maintenance windows."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._windows_until:
+            found = await self._store.health.windows()
+            self._windows = tuple(window for one in found if (window := read_window(one.id, one.body)) is not None)
+            self._windows_until = now + WINDOWS_S
+        return self._windows
+
+    async def graph(self, since: float, now: Callable[[], float]) -> Graph | None:
+        """Return a graph that was read after `since`, by the store's clock `now`; None: ask again a second later."""
+        since = max(since, now() - GRAPH_S)
+        if self._picture is not None and self._picture.at >= since:
+            return self._picture.graph
+        if self._reading is None:
+            if asyncio.get_running_loop().time() < self._not_before:
+                return None
+            self._reading_at = now()
+            self._reading = asyncio.get_running_loop().create_task(self._read(self._reading_at))
+            self._reading.add_done_callback(self._read_ended)
+        if self._reading_at < since:
+            return None
+        return (await asyncio.shield(self._reading)).graph
+
+    async def close(self) -> None:
+        """Stop reading."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    def _read_ended(self, reading: "asyncio.Task[_Picture]") -> None:
+        self._reading = None
+        if not reading.cancelled() and reading.exception() is None:
+            self._picture = reading.result()
+
+    async def _read(self, at: float) -> _Picture:
+        event_loop = asyncio.get_running_loop()
+        began = event_loop.time()
+        try:
+            reported = await self._reported()
+            rows = await self._services()
+            aliases = await self._store.health.aliases()
+            # 100 ms for 10,000 services: looks would be late in this event loop meanwhile.
+            return _Picture(await asyncio.to_thread(_drawn, rows, reported, aliases, at), at)
+        finally:
+            self._not_before = event_loop.time() + max(SHORTEST_PAUSE_S, SHARE * (event_loop.time() - began))
+
+    async def _services(self) -> list[TaskInfo]:
+        found: list[TaskInfo] = []
+        after: int | None = None
+        while True:
+            page = await self._store.tasks(TaskFilter(kind=CHECK_KIND, indexed=True), _PAGE, after)
+            found += [row for row in page.tasks if row.ended_at is None]
+            if page.after is None:
+                return found
+            after = page.after
+
+    async def _reported(self) -> dict[str, list[Edge]]:
+        """What services report to be in trouble: nothing else leads from a failed service to its root."""
+        found: dict[str, list[Edge]] = {}
+        after: tuple[str, str] | None = None
+        while True:
+            page = await self._store.health.edges(after, _PAGE)
+            for edge in page.edges:
+                if edge.status in _TROUBLED and not edge.vanished:
+                    found.setdefault(edge.service, []).append(edge)
+            if page.after is None:
+                return found
+            after = page.after
+
+
+def read_window(window_id: str, body: object) -> Window | None:
+    """Read a stored maintenance window; None: this release does not understand it."""
+    try:
+        return msgspec.convert(body, Window)
+    except msgspec.ValidationError as error:
+        logger.warning("maintenance window %r cannot be read, and is ignored: %s", window_id, error)
+        return None
+
+
+def _drawn(
+    rows: Sequence[TaskInfo], reported: Mapping[str, list[Edge]], aliases: Mapping[str, str], at: float
+) -> Graph:
+    facts = [_facts(assignment_of(row).definition, control_of(row), at, reported) for row in rows]
+    graph = Graph(facts, aliases)
+    failed = next((one.name for one in facts if one.status is Status.DOWN), None)
+    if failed is not None:
+        # The first question is the expensive one: it puts circles together.
+        graph.root_cause(failed)
+    return graph
+
+
+def _facts(definition: Definition, control: Control, now: float, reported: Mapping[str, list[Edge]]) -> ServiceFacts:
+    status = shown_status(definition, control, now)
+    edges = [] if are_reports_stale(definition, control, now) else reported.get(definition.name, [])
+    return ServiceFacts(
+        name=definition.name,
+        status=Status.UNKNOWN if status == "stale" else status,
+        since=control.changed_at or 0.0,
+        depends_on=definition.depends_on,
+        reported=tuple((one.name, Status(one.status), _failed_since(one.name, control)) for one in edges),
+        alerts=bool(definition.alert.to),
+    )
+
+
+def _failed_since(dependency: str, control: Control) -> float:
+    streak = control.dependencies.get(dependency)
+    return (None if streak is None else streak.since) or control.changed_at or 0.0

@@ -1,0 +1,1 @@
+"""Checks: the looks at services, as tasks of the engine that are always due again."""

@@ -1,0 +1,37 @@
+"""Change log: what the log says when a service changes. A look that changes nothing is not logged.
+
+All of it is for information: a service that is down is no fault of the program that looks at it, and has its alerts.
+The first "up" of a service is for `--verbose`, because a fleet of ten thousand services has as many when it starts.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from everpoll.monitors.events import CircuitOpen, ServiceEvent, StatusChange
+from everpoll.monitors.report import Status
+from everpoll.policy import human
+
+logger = logging.getLogger("everpoll.monitors")
+
+
+def log_changes(events: Iterable[ServiceEvent]) -> None:
+    """Log the events that an operator wants to see beside the alerts."""
+    for event in events:
+        if isinstance(event, StatusChange):
+            logger.log(_level(event), "%s", _changed(event))
+        elif isinstance(event, CircuitOpen):
+            left = human(max(0, round(event.until - event.timestamp)))
+            text = "%s did not answer %d times in a row: the breaker is open, the next look is in %s"
+            logger.info(text, event.service_name, event.failures, left)
+
+
+def _level(event: StatusChange) -> int:
+    is_first = event.previous_status is Status.UNKNOWN and event.current_status is Status.UP
+    return logging.DEBUG if is_first else logging.INFO
+
+
+def _changed(event: StatusChange) -> str:
+    name = event.service_name
+    thing = name if event.dependency_name is None else f"{event.dependency_name} of {name}"
+    why = f": {event.error}" if event.error and event.current_status is not Status.UP else ""
+    return f"{thing} is {event.current_status}{why}"

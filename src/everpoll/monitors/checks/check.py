@@ -1,0 +1,205 @@
+"""Check: what the engine runs for a service: wake, look, decide, record, settle.
+
+    lease ──▶ wake ──not yet──▶ settle
+                └──▶ look ──▶ compare ──▶ decide ──▶ record ──▶ settle: due again, with the new memory
+
+Promises: the row is settled with one fenced write that carries its memory, its next due time and its events. A look
+that changed something is in the records before its row is settled, so that the next worker compares with what this one
+saw; others are recorded within a tenth of a second. An incident's row is there before the service's row names it.
+Never raises for what a remote does.
+"""
+
+import asyncio
+import logging
+import random
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from everpoll.engine.work import Run, Work
+from everpoll.monitors.checks import assignment as assignments
+from everpoll.monitors.checks.assignment import CHECK, QUEUE, Assignment
+from everpoll.monitors.checks.change_log import log_changes
+from everpoll.monitors.checks.fetching import HostBusy
+from everpoll.monitors.checks.known import KnownDependencies
+from everpoll.monitors.checks.looking import Looking, Reader, reader_of
+from everpoll.monitors.checks.recorder import FLUSH_S, Recorder
+from everpoll.monitors.checks.records import heard, new_look
+from everpoll.monitors.checks.steady import steadily
+from everpoll.monitors.control import Control
+from everpoll.monitors.control import read as read_control
+from everpoll.monitors.control import write as write_control
+from everpoll.monitors.decision import Decision, beat, decide, look_events, register, remove, wake
+from everpoll.monitors.dependencies import NO_CHANGES, Changes, compare, repeated
+from everpoll.monitors.events import ServiceEvent
+from everpoll.monitors.events import write as write_event
+from everpoll.monitors.incident import Incident
+from everpoll.monitors.look import Look
+from everpoll.monitors.turns import Closing
+from everpoll.stores.contract import Again, Ended, NewEvent, Settlement, Store
+
+logger = logging.getLogger("everpoll.monitors")
+
+MAX_READERS = 20_000
+"""Definitions that are kept compiled."""
+BUSY_REST_S = 1.0
+"""When a look comes back that found too many waiting for its host."""
+
+
+class Checks:
+    """Looks at every service whose row this process leases."""
+
+    def __init__(
+        self,
+        store: Store,
+        looking: Looking,
+        recorder: Recorder,
+        known: KnownDependencies,
+        incidents: "IncidentRows",
+        tell: Callable[[Sequence[ServiceEvent]], None] | None = None,
+    ) -> None:
+        self._store = store
+        self._looking = looking
+        self._recorder = recorder
+        self._known = known
+        self._incidents = incidents
+        self._tell = tell
+        self._readers: OrderedDict[int, tuple[str, Assignment, Reader]] = OrderedDict()
+        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self.work = Work(CHECK, QUEUE, self.run, handles_cancel=True, kind="check")
+
+    def run(self, run: Run) -> Awaitable[Settlement]:
+        """Look at one service, if it is time to; whatever happens, its task goes on."""
+        return steadily(run, self._run, "service")
+
+    async def _run(self, run: Run) -> Settlement:
+        lease = run.lease
+        wall = run.clock(asyncio.get_running_loop().time)
+        assignment, reader = self._reader(lease.id, lease.args)
+        definition, now = assignment.definition, wall()
+        control = register(definition, now).control if lease.memory is None else read_control(lease.memory)
+        if lease.cancel_requested:
+            return await self._removed(run, remove(definition, control, now))
+        if definition.is_heartbeat and _has_beaten(assignment, control):
+            counted = replace(control, beats=assignment.beats)
+            decided = beat(definition, counted, now, assignment.beat_status)
+            return await self._unasked(run, control, decided, wall, now)
+        is_forced = _is_asked(assignment, control)
+        step = wake(definition, control, now, is_forced=is_forced)
+        if not step.looks:
+            assert step.decision is not None, "without a look, the decision is made"
+            return await self._unasked(run, control, step.decision, wall, now)
+        try:
+            look = await self._looking.look(reader, control, wall, is_forced=is_forced)
+        except HostBusy:
+            return Again(lease.id, lease.sequence, BUSY_REST_S, refund=True)
+        control = replace(control, asks=assignment.asks) if is_forced else control
+        changes = await self._changes(reader, control, look)
+        if look.is_unchanged and not control.dependencies:
+            look = replace(look, report=None)  # only what fails needs its error in words again
+        now = wall()
+        decision = decide(definition, control, look, now, changes, self._rng.random())
+        if self._tell is not None:
+            self._tell((*decision.events, *look_events(definition, look, decision, changes)))
+        record = new_look(definition, look, decision, changes)
+        if decision.events or changes.upserts:
+            await self._recorder.put(record)
+            self._known.changed(definition.name, decision.control.edition, changes)
+        else:
+            self._recorder.add(record)
+            return _again(run, decision, now)
+        return await self._settled(run, decision, wall, now)
+
+    async def _changes(self, reader: Reader, control: Control, look: Look) -> Changes:
+        if look.report is None or not (look.report.dependencies or control.edition):
+            return NO_CHANGES
+        name, aliases = reader.definition.name, self._known.current_aliases()
+        if aliases is None:
+            aliases = await self._known.aliases()
+        if look.is_unchanged and reader.aliases is aliases:
+            return repeated(name, look.report, look.ended_at)
+        known = await self._known.of(name, control.edition)
+        reader.aliases = aliases
+        return compare(name, known, look.report, look.ended_at, aliases)
+
+    async def _unasked(
+        self, run: Run, before: Control, decision: Decision, wall: Callable[[], float], now: float
+    ) -> Settlement:
+        """Settle what was decided without a look; a heartbeat, and one that was missed, are in the history, too."""
+        definition = self._reader(run.lease.id, run.lease.args)[0].definition
+        record = heard(definition, before, decision) if definition.is_heartbeat else None
+        if self._tell is not None and decision.events:
+            self._tell(decision.events)
+        if record is not None and decision.events:
+            await self._recorder.put(record)
+        elif record is not None:
+            self._recorder.add(record)
+        return await self._settled(run, decision, wall, now)
+
+    async def _settled(self, run: Run, decision: Decision, wall: Callable[[], float], now: float) -> Settlement:
+        """Open and close incidents, and settle the row."""
+        if decision.events:
+            log_changes(decision.events)
+        if decision.opened:
+            await self._incidents.opened(decision.opened)
+        if decision.closed:
+            await self._incidents.closed(decision.closed)
+        return _again(run, decision, wall() if decision.opened or decision.closed or decision.events else now)
+
+    async def _removed(self, run: Run, decision: Decision) -> Settlement:
+        """End the task of a service that was removed, and forget its records."""
+        lease = run.lease
+        await self._incidents.closed(decision.closed)
+        # What was seen just now must not come back behind the forgetting: here, and in a process that looked before.
+        await self._recorder.drop(lease.key or "")
+        await asyncio.sleep(2 * FLUSH_S)
+        await self._store.health.forget(lease.key or "")
+        self._readers.pop(lease.id, None)
+        return Ended(lease.id, lease.sequence, "canceled", events=_numbered(decision))
+
+    def _reader(self, task_id: int, args: str) -> tuple[Assignment, Reader]:
+        """Return the assignment, and its definition compiled; both are kept while the arguments stay the same."""
+        kept = self._readers.get(task_id)
+        if kept is not None and kept[0] == args:
+            return kept[1], kept[2]
+        assignment = assignments.read(args)
+        if kept is not None and kept[1].definition == assignment.definition:
+            reader = kept[2]
+        else:
+            reader = reader_of(assignment.definition)
+        self._readers[task_id] = (args, assignment, reader)
+        if len(self._readers) > MAX_READERS:
+            self._readers.popitem(last=False)
+        return assignment, reader
+
+
+class IncidentRows(Protocol):
+    """Where the rows of incidents are made: see `alerts`."""
+
+    async def opened(self, incidents: Sequence[Incident]) -> None:
+        """Make a row for each incident, once, however often this is repeated."""
+
+    async def closed(self, closings: Sequence[Closing]) -> None:
+        """Have the rows of these incidents look at their service soon: it says that they are over."""
+
+
+def _again(run: Run, decision: Decision, now: float) -> Settlement:
+    """Return the settlement of a row that is due again."""
+    lease, delay_s = run.lease, max(0.0, decision.next_at - now)
+    events = _numbered(decision) if decision.events else ()
+    return Again(lease.id, lease.sequence, delay_s, True, None, write_control(decision.control), events)
+
+
+def _numbered(decision: Decision) -> tuple[NewEvent, ...]:
+    first = decision.control.seq - len(decision.events) + 1
+    return tuple(NewEvent(first + place, write_event(event)) for place, event in enumerate(decision.events))
+
+
+def _has_beaten(assignment: Assignment, control: Control) -> bool:
+    return assignment.beats != control.beats
+
+
+def _is_asked(assignment: Assignment, control: Control) -> bool:
+    return assignment.asks != control.asks

@@ -1,0 +1,120 @@
+"""Fetching: requests in flight, shared by the services that ask the same, and few at a time for each host.
+
+    answer(key) ──▶ nobody asks this now ──▶ slot of the host ──▶ ask ──▶ answer for all that wait for this key
+                └─▶ in flight: wait for its answer
+
+Promises: services with the same method, URL and headers share one request while it is in flight, and never an answer of
+an earlier round. At most `per_host` requests to one host are under way; waiting ones go on in the order of `HostSlots`.
+Of more than `most_waiting` those go away that were looked at most recently: they come back and lose no turn. Of more
+than `most_in_all` those go away that wait for the host that most look at: a waiting look holds a slot of the worker, so
+hosts that hang would leave none to the others.
+A caller that is canceled takes no other caller's answer with it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, TypeVar
+
+from everpoll.monitors.host_slots import HostSlots
+
+T = TypeVar("T")
+
+
+class HostBusy(Exception):
+    """Too many looks wait for a slot of this host already: try again later."""
+
+
+class _Flight:
+    """One request in flight, and the callers that wait for its answer."""
+
+    __slots__ = ("waiting",)
+
+    def __init__(self) -> None:
+        self.waiting: list[asyncio.Future[Any]] = []
+
+
+class Fetching:
+    """The requests of one process. Belongs to one event loop."""
+
+    def __init__(self, per_host: int, most_waiting: int = 200, most_in_all: int = 500) -> None:
+        self._slots: HostSlots[int] = HostSlots(per_host)
+        self._most_waiting = most_waiting
+        self.most_in_all = most_in_all
+        self._turns: dict[int, asyncio.Future[None]] = {}
+        self._flights: dict[Hashable, _Flight] = {}
+        self._tickets = 0
+
+    def waiting(self, host: str) -> int:
+        """Return how many looks wait for a slot of a host."""
+        return self._slots.waiting(host)
+
+    async def shared(self, key: Hashable, host: str, looked_at: float | None, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what `ask` answers, or what the caller that asks the same already gets."""
+        while (flight := self._flights.get(key)) is not None:
+            landed: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+            flight.waiting.append(landed)
+            answer = await landed
+            if answer is not None:
+                return answer
+            # The caller that asked was canceled: one of those that waited asks in its place.
+        flight = self._flights[key] = _Flight()
+        self._tickets += 1
+        ticket = self._tickets
+        try:
+            if self._slots.waiting(host) >= self._most_waiting:
+                self._make_room(host, looked_at)
+            if not self._slots.enter(host, ticket, looked_at):
+                await self._turn(host, ticket)
+            try:
+                answer = await ask()
+            finally:
+                self._leave(host, ticket)
+        except BaseException as error:
+            self._land(key, flight, None, error)
+            raise
+        self._land(key, flight, answer, None)
+        return answer
+
+    def _land(self, key: Hashable, flight: _Flight, answer: Any, error: BaseException | None) -> None:
+        del self._flights[key]
+        for landed in flight.waiting:
+            if landed.done():
+                continue
+            if isinstance(error, Exception) and not isinstance(error, HostBusy):
+                landed.set_exception(error)
+            else:
+                landed.set_result(answer)
+
+    async def _turn(self, host: str, ticket: int) -> None:
+        """Wait until the host has a slot for this look."""
+        turn = self._turns[ticket] = asyncio.get_running_loop().create_future()
+        if self._slots.waiting_in_all > self.most_in_all:
+            self._send_away(self._slots.busiest())
+        try:
+            await turn
+        except BaseException:
+            self._leave(host, ticket)
+            raise
+        finally:
+            del self._turns[ticket]
+
+    def _make_room(self, host: str, looked_at: float | None) -> None:
+        """Send the look away whose turn is last; raise `HostBusy` where that is the look that asks for room."""
+        last_at, _ = self._slots.last(host)
+        if last_at is None or (looked_at is not None and looked_at >= last_at):
+            raise HostBusy
+        self._send_away(host)
+
+    def _send_away(self, host: str) -> None:
+        """Have the look go away and come back whose turn at this host is last."""
+        _, last = self._slots.last(host)
+        self._leave(host, last)
+        turn = self._turns[last]
+        if not turn.done():
+            turn.set_exception(HostBusy())
+
+    def _leave(self, host: str, ticket: int) -> None:
+        for granted in self._slots.leave(host, ticket):
+            turn = self._turns.get(granted)
+            if turn is not None and not turn.done():
+                turn.set_result(None)

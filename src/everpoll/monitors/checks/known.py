@@ -1,0 +1,94 @@
+"""Known dependencies: what the records say that a service depends on, kept while no other worker changes it.
+
+Promises: `of` returns what the records had when the memory of the service had that edition. A copy of another edition
+is read again. At most MAX_SERVICES copies are kept. Aliases are at most ALIASES_S old.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from everpoll.monitors.dependencies import Changes, Known, current_error
+from everpoll.monitors.report import Dependency, Status
+from everpoll.stores.contract import Store
+from everpoll.stores.health import DependencyInfo
+
+MAX_SERVICES = 20_000
+ALIASES_S = 2.0
+
+
+class KnownDependencies:
+    """The dependencies of all services that this process looks at."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: OrderedDict[str, tuple[int, dict[str, Known]]] = OrderedDict()
+        self._aliases: dict[str, str] = {}
+        self._aliases_at: float | None = None
+
+    async def of(self, service: str, edition: int) -> Mapping[str, Known]:
+        """Return what is known of one service; edition 0: nothing yet."""
+        if edition == 0:
+            return {}
+        kept = self._kept.get(service)
+        if kept is not None and kept[0] == edition:
+            self._kept.move_to_end(service)
+            return kept[1]
+        found = {one.name: _known(service, one) for one in await self._store.health.dependencies(service)}
+        self._keep(service, edition, found)
+        return found
+
+    def current_aliases(self) -> Mapping[str, str] | None:
+        """Return the aliases, the same object while they stay the same; None: they have to be read by `aliases`."""
+        if self._aliases_at is None or asyncio.get_running_loop().time() - self._aliases_at > ALIASES_S:
+            return None
+        return self._aliases
+
+    async def aliases(self) -> Mapping[str, str]:
+        """Return the aliases, the same object while they stay the same."""
+        current = self.current_aliases()
+        if current is not None:
+            return current
+        self._aliases_at = asyncio.get_running_loop().time()
+        found = await self._store.health.aliases()
+        if found != self._aliases:
+            self._aliases = found
+        return self._aliases
+
+    def changed(self, service: str, edition: int, changes: Changes) -> None:
+        """Note what a look has changed, once it is recorded."""
+        if changes.upserts:
+            before = self._kept.get(service, (0, {}))[1]
+            self._keep(service, edition, before | {one.name: one for one in changes.upserts})
+
+    def _keep(self, service: str, edition: int, known: dict[str, Known]) -> None:
+        self._kept[service] = (edition, known)
+        self._kept.move_to_end(service)
+        if len(self._kept) > MAX_SERVICES:
+            self._kept.popitem(last=False)
+
+
+def _known(service: str, info: DependencyInfo) -> Known:
+    reported = Dependency(
+        name=info.name,
+        status=Status(info.status),
+        skipped=info.skipped,
+        type=info.type,
+        impact=info.impact,
+        description=info.description,
+        contact=info.contact,
+        check_details=info.check_details,
+        error=info.error,
+        error_message=info.error_message,
+    )
+    error, message = current_error(reported)
+    return Known(
+        service=service,
+        canonical=info.canonical,
+        reported=reported,
+        changed_at=info.changed_at,
+        first_at=info.changed_at,
+        error=error,
+        error_message=message,
+        vanished_at=info.seen_at if info.vanished else None,
+    )

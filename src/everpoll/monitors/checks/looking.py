@@ -1,0 +1,278 @@
+"""Looking: one look at a service: ask, read what the answer says, judge it by the service's own conditions.
+
+Promises: a look ends within the service's timeout and a little, whatever the other side does, and raises for nothing
+that a remote does: `NotReached` becomes a look that found nothing, in words. A body that says the same as at the look
+before, latencies aside, is not read anew. Never decides what follows: that is `decision`.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everpoll.http import (
+    Answer,
+    Client,
+    DnsResult,
+    NotAsked,
+    NotReached,
+    Request,
+    TcpResult,
+    TlsResult,
+    check_dns,
+    check_tcp,
+    check_tls,
+    retry_after_s,
+)
+from everpoll.monitors.checks.fetching import Fetching, HostBusy
+from everpoll.monitors.conditions import Condition, Facts, failures, parse_condition
+from everpoll.monitors.control import Control
+from everpoll.monitors.definition import Definition, fetch_key
+from everpoll.monitors.look import Look
+from everpoll.monitors.mapping import CompiledMapping, compile_mapping
+from everpoll.monitors.report import MAX_WARNINGS, Report, Status
+from everpoll.monitors.rereading import LastRead, read_again, read_first
+from everpoll.monitors.targets import Endpoint, endpoint_of
+from everpoll.policy import human
+
+Found = Answer | TcpResult | TlsResult | DnsResult
+"""What asking a service brings."""
+CERTIFICATE_WARNING_S = 14 * 86_400.0
+"""How long before its expiry a certificate is warned about."""
+WITNESS_S = 5.0
+WITNESSES_PER_HOST = 100
+"""Different ones; the same one is asked once at a time."""
+HTTP = frozenset({"http", "https"})
+MAX_WARNING_CHARS = 300
+
+
+class Reader(Struct):
+    """How the answers of one definition are read, compiled once; and the last one, which need not be read again."""
+
+    definition: Definition
+    endpoint: Endpoint
+    mapping: CompiledMapping | None
+    conditions: tuple[Condition, ...]
+    key: Any
+    request: Request | None
+    reading: str
+    """A hash of how bodies are read."""
+    last: LastRead | None = None
+    body: str | None = None
+    """Stands for what the last answer said, and for how it was read."""
+    aliases: Mapping[str, str] | None = None
+    """Those under which the dependencies of the last answer were compared."""
+
+
+def reader_of(definition: Definition) -> Reader:
+    """Compile a definition."""
+    endpoint = endpoint_of(definition.target)
+    is_http = endpoint.scheme in HTTP
+    request = None
+    if is_http:
+        request = Request(
+            definition.target, headers=definition.headers, timeout_s=definition.timeout_s, fresh=definition.fresh
+        )
+    return Reader(
+        definition,
+        endpoint,
+        None if definition.mapping is None else compile_mapping(definition.mapping),
+        tuple(parse_condition(text) for text in definition.conditions),
+        # A request with less time, or on a kept connection, may fail where this one does not.
+        (fetch_key(definition), definition.timeout_s, definition.fresh),
+        request,
+        definition.reading,
+    )
+
+
+class Reading(Struct):
+    """What was found before it is judged by conditions."""
+
+    status: Status
+    latency_s: float
+    report: Report | None
+    body: str | None
+    is_unchanged: bool
+    warnings: tuple[str, ...]
+    answer: Answer | None = None
+    certificate_expires_at: float | None = None
+
+
+class Looking:
+    """Looks at services. `wall` is the store's clock as far as this process knows it."""
+
+    def __init__(self, client: Client, fetching: Fetching) -> None:
+        self._client = client
+        self._fetching = fetching
+        self._witnesses = Fetching(WITNESSES_PER_HOST)
+
+    async def look(
+        self, reader: Reader, control: Control, wall: Callable[[], float], *, is_forced: bool = False
+    ) -> Look:
+        """Look once. Raises `HostBusy` where too many looks wait for this host."""
+        started_at = wall()
+
+        def ask() -> Awaitable[Found]:
+            # A look begins when the host has a slot for it: the order of waiting looks goes by that.
+            nonlocal started_at
+            started_at = wall()
+            return self._asked(reader.endpoint, reader.request, reader.definition.timeout_s)
+
+        try:
+            found = await self._fetching.shared(reader.key, reader.endpoint.host, control.looked_at, ask)
+        except NotReached as error:
+            witnessed = await self._is_witnessed(reader.definition.witness)
+            return Look(
+                started_at=started_at,
+                ended_at=wall(),
+                reached=False,
+                status=Status.DOWN,
+                error=error.reason,
+                is_forced=is_forced,
+                is_witnessed=witnessed,
+            )
+        except NotAsked as error:
+            return Look(started_at=started_at, ended_at=wall(), reached=None, error=str(error), is_forced=is_forced)
+        look = self._judged(reader, found, started_at, wall(), is_forced)
+        # Unchanged is what the row has seen: another worker may have read something else in between.
+        return replace(look, is_unchanged=False) if look.is_unchanged and look.body != control.body else look
+
+    def _asked(self, endpoint: Endpoint, request: Request | None, timeout_s: float) -> Awaitable[Found]:
+        if request is not None:
+            return self._client.send(request)
+        match endpoint.scheme:
+            case "tcp":
+                return check_tcp(endpoint.host, endpoint.port or 0, timeout_s=timeout_s)
+            case "tls":
+                return check_tls(endpoint.host, endpoint.port or 0, timeout_s=timeout_s)
+        assert endpoint.scheme == "dns", "every other target is HTTP"
+        return check_dns(endpoint.host, timeout_s=timeout_s)
+
+    async def _is_witnessed(self, witnesses: tuple[str, ...]) -> bool | None:
+        """Ask the witnesses at the same time; True as soon as one of them answers, None where there is none."""
+        if not witnesses:
+            return None
+        asking = [asyncio.ensure_future(self._answers(url)) for url in witnesses]
+        try:
+            for one in asyncio.as_completed(asking):
+                if await one:
+                    return True
+        finally:
+            for task in asking:
+                task.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)
+        return False
+
+    async def _answers(self, url: str) -> bool:
+        endpoint = endpoint_of(url)
+        request = Request(url, timeout_s=WITNESS_S) if endpoint.scheme in HTTP else None
+        try:
+            # Where the fault is ours, all services fail in one moment.
+            await self._witnesses.shared(url, endpoint.host, None, lambda: self._asked(endpoint, request, WITNESS_S))
+        except (NotReached, NotAsked, HostBusy):
+            return False
+        return True
+
+    def _judged(
+        self,
+        reader: Reader,
+        answer: Found,
+        started_at: float,
+        ended_at: float,
+        is_forced: bool,
+    ) -> Look:
+        found = _read_answer(reader, answer) if isinstance(answer, Answer) else _connected(answer)
+        warnings = found.warnings + _certificate(found.certificate_expires_at, ended_at)
+        status, error = found.status, _error(found)
+        if reader.conditions:
+            failed = _failed(reader.conditions, found, ended_at)
+            if failed:
+                # A failed answer is the more telling reason, and comes first.
+                status, error = Status.DOWN, "; ".join((*([error] if error else []), *failed))
+        return Look(
+            started_at=started_at,
+            ended_at=ended_at,
+            reached=True,
+            status=status,
+            error=error,
+            http_status=None if found.answer is None else found.answer.status,
+            latency_ms=round(found.latency_s * 1000, 3),
+            retry_after_s=None if found.answer is None else _retry_after(found.answer, ended_at),
+            report=found.report,
+            body=found.body,
+            is_unchanged=found.is_unchanged,
+            is_forced=is_forced,
+            warnings=tuple([one[:MAX_WARNING_CHARS] for one in warnings[:MAX_WARNINGS]]) if warnings else (),
+            address=_address(answer),
+            certificate_expires_at=found.certificate_expires_at,
+        )
+
+
+def _read_answer(reader: Reader, answer: Answer) -> Reading:
+    """Read the body, unless it says the same as at the look before."""
+    last, content_type = reader.last, answer.headers.at("content-type")
+    report = None if last is None else read_again(last, answer.body, content_type, answer.status)
+    is_unchanged = report is not None
+    if report is None:
+        last = read_first(answer.body, content_type, answer.status, reader.definition.format, reader.mapping)
+        reader.last, reader.body, report = last, f"{last.checksum}:{reader.reading}", last.report
+    return Reading(
+        report.status,
+        answer.latency_s,
+        report,
+        reader.body,
+        is_unchanged,
+        report.warnings,
+        answer,
+        answer.certificate_expires_at,
+    )
+
+
+def _connected(answer: TcpResult | TlsResult | DnsResult) -> Reading:
+    expires_at = answer.certificate_expires_at if isinstance(answer, TlsResult) else None
+    return Reading(Status.UP, answer.latency_s, None, None, False, (), None, expires_at)
+
+
+def _address(answer: Found) -> str:
+    return answer.address if not isinstance(answer, DnsResult) else next(iter(answer.addresses), "")
+
+
+def _error(found: Reading) -> str | None:
+    """Say in words why the service is not up; None where it is."""
+    if found.status.healthy is not False:
+        return None
+    parts = []
+    if found.answer is not None and found.answer.status >= 400:
+        parts.append(f"HTTP {found.answer.status}")
+    if found.report is not None:
+        down = [one for one in found.report.dependencies if one.status is Status.DOWN]
+        parts += [one.name if one.error_message is None else f"{one.name}: {one.error_message}" for one in down[:3]]
+        if len(down) > 3:
+            parts.append(f"and {len(down) - 3} more")
+    return ", ".join(parts) or "it reports that it is down"
+
+
+def _certificate(expires_at: float | None, now: float) -> tuple[str, ...]:
+    if expires_at is None or expires_at - now > CERTIFICATE_WARNING_S:
+        return ()
+    return (f"its certificate expires in {human(max(0, round(expires_at - now)))}",)
+
+
+def _retry_after(answer: Answer, now: float) -> float | None:
+    text = answer.headers.at("retry-after")
+    return None if text is None else retry_after_s(text, now=now)
+
+
+def _failed(conditions: tuple[Condition, ...], found: Reading, now: float) -> tuple[str, ...]:
+    answer = found.answer
+    facts = Facts(
+        status=None if answer is None else answer.status,
+        latency_ms=found.latency_s * 1000,
+        headers={} if answer is None else answer.headers,
+        body=b"" if answer is None else answer.body,
+        certificate_s=None if found.certificate_expires_at is None else found.certificate_expires_at - now,
+        ip=None if answer is None else answer.address,
+    )
+    return failures(conditions, facts)

@@ -1,0 +1,56 @@
+"""The scout: tells a process without services when another process may have published one.
+
+Promises: where the store pushes, an idle fleet asks it nothing: an enqueue anywhere is a reason to ask, at most every
+SCOUT_S, and the question every SAFETY_S is the safety net. Without push, the process asks every SCOUT_S.
+"""
+
+import asyncio
+
+from everpoll.drivers.wake import Wake
+from everpoll.stores.contract import Store
+
+SCOUT_S = 1.0
+SAFETY_S = 60.0
+
+
+class Scout:
+    """Sets an event when there is a reason to ask the store."""
+
+    def __init__(self, reason: asyncio.Event) -> None:
+        self._reason = reason
+        self._store: Store | None = None
+        self._asked_at = float("-inf")
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def rest_s(self) -> float:
+        """How long to wait for a reason at most."""
+        return SAFETY_S if self._store is not None and self._store.has_push else SCOUT_S
+
+    async def begin(self, store: Store) -> None:
+        """Listen, and note that the store is asked now; call it before each question, so that none comes too late."""
+        if self._store is None:
+            await store.listen(self._woken)
+            self._store = store
+        self._asked_at = asyncio.get_running_loop().time()
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        store, self._store = self._store, None
+        if store is not None:
+            await store.unlisten(self._woken)
+
+    def _woken(self, _wake: Wake) -> None:
+        event_loop = asyncio.get_running_loop()
+        wait_s = self._asked_at + SCOUT_S - event_loop.time()
+        if wait_s <= 0:
+            self._reason.set()
+        elif self._timer is None:
+            self._timer = event_loop.call_later(wait_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._reason.set()

@@ -1,0 +1,78 @@
+"""Upkeep: rolls the records of services up, drops what is too old, revives what must not end; one task for the fleet.
+
+Promises: at most one worker does it at a time, about once a minute; a worker that dies in the middle is followed by
+another, since every step may be repeated. Each run is bounded: what is left is done by the next one, at once. A
+service, an incident or a mailbox that was given up because three workers died with it is back within a minute.
+"""
+
+import asyncio
+import logging
+
+from everpoll.engine.work import Run, Work
+from everpoll.monitors.checks.assignment import QUEUE
+from everpoll.monitors.checks.steady import steadily
+from everpoll.stores.contract import Again, NewTask, Settlement, Store, TaskFilter, encode
+
+logger = logging.getLogger("everpoll.monitors")
+
+KIND, UPKEEP = "upkeep", "everpoll.upkeep"
+EVERLASTING = ("check", "incident", "mailbox")
+EVERY_S = 60.0
+SETTLED_S = 30.0
+"""Looks of the last half minute are left alone: more may come for the same minute."""
+ROUNDS = 20
+"""Portions of one run."""
+
+
+class Upkeep:
+    """The work of the one upkeep task."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.work = Work(UPKEEP, QUEUE, self.run, kind="upkeep")
+
+    async def ensure(self) -> None:
+        """Make the task, unless it is there."""
+        await self._store.enqueue([NewTask(name=UPKEEP, kind=KIND, queue=QUEUE, key="health", delay_s=EVERY_S)])
+
+    async def run(self, run: Run) -> Settlement:
+        """Revive, roll up and prune, a bounded portion of each."""
+        return await steadily(run, self._run, "upkeep")
+
+    async def _run(self, run: Run) -> Settlement:
+        lease = run.lease
+        now = run.now(asyncio.get_running_loop().time())
+        await self._revive()
+        is_more = await self._roll_up(now) or await self._prune(now)
+        # A memory that is written says that this run came through: workers that died before count no more.
+        memory = encode({"at": now})
+        return Again(lease.id, lease.sequence, 0.0 if is_more else EVERY_S, refund=True, memory=memory)
+
+    async def _revive(self) -> None:
+        """Put tasks back that must not end: the engine gives up what three workers died with."""
+        for kind in EVERLASTING:
+            page = await self._store.tasks(TaskFilter(kind=kind, state="failed", indexed=True), limit=100)
+            for task in page.tasks:
+                latest = await self._store.find(kind, task.key or "")
+                if latest is None or latest.id != task.id:
+                    # It has a successor, which lives, or was removed since.
+                    continue
+                if await self._store.retry(task.id, encode({"what": "retry", "why": "it must not end"})):
+                    logger.error(
+                        "%s %r was given up after %d workers died with it: it goes on", kind, task.key, task.rescues
+                    )
+
+    async def _roll_up(self, now: float) -> bool:
+        after = 0
+        for _ in range(ROUNDS):
+            rolled = await self._store.health.roll_up(now - SETTLED_S, after)
+            if rolled is None:
+                return False
+            after = rolled
+        return True
+
+    async def _prune(self, now: float) -> bool:
+        for _ in range(ROUNDS):
+            if not await self._store.health.prune(now):
+                return False
+        return True

@@ -1,0 +1,276 @@
+"""Dependencies: what a new report changes about those that a service is known to have.
+
+    reported, not known          new
+    reported, known              changed where its status or a field is another one
+    reported again               returned
+    not reported any more        vanished: it does not count as up any more
+    … by a format that lists failures only: up again
+
+Promises: a dependency is known by (service, name). The error history grows on change only: a recovery once, a new error
+once, a different error again. A latency above 0 is one entry a look. An unchanged report gives `changes.is_empty`, and
+nothing is to be written but latencies. A report that cannot be read, or that lists nothing while it says down, makes
+nothing vanish. Never holds more than a report may.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everpoll.monitors.events import (
+    DependencyNew,
+    DependencyReturned,
+    DependencyVanished,
+    ServiceEvent,
+    StatusChange,
+    about,
+)
+from everpoll.monitors.report import Dependency, Report, Status
+
+UNHEALTHY: dict[str, Any] = {"unhealthy": True}
+"""The error of a dependency that is down and gave none."""
+UNHEALTHY_MESSAGE = "Unhealthy"
+MAX_HOPS = 10
+"""Aliases of aliases are followed this far."""
+
+
+class Known(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A dependency as it is stored."""
+
+    service: str
+    canonical: str
+    reported: Dependency
+    """What the service last said about it, without the latency, which changes at each look."""
+    changed_at: float
+    """When its status last changed, or when it was first reported."""
+    first_at: float
+    error: Any = None
+    """The error that the history has as current; None: none, or it has recovered."""
+    error_message: str | None = None
+    vanished_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        """What the service calls it."""
+        return self.reported.name
+
+    @property
+    def status(self) -> Status:
+        """What it counts as: unknown, once it has vanished."""
+        return Status.UNKNOWN if self.vanished_at is not None else effective(self.reported)
+
+
+class ErrorEntry(Struct, frozen=True, kw_only=True):
+    """One entry of the error history."""
+
+    service: str
+    name: str
+    at: float
+    error: Any
+    """None: it recovered."""
+    message: str | None
+
+
+class LatencyEntry(Struct, frozen=True, gc=False):
+    """One entry of the latency history."""
+
+    service: str
+    name: str
+    at: float
+    latency_ms: float
+
+
+class Changes(Struct, frozen=True, kw_only=True):
+    """What a report changes, as a store writes it."""
+
+    upserts: tuple[Known, ...] = ()
+    """The dependencies that are new or differ, each as it is from now on."""
+    vanished: tuple[str, ...] = ()
+    """Names; they are among the upserts, too."""
+    errors: tuple[ErrorEntry, ...] = ()
+    latencies: tuple[LatencyEntry, ...] = ()
+    events: tuple[ServiceEvent, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Nothing has changed: only latencies may be written."""
+        return not self.upserts
+
+
+NO_CHANGES = Changes()
+
+
+def canonical(name: str, aliases: Mapping[str, str]) -> str:
+    """Return the canonical name behind a name. Aliases of aliases are followed; a circle of them is not."""
+    seen = name
+    for _ in range(MAX_HOPS):
+        target = aliases.get(seen)
+        if target is None or target == name:
+            break
+        seen = target
+    return seen
+
+
+def effective(dependency: Dependency) -> Status:
+    """Return what a dependency counts as: one that was skipped counts as up."""
+    return Status.UP if dependency.skipped else dependency.status
+
+
+def current_error(reported: Dependency) -> tuple[Any, str | None]:
+    """Return the error that the history has as current for a dependency that was last reported so."""
+    return _error(None, reported)
+
+
+def compare(service: str, known: Mapping[str, Known], report: Report, at: float, aliases: Mapping[str, str]) -> Changes:
+    """Compare the known dependencies of a service with what it reports now."""
+    gathered = _Gathered(service, at)
+    names = set()
+    for reported in report.dependencies:
+        if reported.name in names:
+            continue
+        names.add(reported.name)
+        plain = reported
+        if reported.latency_ms is not None:
+            plain = replace(reported, latency_ms=None)
+            gathered.latency(reported.name, reported.latency_ms)
+        before = known.get(reported.name)
+        called = canonical(reported.name, aliases) if aliases else reported.name
+        if before is None or not _is_same(before, plain, called):
+            gathered.merge(before, plain, called)
+    # Counting first: most reports list what is known, and a name is missing only where the counts differ or one is new.
+    if len(names) != len(known) or gathered.upserts:
+        for missing in _missing(known, names, report):
+            gathered.lose(missing, report.lists_failures_only)
+    return gathered.changes()
+
+
+def repeated(service: str, report: Report, at: float) -> Changes:
+    """Return what a report changes that is the same as the one before: its latencies are entries all the same."""
+    latencies = tuple(
+        LatencyEntry(service, one.name, at, one.latency_ms)
+        for one in report.dependencies
+        if one.latency_ms is not None and one.latency_ms > 0
+    )
+    return Changes(latencies=latencies) if latencies else NO_CHANGES
+
+
+def lists_everything(report: Report) -> bool:
+    """Whether a dependency that is missing from this report is not one any more.
+
+    An error page, or a body that cannot be read, lists nothing either.
+    """
+    if report.dependencies:
+        return True
+    is_fine = report.status in {Status.UP, Status.DEGRADED}
+    return is_fine and report.format != "plain" and not report.warnings
+
+
+def _missing(known: Mapping[str, Known], names: set[str], report: Report) -> list[Known]:
+    if not lists_everything(report):
+        return []
+    missing = [one for name, one in known.items() if name not in names]
+    if report.lists_failures_only:
+        return [one for one in missing if one.vanished_at is None and one.status is not Status.UP]
+    return [one for one in missing if one.vanished_at is None]
+
+
+def _is_same(before: Known, reported: Dependency, called: str) -> bool:
+    return before.vanished_at is None and before.canonical == called and before.reported == reported
+
+
+class _Gathered:
+    """The changes of one report, while it is compared."""
+
+    def __init__(self, service: str, at: float) -> None:
+        self._service = service
+        self._at = at
+        self.upserts: list[Known] = []
+        self._vanished: list[str] = []
+        self._errors: list[ErrorEntry] = []
+        self._latencies: list[LatencyEntry] = []
+        self._events: list[ServiceEvent] = []
+
+    def latency(self, name: str, latency_ms: float) -> None:
+        if latency_ms > 0:
+            self._latencies.append(LatencyEntry(self._service, name, self._at, latency_ms))
+
+    def merge(self, before: Known | None, reported: Dependency, called: str) -> None:
+        """Note a dependency that is new, or not as it was."""
+        status = effective(reported)
+        error, message = _error(before, reported)
+        after = Known(
+            service=self._service,
+            canonical=called,
+            reported=reported,
+            changed_at=self._at if before is None or before.status is not status else before.changed_at,
+            first_at=self._at if before is None else before.first_at,
+            error=error,
+            error_message=message,
+        )
+        self.upserts.append(after)
+        if (error, message) != ((None, None) if before is None else (before.error, before.error_message)):
+            entry = ErrorEntry(service=self._service, name=reported.name, at=self._at, error=error, message=message)
+            self._errors.append(entry)
+        self._events += _events(before, after, self._at)
+
+    def lose(self, before: Known, lists_failures_only: bool) -> None:
+        """Note a dependency that is missing: it is up, if only failures are listed; else it has vanished."""
+        if lists_failures_only:
+            up = replace(before.reported, status=Status.UP, skipped=False, error=None, error_message=None)
+            self.merge(before, up, before.canonical)
+            return
+        after = replace(before, vanished_at=self._at, changed_at=self._at)
+        self.upserts.append(after)
+        self._vanished.append(before.name)
+        self._events += _events(before, after, self._at)
+
+    def changes(self) -> Changes:
+        if not self.upserts and not self._latencies:
+            return NO_CHANGES
+        return Changes(
+            upserts=tuple(self.upserts),
+            vanished=tuple(self._vanished),
+            errors=tuple(self._errors),
+            latencies=tuple(self._latencies),
+            events=tuple(self._events),
+        )
+
+
+def _error(before: Known | None, reported: Dependency) -> tuple[Any, str | None]:
+    """The error that the history is to have as current."""
+    match effective(reported).healthy:
+        case True:
+            return None, None
+        case None:
+            return (None, None) if before is None else (before.error, before.error_message)
+    if reported.error is not None:
+        return reported.error, reported.error_message
+    return UNHEALTHY, reported.error_message or UNHEALTHY_MESSAGE
+
+
+def _events(before: Known | None, after: Known, at: float) -> list[ServiceEvent]:
+    told = about(after.service, at)
+    name, status = after.name, after.status
+    if before is None:
+        called = after.canonical
+        return [
+            DependencyNew(**told, dependency_name=name, canonical_name=called, healthy=status.healthy, status=status)
+        ]
+    if after.vanished_at is not None:
+        return [DependencyVanished(**told, dependency_name=name)]
+    if before.vanished_at is not None:
+        return [DependencyReturned(**told, dependency_name=name, healthy=status.healthy, status=status)]
+    if before.status is status:
+        return []
+    return [
+        StatusChange(
+            **told,
+            dependency_name=name,
+            previous_healthy=before.status.healthy,
+            current_healthy=status.healthy,
+            previous_status=before.status,
+            current_status=status,
+            error=after.error_message,
+        )
+    ]

@@ -1,0 +1,76 @@
+"""Detect: which format a body is in, by its shape; the order of the questions keeps the formats apart.
+
+Promises: no shape of one format is taken for another one's, and what is recognised is then read by that format to the
+same report as if the user had named it. `plain` is what no format recognises.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from everpoll.monitors.body import MediaType
+from everpoll.monitors.formats import (
+    aspnet,
+    details,
+    django,
+    health_go,
+    health_json,
+    kubernetes,
+    microprofile,
+    plain,
+    proactive_deps,
+    prometheus,
+    spring,
+    status_word,
+)
+
+# From the most particular shape to the least. Spring Boot 2.0 has `details` too, but with words in capitals, so it is
+# asked before them.
+_OBJECTS: tuple[tuple[str, Callable[[dict[str, Any]], bool]], ...] = (
+    (microprofile.NAME, microprofile.recognises),
+    (health_go.NAME, health_go.recognises),
+    (aspnet.NAME, aspnet.recognises),
+    (spring.NAME, spring.recognises),
+    (health_json.NAME, health_json.recognises),
+    (details.NAME, details.recognises),
+)
+# A status without anything else that is understood: the words that only one format writes in this case.
+_WORDS = {
+    word: name
+    for name, words in (
+        (spring.NAME, spring.WORDS),
+        (health_json.NAME, health_json.WORDS),
+        (aspnet.NAME, aspnet.WORDS),
+        (health_go.NAME, health_go.WORDS),
+    )
+    for word in words
+}
+_TEXTS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
+    (kubernetes.NAME, kubernetes.recognises_text),
+    (aspnet.NAME, aspnet.recognises_text),
+    (prometheus.NAME, prometheus.recognises_text),
+)
+
+
+def format_of_text(data: bytes) -> str | None:
+    """Return the text format that the body is in; None if there is none."""
+    return next((name for name, recognises in _TEXTS if recognises(data)), None)
+
+
+def format_of_json(value: Any, media: MediaType) -> str:
+    """Return the format that a decoded JSON body is in."""
+    if isinstance(value, list):
+        return proactive_deps.NAME if proactive_deps.recognises(value) else plain.NAME
+    if not isinstance(value, dict):
+        return plain.NAME
+    if media.is_health_json:
+        return health_json.NAME
+    if media.is_spring:
+        return spring.NAME
+    if "status" not in value and "outcome" not in value:
+        return django.NAME if django.recognises(value) else plain.NAME
+    for name, recognises in _OBJECTS:
+        if recognises(value):
+            return name
+    if status_word.recognises(value):
+        return _WORDS.get(value["status"], status_word.NAME)
+    return plain.NAME

@@ -1,0 +1,210 @@
+"""Graph: services and what they depend on, in one picture, and the roots of what failed.
+
+A node is a canonical name: a service, or a dependency that services report. An edge leads from a service to what it
+depends on, by `depends_on` or by its report; a reported name that resolves to a service is that service.
+
+    shop (down) ──▶ billing (degraded) ──▶ PostgreSQL (down)        the root of shop is PostgreSQL
+
+Promises: building takes linear time, and so does each question. Circles are tolerated: of things that are failed and
+depend on each other, the one that failed first counts as the root, so that one of them always alerts. What callers say
+about a service is kept beside its own status, and never replaces it. A report that is stale says nothing.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+
+from msgspec import Struct
+
+from everpoll.monitors.circles import grouped
+from everpoll.monitors.dependencies import canonical
+from everpoll.monitors.report import Status
+
+MAX_NAMED = 100
+"""Roots, or affected things, that one answer names."""
+_TROUBLED = frozenset({Status.DOWN, Status.DEGRADED})
+_RANK = {status: rank for rank, status in enumerate(Status)}
+
+
+class ServiceFacts(Struct, frozen=True, kw_only=True):
+    """What the graph needs to know about a service."""
+
+    name: str
+    status: Status
+    since: float = 0.0
+    """When its status last changed."""
+    depends_on: tuple[str, ...] = ()
+    reported: tuple[tuple[str, Status, float], ...] = ()
+    """Name, status and last change of each dependency that it reports; empty where the report is stale."""
+    alerts: bool = True
+    """Its incidents are sent to a channel: only what alerts itself holds back others."""
+
+
+class Opinion(Struct, frozen=True):
+    """What a caller reports about a thing."""
+
+    caller: str
+    status: Status
+    since: float
+
+
+class Node(Struct, frozen=True):
+    """A thing in the graph, as it is shown."""
+
+    name: str
+    is_service: bool
+    status: Status
+    """Its own, for a service; the worst that is reported, for anything else."""
+    since: float
+    reported: tuple[Opinion, ...]
+    """What its callers say about it."""
+
+
+class _Groups(Struct, frozen=True):
+    """Things in trouble that depend on each other, as one; by number, what is below comes first."""
+
+    of: dict[str, int]
+    below: list[set[int]]
+    has_failed: list[bool]
+    """Whether a group, or a group below it, has a failed member."""
+    root: list[str | None]
+    """The member that failed first."""
+
+
+class Graph:
+    """The services of one moment."""
+
+    def __init__(self, services: Iterable[ServiceFacts], aliases: Mapping[str, str] | None = None) -> None:
+        self._aliases = aliases or {}
+        self._services = {facts.name: facts for facts in services}
+        self._below: dict[str, list[str]] = {}
+        self._above: dict[str, list[str]] = {}
+        self._opinions: dict[str, list[Opinion]] = {}
+        for facts in self._services.values():
+            self._add(facts)
+
+    def resolve(self, name: str) -> str:
+        """Return the node that a name stands for: a service keeps its own name, whatever aliases say."""
+        return name if name in self._services else canonical(name, self._aliases)
+
+    def names(self) -> list[str]:
+        """Return the names of all nodes."""
+        return list(self._below)
+
+    def node(self, name: str) -> Node:
+        """Return a node; a name that is not in the graph has an unknown status."""
+        name = self.resolve(name)
+        facts, opinions = self._services.get(name), tuple(self._opinions.get(name, ()))
+        if facts is not None:
+            return Node(name, True, facts.status, facts.since, opinions)
+        status = max((opinion.status for opinion in opinions), key=_RANK.__getitem__, default=Status.UNKNOWN)
+        since = min((opinion.since for opinion in opinions if opinion.status is status), default=0.0)
+        return Node(name, False, status, since, opinions)
+
+    def depends_on(self, name: str) -> tuple[str, ...]:
+        """Return what a thing depends on directly."""
+        return tuple(self._below.get(self.resolve(name), ()))
+
+    def callers(self, name: str) -> tuple[str, ...]:
+        """Return the services that depend on a thing directly."""
+        return tuple(self._above.get(self.resolve(name), ()))
+
+    def root_cause(self, name: str) -> tuple[str, ...]:
+        """Return the failed roots below a failed thing; none where it is not failed, or is the root itself."""
+        name = self.resolve(name)
+        if name not in self._below or self.node(name).status is not Status.DOWN:
+            return ()
+        groups, roots = self._groups, set()
+        start = groups.of[name]
+        seen, stack = {start}, [start]
+        while stack:
+            group = stack.pop()
+            failed_below = [below for below in groups.below[group] if groups.has_failed[below]]
+            root = groups.root[group]
+            if not failed_below and root is not None and root != name:
+                roots.add(root)
+            stack += [below for below in failed_below if below not in seen]
+            seen.update(failed_below)
+        return tuple(sorted(roots)[:MAX_NAMED])
+
+    def held_by(self, service: str, dependency: str | None = None) -> tuple[str, ...]:
+        """Return the failed roots whose own alert makes that of a service, or of its dependency, needless."""
+        if dependency is None:
+            return tuple(root for root in self.root_cause(service) if self._alerts(root))
+        name = self.resolve(dependency)
+        facts = self._services.get(name)
+        if facts is not None and facts.status is Status.DOWN:
+            return tuple(root for root in self.root_cause(name) or (name,) if self._alerts(root))
+        # Several callers report it: the first of them that alerts tells about it, for all.
+        first = min(((one.since, one.caller) for one in self._alarms(name)), default=None)
+        return () if first is None or first[1] == service else (name,)
+
+    def affected(self, name: str) -> tuple[str, ...]:
+        """Return the failed services above a thing: those that it explains."""
+        name = self.resolve(name)
+        seen, stack, found = {name}, [name], []
+        while stack:
+            for caller in self._above.get(stack.pop(), ()):
+                status = self._services[caller].status
+                if caller in seen or status not in _TROUBLED:
+                    continue
+                seen.add(caller)
+                stack.append(caller)
+                found += [caller] if status is Status.DOWN else []
+        return tuple(sorted(found)[:MAX_NAMED])
+
+    def _add(self, facts: ServiceFacts) -> None:
+        below = {self.resolve(name): None for name in facts.depends_on}
+        for name, status, since in facts.reported:
+            called = self.resolve(name)
+            below[called] = None
+            if called != facts.name:
+                self._opinions.setdefault(called, []).append(Opinion(facts.name, status, since))
+        below.pop(facts.name, None)
+        self._below.setdefault(facts.name, []).extend(below)
+        for name in below:
+            self._below.setdefault(name, [])
+            self._above.setdefault(name, []).append(facts.name)
+
+    def _alarms(self, name: str) -> list[Opinion]:
+        """The reports that a thing is down, of callers that alert."""
+        opinions = self._opinions.get(name, ())
+        return [one for one in opinions if one.status is Status.DOWN and self._services[one.caller].alerts]
+
+    def _alerts(self, root: str) -> bool:
+        facts = self._services.get(root)
+        return bool(self._alarms(root)) or (facts is not None and facts.status is Status.DOWN and facts.alerts)
+
+    def _failed_since(self, name: str) -> float | None:
+        """Since when a thing is failed, by its own account or by that of a caller; None: it is not."""
+        facts = self._services.get(name)
+        times = [facts.since] if facts is not None and facts.status is Status.DOWN else []
+        times += [one.since for one in self._opinions.get(name, ()) if one.status is Status.DOWN]
+        return min(times, default=None)
+
+    def _troubled_below(self, name: str) -> list[str]:
+        """What a service depends on and is in trouble: its own report counts, else the other one's status."""
+        facts = self._services.get(name)
+        if facts is None:
+            return []
+        said = {self.resolve(one): status for one, status, _ in facts.reported if status is not Status.UNKNOWN}
+        return [below for below in self._below[name] if (said.get(below) or self._statuses[below]) in _TROUBLED]
+
+    @cached_property
+    def _statuses(self) -> dict[str, Status]:
+        return {name: self.node(name).status for name in self._below}
+
+    @cached_property
+    def _groups(self) -> _Groups:
+        troubled = {name: self._troubled_below(name) for name in self._below}
+        groups = grouped(troubled)
+        of = {name: number for number, group in enumerate(groups) for name in group}
+        below: list[set[int]] = []
+        has_failed: list[bool] = []
+        root: list[str | None] = []
+        for number, group in enumerate(groups):
+            leads_to = {of[other] for name in group for other in troubled[name]} - {number}
+            failed = [(since, name) for name in group if (since := self._failed_since(name)) is not None]
+            below.append(leads_to)
+            has_failed.append(bool(failed) or any(has_failed[other] for other in leads_to))
+            root.append(min(failed)[1] if failed else None)
+        return _Groups(of, below, has_failed, root)

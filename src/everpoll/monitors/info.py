@@ -1,0 +1,79 @@
+"""Info: a service as callers see it, made from its row. Pure."""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from everpoll.monitors.checks.assignment import Assignment
+from everpoll.monitors.control import Control, breaker_phase, shown_status
+from everpoll.monitors.report import Status
+from everpoll.monitors.targets import shown_target
+from everpoll.stores.contract import TaskInfo
+
+
+class ServiceInfo(Struct, frozen=True, kw_only=True):
+    """One service. Instants are seconds since the epoch."""
+
+    name: str
+    target: str
+    """Without anything in it that may be a secret."""
+    status: Status | Literal["stale"]
+    since: float | None
+    """When the status last changed."""
+    looked_at: float | None
+    due_at: float
+    """When it is looked at next."""
+    waits: str
+    """What the next look waits for: interval, backoff, breaker, retry_after …"""
+    latency_ms: float | None
+    error: str | None
+    http_status: int | None
+    breaker: Literal["closed", "open", "half_open"]
+    failures: int
+    """Looks in a row that got no answer."""
+    warnings: tuple[str, ...]
+    every_s: float
+    timeout_s: float
+    format: str
+    depends_on: tuple[str, ...]
+    incident: str | None
+    """The id of its open incident."""
+    muted_until: float | None
+    is_removed: bool
+    """It is about to be removed."""
+
+    @property
+    def healthy(self) -> bool | None:
+        """True for up and degraded, False for down, None for unknown and stale."""
+        return None if self.status == "stale" else self.status.healthy
+
+
+def service_info(row: TaskInfo, now: float) -> ServiceInfo:
+    """Return a service as its row has it."""
+    assignment = msgspec.convert(row.args, Assignment)
+    control = Control() if row.memory is None else msgspec.convert(row.memory, Control)
+    definition = assignment.definition
+    muted = assignment.muted_until
+    return ServiceInfo(
+        name=definition.name,
+        target=shown_target(definition.target),
+        status=shown_status(definition, control, now),
+        since=control.changed_at,
+        looked_at=control.looked_at,
+        due_at=control.due_at,
+        waits=control.waits,
+        latency_ms=control.latency_ms,
+        error=control.error,
+        http_status=control.http_status,
+        breaker=breaker_phase(definition, control, now).value,
+        failures=control.failures,
+        warnings=control.warnings,
+        every_s=definition.every_s,
+        timeout_s=definition.timeout_s,
+        format=definition.format,
+        depends_on=definition.depends_on,
+        incident=control.streak.incident,
+        muted_until=muted if muted is not None and muted > now else None,
+        is_removed=row.cancel_requested,
+    )

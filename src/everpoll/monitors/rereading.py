@@ -1,0 +1,97 @@
+"""Rereading: an answer that says the same as the last one that was read, or differs from it in latencies alone.
+
+    status, content type and bytes as before    the same report
+    … all but the latencies of proactive-deps   the same report with the new latencies
+    anything else                               to be read anew, by `read`
+
+Promises: a report that comes from here is the one that `read` makes of the same answer, but for one warning: a number
+beyond the range of a double, in a member that is not read, is not told. Nearly every look at a healthy service ends
+here, at a third of the cost. Pure; never raises for a body.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everpoll.monitors.body import MAX_NESTING, media_type
+from everpoll.monitors.formats import proactive_deps
+from everpoll.monitors.mapping import CompiledMapping
+from everpoll.monitors.read import AUTO, checksum, read
+from everpoll.monitors.report import Report
+
+MAX_KEPT_BYTES = 8 * 1024
+"""Bodies up to this size are kept, to be compared; of larger ones the checksum is."""
+_FORMATS = frozenset({AUTO, proactive_deps.NAME})
+
+
+class LastRead(Struct, gc=False):
+    """The last answer that was read."""
+
+    body: bytes | None
+    """None: it is too long to be kept."""
+    content_type: str | None
+    status: int
+    report: Report
+    checksum: str
+    """Stands for everything that the answer said but its latencies: it stays the same while only they change."""
+    facts: list[proactive_deps.Facts] | None
+    """What its dependencies were said to be, if they alone and their latencies are in the body."""
+
+
+def read_first(
+    body: bytes, content_type: str | None, status: int, form: str, mapping: CompiledMapping | None
+) -> LastRead:
+    """Read an answer."""
+    report = read(body, content_type, status, form, mapping)
+    is_small = len(body) <= MAX_KEPT_BYTES
+    facts = None
+    if is_small and form in _FORMATS and mapping is None and media_type(content_type).charset is None:
+        facts = _facts(body, report)
+    return LastRead(
+        body if is_small else None, content_type, status, report, checksum(body, content_type, status), facts
+    )
+
+
+def read_again(last: LastRead, body: bytes, content_type: str | None, status: int) -> Report | None:
+    """Return what an answer says that says the same as the last one, latencies aside; None: it has to be read."""
+    if status != last.status or content_type != last.content_type:
+        return None
+    if last.body is None:
+        return last.report if checksum(body, content_type, status) == last.checksum else None
+    if body == last.body:
+        return last.report
+    if last.facts is None or not _is_ordinary(body):
+        return None
+    found = proactive_deps.facts_of(body)
+    return _with_latencies(last.report, found[1]) if found is not None and found[0] == last.facts else None
+
+
+def _facts(body: bytes, report: Report) -> list[proactive_deps.Facts] | None:
+    if report.format != proactive_deps.NAME or report.warnings or not _is_ordinary(body):
+        return None
+    found = proactive_deps.facts_of(body)
+    # One dependency an item, so that the latencies of the items are those of the dependencies.
+    return None if found is None or len(found[0]) != len(report.dependencies) else found[0]
+
+
+def _is_ordinary(body: bytes) -> bool:
+    """Whether no other part of the body can make a difference: deep nesting, metrics in a text, bytes that are no text.
+
+    Also false for any body of which `facts_of` would see less than `read` does.
+    """
+    return (
+        len(body) <= MAX_KEPT_BYTES
+        and body.isascii()
+        and body.startswith(b"[")
+        and b"dependency_" not in body
+        and body.count(b"[") + body.count(b"{") <= MAX_NESTING
+    )
+
+
+def _with_latencies(report: Report, latencies: list[float | None]) -> Report:
+    changed: list[Any] = [
+        one if one.latency_ms == latency_ms else replace(one, latency_ms=latency_ms)
+        for one, latency_ms in zip(report.dependencies, latencies, strict=True)
+    ]
+    return replace(report, dependencies=tuple(changed))

@@ -1,0 +1,153 @@
+"""Service: a handle on one service: how it is, what it reports, what was seen, and what may be asked of it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from everpoll.errors import BadInput
+from everpoll.monitors.checks.assignment import Assignment
+from everpoll.monitors.control import Control, are_reports_stale
+from everpoll.monitors.events import AnyEvent
+from everpoll.monitors.info import ServiceInfo, service_info
+from everpoll.monitors.report import Status
+from everpoll.policy import Duration, human, seconds
+from everpoll.policy.uptime import Uptime, uptime_of
+from everpoll.stores.contract import encode
+from everpoll.stores.health import DependencyInfo, ErrorEntry, LatencyPoint, Look
+
+if TYPE_CHECKING:
+    from everpoll.monitors.services import Services
+
+CHECK_S = 15.0
+"""How much longer than its timeout a look that was asked for may take before the caller gets `TimeoutError`."""
+POLL_S = 0.05
+EVENTS_POLL_S = 0.5
+
+
+class Service:
+    """One service, by its name. Every call reads or changes the store."""
+
+    def __init__(self, services: "Services", name: str) -> None:
+        self._services = services
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"<Service {self.name!r}>"
+
+    async def info(self) -> ServiceInfo:
+        """Return how the service is, and when it is looked at next."""
+        row = await self._services.row(self.name)
+        return service_info(row, self._services.wall())
+
+    async def dependencies(self) -> list[DependencyInfo]:
+        """Return what the service reports, by name. Those that it does not report any more are left out."""
+        row = await self._services.row(self.name)
+        assignment, control = msgspec.convert(row.args, Assignment), _control(row.memory)
+        found = await (await self._services.store()).health.dependencies(self.name)
+        is_stale = are_reports_stale(assignment.definition, control, self._services.wall())
+        return [shown_dependency(one, is_stale) for one in found if not one.vanished]
+
+    async def history(self, limit: int = 1000) -> list[Look]:
+        """Return the last looks, newest first."""
+        health = (await self._services.store()).health
+        return await health.looks(self.name, 0.0, self._services.wall() + 1.0, limit)
+
+    async def errors(self, dependency: str, limit: int = 100) -> list[ErrorEntry]:
+        """Return the error history of a dependency, newest first; an entry without error is its recovery."""
+        return await (await self._services.store()).health.errors(self.name, dependency, limit)
+
+    async def latencies(self, dependency: str, limit: int = 1000) -> list[LatencyPoint]:
+        """Return the latencies that the service reported of a dependency, newest first."""
+        health = (await self._services.store()).health
+        return await health.latencies(self.name, dependency, 0.0, self._services.wall() + 1.0, limit)
+
+    async def uptime(self, span: Duration = "30d") -> Uptime:
+        """Return the share of that time in which the service was up or degraded, and how much of it is known."""
+        span_s = seconds(span, name="span", positive=True)
+        now = self._services.wall()
+        health = (await self._services.store()).health
+        return uptime_of(await health.summary(self.name, now - span_s, now), round(span_s * 1000))
+
+    async def check(self) -> ServiceInfo:
+        """Have the service looked at now, also while its breaker is open, and return how it is then.
+
+        Raises `TimeoutError` where no worker looks at it in time.
+        """
+        asked = await self._services.change(self.name, self._asked_once_more)
+        timeout_s = asked.definition.timeout_s + CHECK_S
+        try:
+            async with asyncio.timeout(timeout_s):
+                while True:
+                    row = await self._services.row(self.name)
+                    if _control(row.memory).asks >= asked.asks:
+                        return service_info(row, self._services.wall())
+                    await asyncio.sleep(POLL_S)
+        except TimeoutError:
+            raise TimeoutError(
+                f"service {self.name!r}: no worker looked at it within {human(timeout_s)}; is `everpoll run` running?"
+            ) from None
+
+    def _asked_once_more(self, assignment: Assignment) -> Assignment:
+        if assignment.definition.is_heartbeat:
+            raise BadInput(f"service {self.name!r}: is a heartbeat, and cannot be asked: it calls everpoll")
+        return msgspec.structs.replace(assignment, asks=assignment.asks + 1)
+
+    async def beat(self, status: str = "up") -> None:
+        """Tell that the service lives: for services whose target is a heartbeat."""
+        try:
+            said = Status(status)
+        except ValueError:
+            raise BadInput(f"service {self.name!r}: status={status!r}: write up, degraded or down") from None
+        row = await self._services.row(self.name)
+        if not msgspec.convert(row.args, Assignment).definition.is_heartbeat:
+            raise BadInput(
+                f'service {self.name!r}: is looked at; only a service with the target "beat:" takes heartbeats'
+            )
+        await self._services.change(
+            self.name, lambda one: msgspec.structs.replace(one, beats=one.beats + 1, beat_status=said)
+        )
+
+    async def mute(self, span: Duration) -> None:
+        """Send no alerts about this service for that long; incidents are recorded all the same."""
+        until = self._services.wall() + seconds(span, name="span", positive=True)
+        await self._services.change(self.name, lambda one: msgspec.structs.replace(one, muted_until=until))
+
+    async def unmute(self) -> None:
+        """Send alerts again."""
+        await self._services.change(self.name, lambda one: msgspec.structs.replace(one, muted_until=None))
+
+    async def remove(self) -> None:
+        """Look at it no more, close its incidents and forget its records. A worker does it, within two seconds."""
+        row = await self._services.row(self.name)
+        self._services.unregister(self.name)
+        note = encode({"what": "cancel", "why": "the service was removed"})
+        await (await self._services.store()).cancel(row.id, note)
+
+    async def events(self, after: int = 0) -> AsyncIterator[AnyEvent]:
+        """Yield the changes of this service behind that number, then those to come, until it is removed."""
+        from everpoll.monitors.events import read  # noqa: PLC0415
+
+        row = await self._services.row(self.name)
+        store = await self._services.store()
+        while True:
+            # Asked first: what it ended with is in the page that follows.
+            has_ended = row.id in await store.ended([row.id])
+            page = await store.task_events(row.id, after)
+            for event in page:
+                after = event.seq
+                yield read(encode(event.body))
+            if not page:
+                if has_ended:
+                    return
+                await asyncio.sleep(EVENTS_POLL_S)
+
+
+def shown_dependency(info: DependencyInfo, is_stale: bool) -> DependencyInfo:
+    """Return a dependency as it is shown: of a report that is too old, nothing is known any more."""
+    return msgspec.structs.replace(info, status="unknown") if is_stale else info
+
+
+def _control(memory: Any) -> Control:
+    return Control() if memory is None else msgspec.convert(memory, Control)

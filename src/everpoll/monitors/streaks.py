@@ -1,0 +1,76 @@
+"""Streaks: from single looks to an incident that opens once and closes once.
+
+    all is well ──failed──▶ failing ──after N in a row, X of Y, or for a time──▶ incident is open
+         ▲                     │                                                     │
+         └────── a good look ──┴────────────── `recover` good looks in a row ────────┘
+
+Promises: at most one incident is open for one thing. A look that says nothing neither opens nor closes one. The id of
+an incident follows from the service and a counter in its memory: a decision that is repeated after a crash, from the
+same memory, gives the same id.
+"""
+
+from msgspec.structs import replace
+
+from everpoll.monitors.alerting import Alert
+from everpoll.monitors.control import CALM, Streak
+from everpoll.monitors.definition import hashed
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def observed(streak: Streak, alert: Alert, failed: bool | None, at: float) -> Streak:
+    """Return the streak after one more look; `failed` None: the look said nothing."""
+    if failed is None:
+        return streak if streak.is_unknown else replace(streak, is_unknown=True)
+    window = 0 if alert.within is None else ((streak.window << 1) | failed) & ((1 << alert.within) - 1)
+    if failed:
+        since = at if streak.since is None else streak.since
+        return Streak(streak.bad + 1, 0, window, since, False, streak.incident)
+    if streak.incident is None:
+        return Streak(window=window, since=streak.since) if window else CALM
+    return Streak(0, streak.good + 1, window, streak.since, False, streak.incident)
+
+
+def observed_again(streak: Streak, alert: Alert, at: float) -> Streak:
+    """Return the streak after a look that found everything as it was."""
+    return observed(streak, alert, None if streak.is_unknown else streak.bad > 0, at)
+
+
+def opens(streak: Streak, alert: Alert, now: float) -> bool:
+    """Whether an incident is to be opened now."""
+    if streak.incident is not None or not streak.bad or streak.is_unknown:
+        return False
+    if alert.within is not None:
+        return streak.window.bit_count() >= alert.after
+    at = opens_at(streak, alert)
+    return streak.bad >= alert.after and (at is None or now >= at)
+
+
+def opens_at(streak: Streak, alert: Alert) -> float | None:
+    """Return when an incident opens by time alone; None: it does not, or it is open."""
+    if alert.lasting_s is None or streak.since is None or streak.bad < alert.after:
+        return None
+    return None if streak.incident is not None or streak.is_unknown else streak.since + alert.lasting_s
+
+
+def closes(streak: Streak, alert: Alert) -> bool:
+    """Whether the open incident is to be closed."""
+    return streak.incident is not None and streak.good >= alert.recover
+
+
+def incident_id(service: str, born: int, number: int, dependency: str | None = None) -> str:
+    """Return the id of a service's incident with that number.
+
+    `born` keeps a service that is removed and registered again from using the ids of the old one. The hash of a
+    dependency keeps two dependencies apart if a repeat after a crash finds another one failed.
+    """
+    ending = "" if dependency is None else f":{hashed(dependency)[:8]}"
+    return f"{service}:{_base36(born)}:{number}{ending}"
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number > 0:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"

@@ -1,0 +1,25 @@
+"""Which texts every database can keep as they are, and what is wrong with one that it cannot.
+
+Promises: a text without a flaw is stored and read back unchanged by every store. Never: changes a text.
+"""
+
+
+def unstorable(text: str) -> str | None:
+    """What the text has that some database cannot keep; None: it can be kept."""
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError as error:
+        return f"half a character, {text[error.start]!a}, which UTF-8 cannot represent"
+    return "a NUL character, which databases cannot keep" if "\0" in text else None
+
+
+def flaw_of(value: object, limit: int) -> str | None:
+    """What keeps the value from being a text of 1 to `limit` characters that can be kept; None: it is one."""
+    if not isinstance(value, str):
+        return f"is {'None' if value is None else 'of type ' + type(value).__name__}, not a text"
+    if not value:
+        return "is empty"
+    if len(value) > limit:
+        return f"has {len(value):,} characters"
+    unfit = unstorable(value)
+    return None if unfit is None else f"has {unfit}"

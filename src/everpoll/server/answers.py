@@ -1,0 +1,64 @@
+"""Answers: msgspec structs as JSON, with ETag and 304.
+
+Promises: an integer beyond 2^53 is a string, because a browser would round it. Equal answers have equal ETags, in every
+process: a client that repeats a GET with `If-None-Match` gets 304 while nothing has changed.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+MEDIA = "application/json"
+LARGEST = 2**53
+_LONG_NUMBER = re.compile(rb"\d{16}")
+_encoder = msgspec.json.Encoder(enc_hook=str, decimal_format="string")
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer with another status than 200, or with headers."""
+
+    value: Any
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+def encoded(value: Any) -> bytes:
+    """Return JSON that a browser reads without loss."""
+    text = _encoder.encode(value)
+    if _LONG_NUMBER.search(text) is None:
+        return text
+    return _encoder.encode(_exact(msgspec.json.decode(text)))
+
+
+def _exact(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _exact(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_exact(one) for one in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST:
+        return str(value)
+    return value
+
+
+def json_response(request: Request, reply: Reply) -> Response:
+    """Return an answer as it is sent; 304 where the client has it already."""
+    if reply.status == 204:
+        return Response(None, 204, dict(reply.headers))
+    body = encoded(reply.value)
+    headers = {"Cache-Control": "private, no-cache", **reply.headers}
+    if request.method in {"GET", "HEAD"} and reply.status == 200:
+        headers["ETag"] = tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+        if _has(request.headers.get("if-none-match", ""), tag):
+            return Response(None, 304, headers)
+    return Response(body, reply.status, headers, MEDIA)
+
+
+def _has(wanted: str, tag: str) -> bool:
+    return wanted.strip() == "*" or tag in {one.strip().removeprefix("W/") for one in wanted.split(",")}

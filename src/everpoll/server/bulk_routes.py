@@ -1,0 +1,102 @@
+"""Bulk actions on jobs: redrive, cancel or delete by filter, with a dry run."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from everpoll.server.answers import Reply
+from everpoll.server.bulk import Action, BulkAnswer, BulkOrder
+from everpoll.server.problems import bad_argument
+from everpoll.server.route import Asked, Route
+from everpoll.server.shapes import instant_example
+from everpoll.stores.contract import TaskFilter, TaskState
+
+WAIT_S = 10.0
+"""How long the answer waits for the end of an order."""
+DRY_S = 30.0
+
+
+class BulkFilter(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs: by their ids, or by the filters of the list."""
+
+    ids: Annotated[list[int], Meta(max_length=10_000)] = []
+    state: TaskState | None = None
+    queue: str | None = None
+    name: str | None = None
+    error: str | None = None
+    q: str | None = None
+    since: datetime | None = field(default=None, name="from")
+    until: datetime | None = field(default=None, name="to")
+
+
+class BulkBody(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to do, and with which jobs."""
+
+    action: Action
+    filter: BulkFilter
+    dry_run: bool = False
+    as_of: datetime | None = None
+    """That of a dry run: nothing is touched that it did not count."""
+
+
+async def change_many_jobs(asked: Asked) -> Reply:
+    """Answer `POST /api/jobs/bulk`."""
+    body: BulkBody = asked.body
+    wanted = body.filter
+    named = ("state", "queue", "name", "error", "q", "since", "until")
+    filters = {name: getattr(wanted, name) for name in named}
+    if not wanted.ids and all(value is None for value in filters.values()):
+        raise bad_argument("filter", "must name ids, or at least one filter: without any it would be all jobs")
+    if wanted.ids and any(value is not None for value in filters.values()):
+        raise bad_argument("filter", "must be ids, or other filters, not both")
+    if any(not 0 < one < 2**63 for one in wanted.ids):
+        raise bad_argument("filter.ids", "must be ids of tasks")
+    if body.as_of is not None and body.as_of.tzinfo is None:
+        raise bad_argument("as_of", "must be an instant with a time zone")
+    store = await asked.serving.store()
+    task_filter = TaskFilter(kind="job", **filters)
+    order = BulkOrder(body.action, task_filter, wanted.ids, as_of=body.as_of or datetime.now(UTC), by=asked.by)
+    if body.dry_run:
+        await order.count(store)
+        return Reply(order.answer(dry_run=True))
+    going = asked.serving.background(order.carry_out(store))
+    await asyncio.wait({going}, timeout=WAIT_S)
+    asked.serving.changes.changed("jobs", "queues")
+    if going.done():
+        going.result()
+        return Reply(order.answer())
+    return Reply(order.answer(), 202)
+
+
+_ANSWER: dict[str, Any] = {
+    "id": "0f3a5b7c9d1e2f40",
+    "action": "redrive",
+    "dry_run": False,
+    "as_of": instant_example(0),
+    "matched": 2431,
+    "eligible": 2430,
+    "moved": 2430,
+    "skipped": 1,
+    "reasons": {"another task has its key": 1},
+    "is_capped": False,
+    "is_done": True,
+}
+
+BULK_ROUTES = [
+    Route(
+        method="POST",
+        path="/api/jobs/bulk",
+        noun="jobs",
+        summary="Redrive, cancel or delete jobs by filter, in batches. 202: it goes on; its events tell how far it is.",
+        handler=change_many_jobs,
+        body=BulkBody,
+        body_example={"action": "redrive", "filter": {"state": "failed", "name": "audit"}, "dry_run": True},
+        answer=BulkAnswer,
+        also=(202,),
+        example=_ANSWER,
+        access="write",
+        limit_s=DRY_S,
+    ),
+]

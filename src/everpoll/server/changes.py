@@ -1,0 +1,151 @@
+"""Changes: hints for screens that something is worth reading again; one shared write a tick for all of them.
+
+Promises: a hint may come late (a second) and may be dropped, never the last one: a screen that reads again after each
+hint ends up with what is there. While no screen is connected, nothing is read. A tick that has nothing to tell writes
+nothing. A screen costs its connection, and no memory beside it.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from everpoll.errors import StoreUnavailable
+from everpoll.server.answers import encoded
+from everpoll.server.feed_hub import FeedHub
+from everpoll.server.served import ServedApp
+from everpoll.server.streams import KEEP_ALIVE, KEEP_ALIVE_S, frame
+from everpoll.stores.contract import Event, Store, TaskFilter
+
+logger = logging.getLogger("everpoll.server")
+
+TICK_S = 0.25
+LOOK_S = 1.0
+"""How often the store is asked for what writes no events: jobs that end, workers, queues."""
+TOPICS = ("jobs", "runs", "services", "incidents", "loops", "workers", "queues", "events")
+_OF_KINDS = {
+    "job": ("jobs", "queues"),
+    "bulk": ("jobs", "queues"),
+    "watch": ("runs",),
+    "check": ("services",),
+    "service": ("services",),
+    "incident": ("incidents", "services"),
+    "loop": ("loops",),
+    "queue": ("queues",),
+}
+
+
+class Changes:
+    """The screens of one event loop."""
+
+    def __init__(self, app: ServedApp, store: Callable[[], Awaitable[Store]], hub: FeedHub) -> None:
+        self._app = app
+        self._store = store
+        self._hub = hub
+        self._versions: dict[str, int] = {}
+        self._changed: set[str] = set()
+        self._seen: dict[str, Any] = {}
+        self._screens = 0
+        self._told = b""
+        self._ticked = asyncio.Event()
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def hints(self) -> AsyncGenerator[bytes, None]:
+        """Yield the versions of all topics, then each that changes; never ends."""
+        self._screens += 1
+        if self._ticking is None or self._ticking.done():
+            self._versions = dict.fromkeys(TOPICS, _version(self._app))
+            self._ticking = asyncio.get_running_loop().create_task(self._tick(), name="everpoll-changes")
+        try:
+            yield b"".join(_hint(topic, version) for topic, version in self._versions.items())
+            while True:
+                # One object for all: each of them writes the same bytes.
+                await self._ticked.wait()
+                yield self._told
+        finally:
+            self._screens -= 1
+            if self._screens == 0:
+                self.close()
+
+    def close(self) -> None:
+        """Stop looking."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        self._ticking = None
+        self._seen.clear()
+
+    def changed(self, *topics: str) -> None:
+        """Something of these topics has changed: tell it with the next tick."""
+        self._changed.update(topics)
+
+    async def _tick(self) -> None:
+        now = asyncio.get_running_loop().time
+        self._hub.listeners.append(self._read_events)
+        looked_at = told_at = now()
+        try:
+            with self._hub.following():
+                while True:
+                    await asyncio.sleep(TICK_S)
+                    self._look_here()
+                    if now() - looked_at >= LOOK_S:
+                        await self._look()
+                        looked_at = now()
+                    if self._changed or now() - told_at >= KEEP_ALIVE_S:
+                        told_at = now()
+                        self._tell()
+        finally:
+            self._hub.listeners.remove(self._read_events)
+
+    def _tell(self) -> None:
+        version = _version(self._app)
+        changed, self._changed = sorted(self._changed), set()
+        self._versions.update(dict.fromkeys(changed, version))
+        self._told = b"".join(_hint(topic, version) for topic in changed) or KEEP_ALIVE
+        ticked, self._ticked = self._ticked, asyncio.Event()
+        ticked.set()
+
+    def _read_events(self, events: Sequence[Event]) -> None:
+        self._changed.add("events")
+        for event in events:
+            self._changed.update(_OF_KINDS.get(event.kind, ()))
+
+    def _look_here(self) -> None:
+        loops = [(name, loop.state.runs, loop.state.phase, loop.state.failures) for name, loop in self._loops()]
+        self._compare("loops", loops)
+
+    def _loops(self) -> list[tuple[str, Any]]:
+        # A screen cannot show thousands of loops in motion: the first ones stand for all.
+        return list(self._app.loops.items())[:200]
+
+    async def _look(self) -> None:
+        """Ask the store for what writes no events."""
+        try:
+            store = await self._store()
+            queues = await store.queues()
+            newest = (await store.tasks(TaskFilter(kind="job"), limit=1)).tasks
+            workers = await store.workers()
+        except (StoreUnavailable, TimeoutError):
+            return
+        except Exception:
+            logger.exception("looking for changes failed; screens get them later")
+            return
+        self._compare("queues", queues)
+        self._compare("jobs", (queues, [(one.id, one.state, one.attempt) for one in newest]))
+        self._compare("workers", [msgspec.structs.replace(one, beat_age_s=0.0) for one in workers])
+
+    def _compare(self, topic: str, seen: Any) -> None:
+        # Of the time before the first look nothing is known: it may have changed since the screen has read it.
+        if topic not in self._seen or self._seen[topic] != seen:
+            self._changed.add(topic)
+        self._seen[topic] = seen
+
+
+def _hint(topic: str, version: int) -> bytes:
+    return frame(encoded({"topic": topic, "version": version}), "change")
+
+
+def _version(app: ServedApp) -> int:
+    """A number that grows, in every process: milliseconds of the wall clock."""
+    return round(app.services.wall() * 1000)

@@ -1,0 +1,285 @@
+"""The fleet: workers, queues, adopted tables."""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from everpoll.engine.live_workers import gone_here
+from everpoll.engine.meter import PollerHealth
+from everpoll.engine.queues import Queue
+from everpoll.server import cursors
+from everpoll.server.problems import Problem
+from everpoll.server.route import Asked, Route
+from everpoll.server.shapes import After, Limit, Page, Reason, instant_example
+from everpoll.stores.contract import QueueInfo, WorkerInfo
+from everpoll.stores.operations import Pause
+from everpoll.tables import AdoptedTable
+from everpoll.tables.contract import Finding
+
+
+class FleetQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How much of a list."""
+
+    limit: Limit = 1_000
+    after: After = None
+
+
+class WorkerItem(Struct, frozen=True, kw_only=True):
+    """A worker."""
+
+    incarnation: str
+    """Random for each start: a name is a label, this is the identity."""
+    label: str
+    host: str
+    pid: int
+    queues: list[str]
+    slots: int
+    running: int
+    version: str
+    started_at: datetime
+    beat_at: datetime
+    is_alive: bool
+    stopped_at: datetime | None
+
+
+class WorkerPage(Page, frozen=True, kw_only=True):
+    """Workers: those alive, and those that ended within a day."""
+
+    items: list[WorkerItem]
+    after: str | None
+
+
+class QueueItem(Struct, frozen=True, kw_only=True):
+    """A queue. Counts are exact up to 10,000."""
+
+    name: str
+    ready: int
+    waiting: int
+    running: int
+    oldest_due_at: datetime | None
+    """Since when the ready task that has waited longest has been due."""
+    paused: Pause | None
+    """Why no worker takes tasks from it, by whom and since when; null: workers do."""
+
+
+class PauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a queue is paused."""
+
+    reason: Reason = ""
+
+
+class QueuePage(Page, frozen=True, kw_only=True):
+    """Queues, by name."""
+
+    items: list[QueueItem]
+    after: str | None
+
+
+class TablesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which tables to list."""
+
+    check: bool = False
+    """Look at columns, indexes and push of each table, too."""
+
+
+class TableItem(Struct, frozen=True, kw_only=True):
+    """An adopted table of this process."""
+
+    name: str
+    has_handler: bool
+    mapping: dict[str, str | None]
+    """Which column and which word stand for what."""
+    poller: PollerHealth | None
+    """None while it does not run here."""
+    findings: list[Finding] | None
+    """None unless they were asked for."""
+
+
+class TablePage(Page, frozen=True, kw_only=True):
+    """Adopted tables, by name."""
+
+    items: list[TableItem]
+    after: str | None
+
+
+async def list_workers(asked: Asked) -> WorkerPage:
+    """Answer `GET /api/workers`."""
+    query: FleetQuery = asked.query
+    found = await (await asked.serving.store()).workers()
+    gone, after = gone_here(found), cursors.read_text("workers", query.after)
+    items = sorted((_worker(one, gone) for one in found), key=lambda one: (one.label, one.incarnation))
+    rest = [one for one in items if after is None or _worker_place(one) > after]
+    page = rest[: query.limit]
+    more = cursors.write("workers", _worker_place(page[-1])) if len(rest) > len(page) else None
+    return WorkerPage(items=page, after=more)
+
+
+def _worker_place(one: WorkerItem) -> str:
+    return f"{one.label}\n{one.incarnation}"
+
+
+async def list_queues(asked: Asked) -> QueuePage:
+    """Answer `GET /api/queues`."""
+    query: FleetQuery = asked.query
+    found = await (await asked.serving.store()).queues()
+    after = cursors.read_text("queues", query.after)
+    items = sorted((one for one in found if after is None or one.queue > after), key=lambda one: one.queue)
+    page = [_queue(one) for one in items[: query.limit]]
+    return QueuePage(items=page, after=cursors.write("queues", page[-1].name) if len(items) > len(page) else None)
+
+
+async def pause_queue(asked: Asked) -> QueueItem:
+    """Answer `POST /api/queues/{name}/pause`."""
+    order: PauseOrder = asked.body or PauseOrder()
+    queue = Queue(asked.params["name"], asked.serving.store)
+    await queue.pause(order.reason, by=asked.by)
+    asked.serving.changes.changed("queues")
+    return _queue(await queue.info())
+
+
+async def resume_queue(asked: Asked) -> QueueItem:
+    """Answer `POST /api/queues/{name}/resume`."""
+    queue = Queue(asked.params["name"], asked.serving.store)
+    if not await queue.resume(by=asked.by):
+        raise Problem(409, f"queue {queue.name!r} is not paused")
+    asked.serving.changes.changed("queues")
+    return _queue(await queue.info())
+
+
+def _queue(one: QueueInfo) -> QueueItem:
+    return QueueItem(
+        name=one.queue,
+        ready=one.ready,
+        waiting=one.waiting,
+        running=one.running,
+        oldest_due_at=one.oldest_due_at,
+        paused=one.paused,
+    )
+
+
+async def list_tables(asked: Asked) -> TablePage:
+    """Answer `GET /api/tables`."""
+    query: TablesQuery = asked.query
+    tables = asked.serving.app.tables
+    return TablePage(items=[await _table(tables[name], query.check) for name in sorted(tables)], after=None)
+
+
+def _worker(one: WorkerInfo, gone: set[int]) -> WorkerItem:
+    return WorkerItem(
+        incarnation=str(one.incarnation),
+        label=one.label,
+        host=one.host,
+        pid=one.pid,
+        queues=list(one.queues),
+        slots=one.slots,
+        running=one.running,
+        version=one.version,
+        started_at=one.started_at,
+        beat_at=one.beat_at,
+        is_alive=one.is_alive and one.incarnation not in gone,
+        stopped_at=one.stopped_at,
+    )
+
+
+async def _table(adopted: AdoptedTable, check: bool) -> TableItem:
+    table = adopted.table
+    columns = ("status", "order_by", "worker", "started_at", "finished_at", "error", "heartbeat", "retries", "priority")
+    words = ("queued", "running", "done", "failed", "guard")
+    return TableItem(
+        name=adopted.name,
+        has_handler=adopted.has_handler,
+        mapping={name: getattr(table, name, None) for name in (*columns, *words)},
+        poller=adopted.health(),
+        findings=await adopted.source.inspect() if check else None,
+    )
+
+
+_WORKER: dict[str, Any] = {
+    "incarnation": "4611686018427387905",
+    "label": "web-1",
+    "host": "web-1",
+    "pid": 17,
+    "queues": ["default"],
+    "slots": 50,
+    "running": 1,
+    "version": "0.1.0",
+    "started_at": instant_example(0),
+    "beat_at": instant_example(10),
+    "is_alive": True,
+    "stopped_at": None,
+}
+_QUEUE: dict[str, Any] = {
+    "name": "default",
+    "ready": 3,
+    "waiting": 10,
+    "running": 1,
+    "oldest_due_at": instant_example(0),
+    "paused": None,
+}
+_PAUSED = {"reason": "the mail server is being moved", "by": "HTTP from 10.1.2.3", "at": instant_example(0)}
+_TABLE: dict[str, Any] = {
+    "name": "execution_jobs",
+    "has_handler": True,
+    "mapping": {"status": "status", "queued": "queued", "order_by": "created_at"},
+    "poller": None,
+    "findings": None,
+}
+
+FLEET_ROUTES = [
+    Route(
+        method="GET",
+        path="/api/workers",
+        noun="fleet",
+        summary="List workers: those alive, and those that ended within a day.",
+        handler=list_workers,
+        query=FleetQuery,
+        answer=WorkerPage,
+        example={"items": [_WORKER], "after": None},
+    ),
+    Route(
+        method="GET",
+        path="/api/queues",
+        noun="fleet",
+        summary="List queues, and how much waits in each.",
+        handler=list_queues,
+        query=FleetQuery,
+        answer=QueuePage,
+        example={"items": [_QUEUE], "after": None},
+    ),
+    Route(
+        method="POST",
+        path="/api/queues/{name}/pause",
+        noun="fleet",
+        summary="Have no worker of the fleet take tasks from a queue; what runs goes on.",
+        handler=pause_queue,
+        body=PauseOrder,
+        needs_body=False,
+        body_example={"reason": "the mail server is being moved"},
+        answer=QueueItem,
+        example=_QUEUE | {"paused": _PAUSED},
+        access="write",
+    ),
+    Route(
+        method="POST",
+        path="/api/queues/{name}/resume",
+        noun="fleet",
+        summary="Have workers take tasks from a queue again. 409: it is not paused.",
+        handler=resume_queue,
+        answer=QueueItem,
+        example=_QUEUE,
+        problems=(409,),
+        access="write",
+    ),
+    Route(
+        method="GET",
+        path="/api/tables",
+        noun="fleet",
+        summary="List the tables that this process has adopted.",
+        handler=list_tables,
+        query=TablesQuery,
+        answer=TablePage,
+        example={"items": [_TABLE], "after": None},
+        limit_s=10.0,
+    ),
+]

@@ -1,0 +1,295 @@
+"""Incidents and maintenance windows."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from everpoll.http.stored_secrets import without_secrets
+from everpoll.monitors.alerts.incidents import IncidentInfo
+from everpoll.monitors.alerts.maintenance_windows import PlannedWindow
+from everpoll.monitors.maintenance import DAYS, Window, once, weekly
+from everpoll.monitors.report import Status
+from everpoll.server import cursors
+from everpoll.server.actions_log import log_action
+from everpoll.server.answers import Reply
+from everpoll.server.problems import Problem
+from everpoll.server.route import Asked, Route
+from everpoll.server.shapes import After, Limit, Page, Reason, instant, instant_example
+
+LIST = "incidents"
+_WORDS: dict[str, bool | None] = {"open": True, "past": False, "all": None}
+
+
+class IncidentsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which incidents to list."""
+
+    state: Literal["open", "past", "all"] = "open"
+    service: str | None = None
+    limit: Limit = 50
+    after: After = None
+
+
+class IncidentItem(Struct, frozen=True, kw_only=True):
+    """An incident."""
+
+    id: str
+    service: str
+    dependency: str | None
+    """None: the service itself."""
+    status: Literal["up", "degraded", "down", "unknown"]
+    error: str | None
+    is_open: bool
+    since: datetime | None
+    """When the first of the failed looks was."""
+    opened_at: datetime | None
+    closed_at: datetime | None
+    closed_why: str | None
+    acknowledged_at: datetime | None
+    acknowledged_by: str | None
+    alerted: dict[str, datetime | None]
+    """The channels that were alerted, and when."""
+    reminders: int
+    held_by: list[str]
+    waits: str
+
+
+class IncidentPage(Page, frozen=True, kw_only=True):
+    """Incidents, newest first."""
+
+    items: list[IncidentItem]
+    after: str | None
+
+
+class AckOrder(Struct, frozen=True, forbid_unknown_fields=True):
+    """The operator that has taken notice."""
+
+    by: Annotated[str, Meta(max_length=200)] = ""
+
+
+class NewWindow(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A window: from `starts_at` to `ends_at`, or every week on `days` from `at`, `lasting` so long."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    days: list[str] | None = None
+    at: str | None = None
+    lasting: str | float | None = None
+    zone: str = "UTC"
+    services: list[str] = []
+    """None: all."""
+    reason: Reason = ""
+
+
+class WindowItem(Struct, frozen=True, kw_only=True):
+    """A maintenance window."""
+
+    id: str
+    services: list[str]
+    reason: str
+    starts_at: datetime | None
+    ends_at: datetime | None
+    days: list[str]
+    at: str | None
+    lasts_s: float
+    zone: str
+    is_active: bool
+
+
+class WindowPage(Page, frozen=True, kw_only=True):
+    """Maintenance windows, by id."""
+
+    items: list[WindowItem]
+    after: str | None
+
+
+class WindowQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which window."""
+
+    id: Annotated[str, Meta(min_length=1, max_length=100)]
+
+
+async def list_incidents(asked: Asked) -> IncidentPage:
+    """Answer `GET /api/incidents`."""
+    query: IncidentsQuery = asked.query
+    incidents = asked.serving.app.services.incidents
+    behind = cursors.read_number(LIST, query.after)
+    found, after = await incidents.page(_WORDS[query.state], query.service, query.limit, behind)
+    return IncidentPage(
+        items=[incident_item(one) for one in found], after=None if after is None else cursors.write(LIST, after)
+    )
+
+
+async def acknowledge_incident(asked: Asked) -> IncidentItem:
+    """Answer `POST /api/incidents/{id}/ack`."""
+    order: AckOrder = asked.body or AckOrder()
+    incidents = asked.serving.app.services.incidents
+    info = await incidents.get(asked.params["id"])
+    if not info.is_open:
+        raise Problem(409, f"incident {info.id} is over already: {info.closed_why}")
+    known = await incidents.acknowledge(info.id, order.by or asked.by)
+    await log_action(asked, "incident", info.id, "acknowledge")
+    return incident_item(known)
+
+
+async def list_windows(asked: Asked) -> WindowPage:
+    """Answer `GET /api/maintenance`."""
+    services = asked.serving.app.services
+    now = services.wall()
+    return WindowPage(items=[_window(one, now) for one in await services.maintenance.list()], after=None)
+
+
+async def add_window(asked: Asked) -> Reply:
+    """Answer `POST /api/maintenance`."""
+    new: NewWindow = asked.body
+    services = asked.serving.app.services
+    window = _planned(new)
+    window_id = await services.maintenance.add(window, new.id)
+    await log_action(asked, "service", window_id, "add maintenance", new.reason)
+    return Reply(_window(PlannedWindow(window_id, window), services.wall()), 201)
+
+
+async def remove_window(asked: Asked) -> Reply:
+    """Answer `DELETE /api/maintenance`."""
+    query: WindowQuery = asked.query
+    if not await asked.serving.app.services.maintenance.remove(query.id):
+        raise Problem(404, f"there is no maintenance window {query.id!r}")
+    await log_action(asked, "service", query.id, "remove maintenance")
+    return Reply(None, 204)
+
+
+def _planned(new: NewWindow) -> Window:
+    is_weekly = new.days is not None or new.at is not None or new.lasting is not None
+    if is_weekly and (new.starts_at is not None or new.ends_at is not None):
+        raise Problem(422, "write starts_at and ends_at, or days, at and lasting", argument="days")
+    if is_weekly:
+        return weekly(new.days or [], new.at or "", new.lasting or 0, new.zone, new.services, new.reason)
+    return once(new.starts_at, new.ends_at, new.services, new.reason)
+
+
+def _window(planned: PlannedWindow, now: float) -> WindowItem:
+    window = planned.window
+    return WindowItem(
+        id=planned.id,
+        services=list(window.services),
+        reason=window.reason,
+        starts_at=instant(window.starts_at),
+        ends_at=instant(window.ends_at),
+        days=[DAYS[number] for number in window.days],
+        at=f"{window.minute // 60:02}:{window.minute % 60:02}" if window.days else None,
+        lasts_s=window.lasts_s,
+        zone=window.zone,
+        is_active=window.active_until(now) is not None,
+    )
+
+
+def incident_item(info: IncidentInfo) -> IncidentItem:
+    """Return an incident as it is shown."""
+    fields: dict[str, Any] = msgspec.structs.asdict(info)
+    instants = ("since", "opened_at", "closed_at", "acknowledged_at")
+    return IncidentItem(
+        **fields
+        | {name: instant(fields[name]) for name in instants}
+        | {
+            "status": Status(info.status).value,
+            "is_open": info.is_open,
+            "dependency": without_secrets(info.dependency),
+            "error": without_secrets(info.error),
+            "alerted": {channel: instant(at) for channel, at in info.alerted.items()},
+            "held_by": list(info.held_by),
+        }
+    )
+
+
+INCIDENT: dict[str, Any] = {
+    "id": "billing-1767323045",
+    "service": "billing",
+    "dependency": None,
+    "status": "down",
+    "error": "connection refused",
+    "is_open": True,
+    "since": instant_example(0),
+    "opened_at": instant_example(30),
+    "closed_at": None,
+    "closed_why": None,
+    "acknowledged_at": None,
+    "acknowledged_by": None,
+    "alerted": {"ops": instant_example(90)},
+    "reminders": 0,
+    "held_by": [],
+    "waits": "nothing",
+}
+WINDOW: dict[str, Any] = {
+    "id": "a1b2c3d4",
+    "services": ["billing"],
+    "reason": "new database",
+    "starts_at": instant_example(0),
+    "ends_at": instant_example(3600),
+    "days": [],
+    "at": None,
+    "lasts_s": 0.0,
+    "zone": "UTC",
+    "is_active": True,
+}
+
+INCIDENT_ROUTES = [
+    Route(
+        method="GET",
+        path="/api/incidents",
+        noun="services",
+        summary="List incidents, newest first: open ones, past ones, or all.",
+        handler=list_incidents,
+        query=IncidentsQuery,
+        answer=IncidentPage,
+        example={"items": [INCIDENT], "after": None},
+    ),
+    Route(
+        method="POST",
+        path="/api/incidents/{id}/ack",
+        noun="services",
+        summary="Tell that an operator knows of an incident: no alerts and reminders from now on. 409: it is over.",
+        handler=acknowledge_incident,
+        body=AckOrder,
+        needs_body=False,
+        body_example={"by": "anna"},
+        answer=IncidentItem,
+        example=INCIDENT | {"acknowledged_by": "anna", "acknowledged_at": instant_example(120)},
+        problems=(404, 409),
+        access="write",
+    ),
+    Route(
+        method="GET",
+        path="/api/maintenance",
+        noun="services",
+        summary="List maintenance windows, in which incidents do not alert.",
+        handler=list_windows,
+        answer=WindowPage,
+        example={"items": [WINDOW], "after": None},
+    ),
+    Route(
+        method="POST",
+        path="/api/maintenance",
+        noun="services",
+        summary="Plan a maintenance window; one with the same id is replaced.",
+        handler=add_window,
+        body=NewWindow,
+        body_example={"starts_at": instant_example(0), "ends_at": instant_example(3600), "services": ["billing"]},
+        answer=WindowItem,
+        status=201,
+        example=WINDOW,
+        access="write",
+    ),
+    Route(
+        method="DELETE",
+        path="/api/maintenance",
+        noun="services",
+        summary="Remove a maintenance window.",
+        handler=remove_window,
+        query=WindowQuery,
+        status=204,
+        problems=(404,),
+        access="write",
+    ),
+]

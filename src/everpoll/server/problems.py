@@ -1,0 +1,113 @@
+"""Problems: every error of the HTTP API as `application/problem+json` (RFC 9457).
+
+    400  the body is not JSON, or the Host is foreign        409  a conflict: it has ended, it has not, a key is taken
+    401  no token                                            413  the body has more than 1 MiB
+    403  a token that only reads, or a foreign Origin        422  a value that cannot be used; `argument` names it
+    404  there is no such thing, or no such path             500  a fault of everpoll's own; its log has the rest
+    405  the path has other methods; `Allow` names them      503  the database cannot be reached, or is too slow
+
+Promises: whatever is raised becomes one of these. No message has a token in it, and that of a 500 has nothing of the
+error: it may repeat what a handler, a driver or a remote wrote.
+"""
+
+import re
+from http import HTTPStatus
+
+import msgspec
+from starlette.responses import Response
+
+from everpoll.errors import (
+    BadInput,
+    EverpollError,
+    IncidentNotFound,
+    LoopNotFound,
+    NotRunning,
+    SchemaOutdated,
+    ServiceNotFound,
+    StoreUnavailable,
+    TaskNotFound,
+    WrongState,
+)
+from everpoll.http.stored_secrets import without_secrets
+
+MEDIA = "application/problem+json"
+RETRY_S = 1
+DETAIL_LIMIT = 2_000
+_NOT_FOUND = (TaskNotFound, ServiceNotFound, LoopNotFound, IncidentNotFound)
+_PATH = re.compile(r"at `(?:key in )?\$\.?([^`]*)`")
+_GIVEN = re.compile(r"(?:^|: )(\w+)=|argument:? '(\w+)'")
+_MISSING = re.compile(r"required field `([^`]+)`|unknown field `([^`]+)`")
+
+
+class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an error answers."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    argument: str | None = None
+    """Of a 422: the name of what cannot be used."""
+    holder: int | None = None
+    """Of a 409: the id of the task that has the key."""
+
+
+class Problem(Exception):
+    """An answer that is an error. `members` go into the document beside the standard ones."""
+
+    def __init__(
+        self, status: int, detail: str, *, headers: dict[str, str] | None = None, **members: str | int | None
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers or {}
+        self.members = members
+
+
+def bad_argument(name: str, detail: str) -> Problem:
+    """Return the answer to a value that cannot be used."""
+    return Problem(422, f"{name}: {detail}", argument=name)
+
+
+def problem_of(error: Exception) -> Problem:
+    """Return the answer that an error means; a 500 for what is a fault of everpoll's own."""
+    match error:
+        case Problem():
+            return error
+        case msgspec.ValidationError():
+            name = _argument(str(error))
+            return Problem(422, str(error), argument=name)
+        case WrongState():
+            return Problem(409, str(error))
+        case BadInput():
+            return Problem(422, str(error), argument=_argument(str(error)))
+        case _ if isinstance(error, _NOT_FOUND):
+            return Problem(404, str(error))
+        case StoreUnavailable() | SchemaOutdated() | NotRunning():
+            return Problem(503, str(error), headers={"Retry-After": str(RETRY_S)})
+        case EverpollError():
+            return Problem(422, str(error))
+    return Problem(500, "everpoll could not answer; the log of the server has the reason")
+
+
+def response_of(problem: Problem) -> Response:
+    """Return the answer as it is sent."""
+    title = HTTPStatus(problem.status).phrase
+    document = ProblemDocument(
+        type="about:blank",
+        title=title,
+        status=problem.status,
+        detail=str(without_secrets(problem.detail))[:DETAIL_LIMIT],
+        **problem.members,  # type: ignore[arg-type]
+    )
+    return Response(msgspec.json.encode(document), problem.status, problem.headers, MEDIA)
+
+
+def _argument(message: str) -> str | None:
+    """Return the name of the value that a message is about, where it says one."""
+    path, missing = _PATH.search(message), _MISSING.search(message)
+    if path is None and missing is None and (given := _GIVEN.search(message)) is not None:
+        return given[1] or given[2]
+    parts = [path[1] if path is not None else "", next(filter(None, missing.groups()), "") if missing else ""]
+    return ".".join(part for part in parts if part) or None

@@ -1,0 +1,77 @@
+"""Reading requests: parameters and bodies, checked against the structs of their route, with limits."""
+
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import Request
+
+from everpoll.policy import unstorable
+from everpoll.server.problems import Problem, bad_argument
+from everpoll.server.route import Route
+
+BODY_LIMIT = 2**20
+DISCARDED_LIMIT = 16 * 2**20
+"""Of a body that is too large, what is read and thrown away: a client that is still sending sees no answer."""
+QUERY_LIMIT = 20_000
+PARAMETERS_LIMIT = 50
+
+
+def query_of(request: Request, route: Route) -> Any:
+    """Return the parameters of a route. Those that are written without a value count as absent."""
+    text: bytes = request.scope.get("query_string", b"")
+    if len(text) > QUERY_LIMIT:
+        raise Problem(422, f"the query has {len(text):,} bytes: must have at most {QUERY_LIMIT:,}")
+    try:
+        pairs = parse_qsl(text.decode("latin-1"), errors="strict", max_num_fields=PARAMETERS_LIMIT)
+    except ValueError:
+        raise Problem(422, "the query cannot be read: write name=value, in UTF-8") from None
+    given: dict[str, str] = {}
+    for name, value in pairs:
+        if name in given:
+            raise bad_argument(name[:100], "is written twice")
+        if (flaw := unstorable(value)) is not None:
+            raise bad_argument(name[:100], f"has {flaw}")
+        given[name] = value
+    return _converted(given, route.query)
+
+
+def _converted(given: dict[str, str], query: type[msgspec.Struct]) -> Any:
+    known = {field.encode_name for field in msgspec.structs.fields(query)}
+    if unknown := sorted(given.keys() - known):
+        there = ", ".join(sorted(known)) or "none"
+        raise bad_argument(unknown[0][:100], f"is not a parameter of this call; there are: {there}")
+    return msgspec.convert(given, query, strict=False)
+
+
+async def raw_body(request: Request) -> bytes:
+    """Return the bytes of a body; 413 for more than BODY_LIMIT."""
+    length = request.headers.get("content-length", "")
+    is_too_large = length.isascii() and length.isdigit() and int(length[:18]) > BODY_LIMIT
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream():
+        size += len(part)
+        is_too_large = is_too_large or size > BODY_LIMIT
+        if not is_too_large:
+            parts.append(part)
+        elif size > DISCARDED_LIMIT:
+            break
+    if is_too_large:
+        raise Problem(413, f"the body has more than {BODY_LIMIT:,} bytes", headers={"Connection": "close"})
+    return b"".join(parts)
+
+
+async def body_of(request: Request, route: Route) -> Any:
+    """Return the body of a route; None where there may be none and is none."""
+    text = await raw_body(request)
+    if route.body is None:
+        return None
+    if not text.strip() and not route.needs_body:
+        return None
+    try:
+        return msgspec.json.decode(text, type=route.body)
+    except msgspec.ValidationError:
+        raise
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Problem(400, f"the body is not JSON: {error}") from None

@@ -1,0 +1,320 @@
+"""Records of services: dependencies, history, the graph, aliases, heartbeats."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from everpoll.errors import BadInput
+from everpoll.monitors.service import Service
+from everpoll.policy import seconds
+from everpoll.policy.uptime import uptime_of
+from everpoll.server import cursors
+from everpoll.server.actions_log import log_action
+from everpoll.server.answers import Reply
+from everpoll.server.problems import Problem, bad_argument
+from everpoll.server.route import Asked, Route
+from everpoll.server.service_graph import GraphAnswer, graph_answer
+from everpoll.server.service_shapes import (
+    DEPENDENCY,
+    LOOK,
+    DependencyItem,
+    LookItem,
+    UptimeShown,
+    dependency_item,
+    look_item,
+    uptime_shown,
+)
+from everpoll.server.shapes import After, Limit, Page, instant, instant_example
+from everpoll.stores.health import Bucket, Step
+
+LONGEST_RANGE_S = 5 * 366 * 86_400.0
+STEP_S: dict[Step, float] = {"minute": 60.0, "hour": 3_600.0, "day": 86_400.0}
+BUCKETS_LIMIT = 2_000
+
+
+class DependencyPage(Page, frozen=True, kw_only=True):
+    """What a service reports, by name."""
+
+    items: list[DependencyItem]
+    after: str | None
+
+
+class HistoryQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How far back, and how."""
+
+    span: str = field(default="24h", name="range")
+    """As "24h" or "7d"."""
+    step: Step | None = None
+    """Also answer with the figures of each minute, hour or day."""
+    limit: Limit = 1_000
+    after: After = None
+
+
+class BucketItem(Struct, frozen=True, kw_only=True):
+    """The figures of one minute, hour or day (UTC)."""
+
+    at: datetime | None
+    up: int
+    degraded: int
+    down: int
+    unknown: int
+    uptime: UptimeShown
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+
+
+class HistoryPage(Page, frozen=True, kw_only=True):
+    """The looks of a range, newest first, and its figures, oldest first."""
+
+    items: list[LookItem]
+    after: str | None
+    buckets: tuple[BucketItem, ...] = ()
+
+
+class GraphQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which part of the graph."""
+
+    focus: str | None = None
+    """Only what is near this thing."""
+    depth: Annotated[int, Meta(ge=1, le=10)] = 2
+    problems: bool = False
+    """Only what is down or degraded, and what depends on it."""
+
+
+class Alias(Struct, frozen=True, forbid_unknown_fields=True):
+    """What services call a dependency, and what it is called here."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    canonical: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class AliasPage(Page, frozen=True, kw_only=True):
+    """Aliases, by name."""
+
+    items: list[Alias]
+    after: str | None
+
+
+class AliasQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which alias."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class BeatQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """How the service is: up, degraded or down."""
+
+    status: str = "up"
+
+
+class Beaten(Struct, frozen=True):
+    """A heartbeat was counted."""
+
+    ok: bool = True
+
+
+async def list_dependencies(asked: Asked) -> DependencyPage:
+    """Answer `GET /api/services/{name}/dependencies`."""
+    found = await Service(asked.serving.app.services, asked.params["name"]).dependencies()
+    return DependencyPage(items=[dependency_item(one) for one in found], after=None)
+
+
+async def show_history(asked: Asked) -> HistoryPage:
+    """Answer `GET /api/services/{name}/history`."""
+    query: HistoryQuery = asked.query
+    services, name = asked.serving.app.services, asked.params["name"]
+    await services.row(name)
+    health, now = (await asked.serving.store()).health, services.wall()
+    span_s = _span_s(query.span)
+    before_ms = cursors.read_number("history", query.after)
+    to_at = now + 1.0 if before_ms is None else before_ms / 1000
+    found = await health.looks(name, now - span_s, to_at, query.limit)
+    more = cursors.write("history", round(found[-1].at * 1000)) if len(found) == query.limit else None
+    buckets: list[Bucket] = []
+    if query.step is not None:
+        if span_s / STEP_S[query.step] > BUCKETS_LIMIT:
+            raise bad_argument("step", f"a range of {query.span} has more than {BUCKETS_LIMIT:,} of these")
+        buckets = await health.rollups(name, query.step, now - span_s, now)
+    items = [_bucket(one, STEP_S[query.step or "minute"]) for one in buckets]
+    return HistoryPage(items=[look_item(one) for one in found], after=more, buckets=tuple(items))
+
+
+def _span_s(text: str) -> float:
+    try:
+        span_s = seconds(text, name="range", positive=True)
+    except BadInput as error:
+        raise Problem(422, str(error), argument="range") from None
+    if span_s > LONGEST_RANGE_S:
+        raise bad_argument("range", "must be at most five years")
+    return span_s
+
+
+def _bucket(bucket: Bucket, step_s: float) -> BucketItem:
+    figures = bucket.rollup
+    return BucketItem(
+        at=instant(bucket.at),
+        up=figures.up,
+        degraded=figures.degraded,
+        down=figures.down,
+        unknown=figures.unknown,
+        uptime=uptime_shown(uptime_of(figures, round(step_s * 1000))),
+        p50_ms=figures.latency_ms(0.5),
+        p95_ms=figures.latency_ms(0.95),
+        p99_ms=figures.latency_ms(0.99),
+    )
+
+
+async def show_graph(asked: Asked) -> GraphAnswer:
+    """Answer `GET /api/graph`."""
+    query: GraphQuery = asked.query
+    return await graph_answer(asked.serving.app, query.focus, query.depth, only_problems=query.problems)
+
+
+async def list_aliases(asked: Asked) -> AliasPage:
+    """Answer `GET /api/aliases`."""
+    known = await (await asked.serving.store()).health.aliases()
+    return AliasPage(items=[Alias(name, known[name]) for name in sorted(known)], after=None)
+
+
+async def add_alias(asked: Asked) -> Reply:
+    """Answer `POST /api/aliases`."""
+    new: Alias = asked.body
+    for name, value in (("name", new.name), ("canonical", new.canonical)):
+        if not value.strip() or not value.isprintable():
+            raise bad_argument(name, "must be printable text")
+    await (await asked.serving.store()).health.set_alias(new.name, new.canonical)
+    await log_action(asked, "service", new.name, "alias", f"it counts as {new.canonical}")
+    return Reply(new, 201)
+
+
+async def remove_alias(asked: Asked) -> Reply:
+    """Answer `DELETE /api/aliases`."""
+    query: AliasQuery = asked.query
+    if not await (await asked.serving.store()).health.delete_alias(query.name):
+        raise Problem(404, f"there is no alias {query.name!r}")
+    await log_action(asked, "service", query.name, "remove alias")
+    return Reply(None, 204)
+
+
+async def count_beat(asked: Asked) -> Beaten:
+    """Answer `GET /api/beat/{token}`."""
+    query: BeatQuery = asked.query
+    await asked.serving.beats.beat(asked.params["token"], query.status)
+    asked.serving.changes.changed("services")
+    return Beaten()
+
+
+async def count_posted_beat(asked: Asked) -> Beaten:
+    """Answer `POST /api/beat/{token}`."""
+    return await count_beat(asked)
+
+
+_BUCKET: dict[str, Any] = {
+    "at": instant_example(0),
+    "up": 118,
+    "degraded": 0,
+    "down": 2,
+    "unknown": 0,
+    "uptime": {"percent": 98.33, "covered": 1.0},
+    "p50_ms": 11.0,
+    "p95_ms": 30.0,
+    "p99_ms": 55.0,
+}
+_ALIAS = {"name": "pg-main", "canonical": "PostgreSQL"}
+_NODES = [
+    {"name": "billing", "is_service": True, "status": "degraded", "since": instant_example(0), "roots": ["PostgreSQL"]},
+    {"name": "PostgreSQL", "is_service": False, "status": "down", "since": instant_example(0), "roots": []},
+]
+
+RECORD_ROUTES = [
+    Route(
+        method="GET",
+        path="/api/services/{name}/dependencies",
+        noun="services",
+        summary="List what a service reports about its dependencies.",
+        handler=list_dependencies,
+        answer=DependencyPage,
+        example={"items": [DEPENDENCY], "after": None},
+        problems=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/api/services/{name}/history",
+        noun="services",
+        summary="List the looks at a service, newest first; with `step`, its figures over time as well.",
+        handler=show_history,
+        query=HistoryQuery,
+        answer=HistoryPage,
+        example={"items": [LOOK], "after": None, "buckets": [_BUCKET]},
+        problems=(404,),
+    ),
+    Route(
+        method="GET",
+        path="/api/graph",
+        noun="services",
+        summary="Show services and what they depend on, with the roots of what failed.",
+        handler=show_graph,
+        query=GraphQuery,
+        answer=GraphAnswer,
+        example={"nodes": _NODES, "edges": [{"source": "billing", "target": "PostgreSQL"}], "is_cut": False},
+    ),
+    Route(
+        method="GET",
+        path="/api/aliases",
+        noun="services",
+        summary="List what dependencies are called by services, and here.",
+        handler=list_aliases,
+        answer=AliasPage,
+        example={"items": [_ALIAS], "after": None},
+    ),
+    Route(
+        method="POST",
+        path="/api/aliases",
+        noun="services",
+        summary="Let dependencies of one name count as another.",
+        handler=add_alias,
+        body=Alias,
+        body_example=_ALIAS,
+        answer=Alias,
+        status=201,
+        example=_ALIAS,
+        access="write",
+    ),
+    Route(
+        method="DELETE",
+        path="/api/aliases",
+        noun="services",
+        summary="Forget an alias.",
+        handler=remove_alias,
+        query=AliasQuery,
+        status=204,
+        problems=(404,),
+        access="write",
+    ),
+    Route(
+        method="GET",
+        path="/api/beat/{token}",
+        noun="services",
+        summary="Tell that a service lives; its target is `beat:TOKEN`.",
+        handler=count_beat,
+        query=BeatQuery,
+        answer=Beaten,
+        example={"ok": True},
+        problems=(404,),
+        access="public",
+    ),
+    Route(
+        method="POST",
+        path="/api/beat/{token}",
+        noun="services",
+        summary="Tell that a service lives, as GET does.",
+        handler=count_posted_beat,
+        query=BeatQuery,
+        answer=Beaten,
+        example={"ok": True},
+        problems=(404,),
+        access="public",
+    ),
+]

@@ -1,0 +1,110 @@
+"""A route: one call of the HTTP API, declared once as data. Router, OpenAPI document and reference come from it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from msgspec import Struct
+from starlette.requests import Request
+
+from everpoll.server.access import Role
+from everpoll.server.serving import Serving
+
+Access = Literal["public", "read", "write"]
+LIMIT_S = 2.0
+"""How long a call may ask the database."""
+
+
+class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """A call without parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One request, checked: what a handler is given."""
+
+    serving: Serving
+    request: Request
+    params: dict[str, str]
+    """What stands in the path, decoded."""
+    query: Any
+    """The route's `query`, read from the URL."""
+    body: Any
+    """The route's `body`, read from the request; None where there was none."""
+    by: str
+    """The actor, for the log."""
+    role: Role | None
+    """What the caller may do; None: nothing, and the call is public."""
+
+
+Handler = Callable[[Asked], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One call."""
+
+    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    path: str
+    """`{id}` stands for one segment, in which `/` is written as %2F."""
+    noun: str
+    summary: str
+    handler: Handler
+    query: type[Struct] = NoQuery
+    body: type[Struct] | None = None
+    needs_body: bool = True
+    answer: Any = None
+    """The type of the JSON answer; None: no content."""
+    status: int = 200
+    also: tuple[int, ...] = ()
+    """Other statuses of success, with the same answer; 204 has none."""
+    problems: tuple[int, ...] = ()
+    """Statuses of problems beside those that every call has."""
+    example: Any = None
+    body_example: Any = None
+    access: Access = "read"
+    media: str = "application/json"
+    limit_s: float | None = LIMIT_S
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names in the path."""
+        return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
+
+
+Matched = tuple[Route, dict[str, str]]
+
+
+class Router:
+    """Finds the route of a path."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        self._by_shape: dict[int, list[tuple[list[str], Route]]] = {}
+        for route in routes:
+            parts = route.path.split("/")[1:]
+            self._by_shape.setdefault(len(parts), []).append((parts, route))
+
+    def find(self, method: str, segments: list[str]) -> tuple[Matched | None, list[str]]:
+        """Return the route with its parameters, and the methods that the path has."""
+        methods: list[str] = []
+        found: Matched | None = None
+        for parts, route in self._by_shape.get(len(segments), ()):
+            params = _matched(parts, segments)
+            if params is None:
+                continue
+            methods.append(route.method)
+            if found is None and (route.method == method or (method == "HEAD" and route.method == "GET")):
+                found = route, params
+        return found, methods
+
+
+def _matched(parts: list[str], segments: list[str]) -> dict[str, str] | None:
+    params: dict[str, str] = {}
+    for part, segment in zip(parts, segments, strict=True):
+        if part.startswith("{"):
+            if not segment:
+                return None
+            params[part[1:-1]] = segment
+        elif part != segment:
+            return None
+    return params

@@ -1,0 +1,120 @@
+"""Running: uvicorn beside an app, in the same event loop.
+
+Promises: a port that is taken is an error at once. A server without a token listens on this machine only. Stopping
+takes no new connection, ends streams, lets other answers finish for the grace period, and then drops what is left.
+Requests are not logged: their paths may carry the tokens of heartbeats.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterable, Iterator
+
+import uvicorn
+
+from everpoll.errors import BadInput
+from everpoll.server.access import is_loopback, own_hosts
+from everpoll.server.asgi import HttpApp
+from everpoll.server.mounting import READ_TOKEN, TOKEN, access_of
+from everpoll.server.served import ServedApp
+
+logger = logging.getLogger("everpoll.server")
+
+PORT = 8787
+HOST = "127.0.0.1"
+STOP_S = 5.0
+"""How long answers may take to finish at most, whatever the grace period."""
+FORCE_S = 1.0
+BACKLOG = 2_048
+
+
+class _Uvicorn(uvicorn.Server):
+    """Leaves signals to the app."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+class HttpServer:
+    """The HTTP API of one app on one address."""
+
+    def __init__(
+        self,
+        app: ServedApp,
+        host: str = HOST,
+        port: int = PORT,
+        *,
+        allowed_hosts: Iterable[str] = (),
+        is_alone: bool = False,
+    ) -> None:
+        access = access_of(None, read_only=False, hosts=own_hosts(host, allowed_hosts))
+        if access.is_open and not is_loopback(host):
+            raise BadInput(
+                f"--host {host}: other machines could change everything without a token: set ${TOKEN} "
+                f"(`everpoll token` makes one) or ${READ_TOKEN}, or listen on {HOST}"
+            )
+        self.http_app = HttpApp(app, access, watches_signals=False, is_alone=is_alone)
+        self._host, self._port = host, port
+        self._server: _Uvicorn | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    async def start(self) -> None:
+        """Listen from now on."""
+        listener = self._listener()
+        self._port = listener.getsockname()[1]
+        config = uvicorn.Config(
+            self.http_app,
+            lifespan="off",
+            ws="none",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=int(STOP_S),
+        )
+        self._server = _Uvicorn(config)
+        self._serving = asyncio.get_running_loop().create_task(
+            self._serve(self._server, listener), name="everpoll-http"
+        )
+        while not self._server.started and not self._serving.done():  # noqa: ASYNC110 - uvicorn notifies of nothing
+            await asyncio.sleep(0.01)
+        if self._serving.done():
+            self._serving.result()
+        await self.http_app.begin()
+        logger.info("serving %s", self.url)
+
+    async def _serve(self, server: _Uvicorn, listener: socket.socket) -> None:
+        with contextlib.closing(listener):
+            await server.serve(sockets=[listener])
+
+    async def stop(self, grace_s: float) -> None:
+        """End; what is not answered within the grace period is dropped. Repeatable."""
+        server, serving = self._server, self._serving
+        self._server = self._serving = None
+        if server is None or serving is None:
+            return
+        server.should_exit = True
+        self.http_app.end_streams()
+        try:
+            await asyncio.wait({serving}, timeout=min(grace_s, STOP_S))
+            server.force_exit = True
+            await asyncio.wait({serving}, timeout=FORCE_S)
+        finally:
+            serving.cancel()
+            await asyncio.gather(serving, return_exceptions=True)
+            self.http_app.close()
+
+    def _listener(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        try:
+            return socket.create_server((self._host, self._port), family=family, backlog=BACKLOG)
+        except (OSError, OverflowError) as error:
+            raise BadInput(f"cannot listen on {self.url}: {error}; choose another --port") from None

@@ -1,0 +1,39 @@
+"""What the HTTP API needs of an app. `Everpoll` is one; `everpoll serve` without APP makes an empty one."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from everpoll.engine.health import Health
+from everpoll.engine.worker import Worker
+from everpoll.jobs import Jobs
+from everpoll.loops import Loops
+from everpoll.monitors.services import Services
+from everpoll.stores.contract import Store
+from everpoll.tables import AdoptedTable
+from everpoll.watches import Watches
+
+
+class ServedApp(Protocol):
+    """An app as the server sees it."""
+
+    jobs: Jobs
+    watches: Watches
+    services: Services
+    loops: Loops
+    tables: dict[str, AdoptedTable]
+
+    @property
+    def needs_store(self) -> bool:
+        """Whether the app has work in a database; an app of loops has none, and is healthy without."""
+
+    def pollers(self) -> dict[str, Worker]:
+        """Return the workers that run in this process, by name."""
+
+    async def store(self) -> Store:
+        """Return the store, connected."""
+
+    def health(self) -> Health:
+        """Tell whether the app does its work."""
+
+
+OnClose = Callable[[], None]

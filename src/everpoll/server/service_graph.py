@@ -1,0 +1,121 @@
+"""The graph of services as screens draw it: nodes, edges, and the roots of what failed."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from everpoll.monitors.alerts.incident_row import assignment_of, control_of
+from everpoll.monitors.control import are_reports_stale, shown_status
+from everpoll.monitors.graph import Graph, ServiceFacts
+from everpoll.monitors.report import Status
+from everpoll.policy.rollup import HealthWord
+from everpoll.server.served import ServedApp
+from everpoll.server.shapes import instant
+from everpoll.stores.contract import Store, TaskInfo
+from everpoll.stores.health import Edge
+
+NODES_LIMIT = 5_000
+_PAGE = 1_000
+_TROUBLED = frozenset({Status.DOWN, Status.DEGRADED})
+
+
+class NodeItem(Struct, frozen=True, kw_only=True):
+    """A service, or a dependency that services report."""
+
+    name: str
+    is_service: bool
+    status: HealthWord
+    since: datetime | None
+    roots: list[str]
+    """Of what is down: the failed things below it that explain it."""
+
+
+class EdgeItem(Struct, frozen=True):
+    """`source` depends on `target`."""
+
+    source: str
+    target: str
+
+
+class GraphAnswer(Struct, frozen=True, kw_only=True):
+    """Nodes by name, and edges between them."""
+
+    nodes: list[NodeItem]
+    edges: list[EdgeItem]
+    is_cut: bool
+    """There are more than 5,000 nodes: a focus shows the others."""
+
+
+async def graph_answer(app: ServedApp, focus: str | None, depth: int, *, only_problems: bool) -> GraphAnswer:
+    """Read all services, and answer with the part of the graph that is wanted."""
+    store, now = await app.store(), app.services.wall()
+    rows, reported = await app.services.rows(), await _reported(store)
+    aliases = await store.health.aliases()
+    # 100 ms for 10,000 services: other requests must not wait for it.
+    graph = await asyncio.to_thread(lambda: Graph([_facts(row, reported, now) for row in rows], aliases))
+    return await asyncio.to_thread(_drawn, graph, focus, depth, only_problems)
+
+
+async def _reported(store: Store) -> dict[str, list[Edge]]:
+    found: dict[str, list[Edge]] = {}
+    after: tuple[str, str] | None = None
+    while True:
+        page = await store.health.edges(after, _PAGE)
+        for edge in page.edges:
+            if not edge.vanished:
+                found.setdefault(edge.service, []).append(edge)
+        if page.after is None:
+            return found
+        after = page.after
+
+
+def _facts(row: TaskInfo, reported: dict[str, list[Edge]], now: float) -> ServiceFacts:
+    definition, control = assignment_of(row).definition, control_of(row)
+    status = shown_status(definition, control, now)
+    edges = [] if are_reports_stale(definition, control, now) else reported.get(definition.name, [])
+    return ServiceFacts(
+        name=definition.name,
+        status=Status.UNKNOWN if status == "stale" else status,
+        since=control.changed_at or 0.0,
+        depends_on=definition.depends_on,
+        reported=tuple((one.name, Status(one.status), control.changed_at or 0.0) for one in edges),
+        alerts=bool(definition.alert.to),
+    )
+
+
+def _drawn(graph: Graph, focus: str | None, depth: int, only_problems: bool) -> GraphAnswer:
+    names = set(graph.names()) if focus is None else _near(graph, graph.resolve(focus), depth)
+    if only_problems:
+        troubled = {name for name in names if graph.node(name).status in _TROUBLED}
+        names = troubled | {caller for name in troubled for caller in graph.callers(name) if caller in names}
+    shown = sorted(names)[:NODES_LIMIT]
+    inside = set(shown)
+    edges = [EdgeItem(name, below) for name in shown for below in sorted(graph.depends_on(name)) if below in inside]
+    return GraphAnswer(nodes=[_node(graph, name) for name in shown], edges=edges, is_cut=len(names) > len(shown))
+
+
+def _near(graph: Graph, focus: str, depth: int) -> set[str]:
+    """Return what is at most `depth` steps below a thing, or above it."""
+    if focus not in set(graph.names()):
+        return set()
+    found = {focus}
+    for steps in (graph.depends_on, graph.callers):
+        edge: Iterable[str] = {focus}
+        for _ in range(depth):
+            edge = {name for one in edge for name in steps(one)} - found
+            found |= edge
+    return found
+
+
+def _node(graph: Graph, name: str) -> NodeItem:
+    node: Any = graph.node(name)
+    return NodeItem(
+        name=node.name,
+        is_service=node.is_service,
+        status=node.status.value,
+        since=instant(node.since) if node.since else None,
+        roots=list(graph.root_cause(name)),
+    )

@@ -1,0 +1,204 @@
+"""Services as the HTTP API shows them: instants are dates, and no text has a secret in it."""
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from everpoll.http.stored_secrets import safe_dependency, without_secrets
+from everpoll.monitors.checks.assignment import Assignment
+from everpoll.monitors.info import ServiceInfo, service_info
+from everpoll.monitors.safe_definition import safe_definition
+from everpoll.policy.rollup import HealthWord
+from everpoll.policy.uptime import Uptime
+from everpoll.server.shapes import Page, instant, instant_example
+from everpoll.stores.contract import TaskInfo
+from everpoll.stores.health import DependencyInfo, Look, LookPoint
+
+StatusWord = Literal["up", "degraded", "down", "unknown", "stale"]
+
+
+class UptimeShown(Struct, frozen=True):
+    """The share of a span in which a service was up or degraded, and how much of the span is known."""
+
+    percent: float | None
+    covered: float
+
+
+class LookItem(Struct, frozen=True, kw_only=True):
+    """One look."""
+
+    at: datetime
+    status: HealthWord
+    latency_ms: float | None
+    error: str | None = None
+    http_status: int | None = None
+
+
+class ServiceItem(Struct, frozen=True, kw_only=True):
+    """A service in a list."""
+
+    name: str
+    target: str
+    status: StatusWord
+    healthy: bool | None
+    since: datetime | None
+    looked_at: datetime | None
+    due_at: datetime | None
+    waits: str
+    latency_ms: float | None
+    error: str | None
+    http_status: int | None
+    breaker: Literal["closed", "open", "half_open"]
+    failures: int
+    warnings: list[str]
+    every_s: float
+    timeout_s: float
+    format: str
+    depends_on: list[str]
+    incident: str | None
+    muted_until: datetime | None
+    is_removed: bool
+    uptime_24h: UptimeShown | None = None
+    looks: list[LookItem] = []
+    """The last ones, newest first."""
+
+
+class ServiceDetail(ServiceItem, frozen=True, kw_only=True):
+    """Everything about a service."""
+
+    definition: dict[str, Any]
+    """As it was registered, without the values of headers and without tokens."""
+    uptime: dict[str, UptimeShown] = {}
+    """By span: 24h, 7d, 30d, 90d."""
+    latencies_24h_ms: dict[str, float | None] = {}
+    """p50, p95, p99."""
+    beat_path: str | None = None
+    """Of a service that calls everpoll, where; told once, in the answer to its registration."""
+
+
+class ServicePage(Page, frozen=True, kw_only=True):
+    """Services, newest first."""
+
+    items: list[ServiceItem]
+    after: str | None
+
+
+class DependencyItem(Struct, frozen=True, kw_only=True):
+    """A dependency that a service reports."""
+
+    name: str
+    canonical: str
+    status: HealthWord
+    healthy: bool | None
+    skipped: bool
+    latency_ms: float | None
+    type: str
+    impact: str | None
+    description: str | None
+    contact: dict[str, Any] | None
+    check_details: dict[str, Any] | None
+    error: Any
+    error_message: str | None
+    changed_at: datetime | None
+    seen_at: datetime | None
+
+
+def info_fields(info: ServiceInfo) -> dict[str, Any]:
+    """Return the fields that lists and details share."""
+    fields = msgspec.structs.asdict(info)
+    instants = ("since", "looked_at", "due_at", "muted_until")
+    return fields | {
+        **{name: instant(fields[name]) for name in instants},
+        "status": str(info.status),
+        "healthy": info.healthy,
+        "error": without_secrets(info.error),
+        "warnings": without_secrets(list(info.warnings)),
+        "depends_on": list(info.depends_on),
+    }
+
+
+def service_detail(row: TaskInfo, now: float, **more: Any) -> ServiceDetail:
+    """Return everything about a service that its row has, and `more`."""
+    fields = info_fields(service_info(row, now))
+    definition = safe_definition(msgspec.convert(row.args, Assignment).definition)
+    return ServiceDetail(**fields, definition=definition, **more)
+
+
+def look_item(look: Look | LookPoint) -> LookItem:
+    """Return a look as it is shown."""
+    at = instant(look.at)
+    assert at is not None, "a look has an instant"
+    return LookItem(
+        at=at,
+        status=look.status,
+        latency_ms=look.latency_ms,
+        error=without_secrets(look.error) if isinstance(look, Look) else None,
+        http_status=look.http_status if isinstance(look, Look) else None,
+    )
+
+
+def uptime_shown(uptime: Uptime) -> UptimeShown:
+    """Return an uptime as it is shown."""
+    return UptimeShown(uptime.percent, uptime.covered)
+
+
+def dependency_item(info: DependencyInfo) -> DependencyItem:
+    """Return a dependency as it is shown."""
+    safe = safe_dependency(info)
+    wanted = [name for name in DependencyItem.__struct_fields__ if name in DependencyInfo.__struct_fields__]
+    fields = {name: getattr(safe, name) for name in wanted}
+    changed = {"changed_at": instant(info.changed_at), "seen_at": instant(info.seen_at), "healthy": info.healthy}
+    return DependencyItem(**fields | changed)
+
+
+LOOK = {"at": instant_example(0), "status": "up", "latency_ms": 12.5, "error": None, "http_status": 200}
+SERVICE: dict[str, Any] = {
+    "name": "billing",
+    "target": "https://billing.internal/health",
+    "status": "up",
+    "healthy": True,
+    "since": instant_example(0),
+    "looked_at": instant_example(60),
+    "due_at": instant_example(90),
+    "waits": "interval",
+    "latency_ms": 12.5,
+    "error": None,
+    "http_status": 200,
+    "breaker": "closed",
+    "failures": 0,
+    "warnings": [],
+    "every_s": 30.0,
+    "timeout_s": 10.0,
+    "format": "auto",
+    "depends_on": ["PostgreSQL"],
+    "incident": None,
+    "muted_until": None,
+    "is_removed": False,
+    "uptime_24h": {"percent": 99.98, "covered": 1.0},
+    "looks": [LOOK],
+}
+SERVICE_DETAIL = SERVICE | {
+    "definition": {"name": "billing", "target": "https://billing.internal/health", "every_s": 30.0},
+    "uptime": {"24h": {"percent": 99.98, "covered": 1.0}},
+    "latencies_24h_ms": {"p50": 11.0, "p95": 30.0, "p99": 55.0},
+    "beat_path": None,
+}
+DEPENDENCY: dict[str, Any] = {
+    "name": "pg-main",
+    "canonical": "PostgreSQL",
+    "status": "up",
+    "healthy": True,
+    "skipped": False,
+    "latency_ms": 1.2,
+    "type": "database",
+    "impact": "no invoices",
+    "description": None,
+    "contact": None,
+    "check_details": None,
+    "error": None,
+    "error_message": None,
+    "changed_at": instant_example(0),
+    "seen_at": instant_example(60),
+}

@@ -1,0 +1,126 @@
+"""Reading what is recorded about services. One statement for each answer, so one snapshot.
+
+Promises: what is asked for is found by its service, its hour or its day, see `functions/health_*.sql`.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from everpoll.drivers.postgres.lane import Lane
+from everpoll.policy import Availability
+from everpoll.stores.health import DependencyInfo, Edge, EdgePage, ErrorEntry, LatencyPoint, Look, LookPoint
+from everpoll.stores.health_answers import (
+    Asked,
+    PackedRow,
+    dependency_of,
+    error_of,
+    latencies_of,
+    latest_of,
+    looks_of,
+    newer,
+    points_of,
+)
+from everpoll.stores.health_batches import DependencyRow
+from everpoll.stores.health_chunks import LookRow, availability_of, rollup_of
+from everpoll.stores.health_ranges import Found, Horizon, Wanted, since
+from everpoll.stores.postgres.functions import versioned
+from everpoll.stores.postgres.health_recording import HORIZON
+
+ALL_LOOKS = 2**31 - 1
+LOOKS = versioned("select * from everpoll.health_looks_between($1, $2, $3, $4)")
+LAST_LOOKS = versioned("select * from everpoll.health_last_looks($1, $2)")
+FOUND = versioned("select * from everpoll.health_found($1, $2, $3, $4, $5, $6, $7)")
+AVAILABILITY = versioned("select * from everpoll.health_availability($1, $2, $3, $4, $5)")
+DEPENDENCIES = versioned("select * from everpoll.health_dependencies_of($1)")
+EDGES = versioned("select * from everpoll.health_edges($1, $2, $3)")
+ERRORS = versioned("select * from everpoll.health_errors_of($1, $2, $3)")
+
+
+async def looks(lane: Lane, service: str, asked: Asked) -> list[Look]:
+    """Looks of a range, newest first."""
+    return looks_of(asked, *_split(await lane.rows(LOOKS, service, *asked)))
+
+
+async def latencies(lane: Lane, service: str, dependency: str, asked: Asked) -> list[LatencyPoint]:
+    """Latencies of a dependency in a range, newest first. Which looks have one is known when they are unpacked."""
+    rows = await lane.rows(LOOKS, service, asked.from_ms, asked.to_ms, ALL_LOOKS)
+    return latencies_of(dependency, asked, *_split(rows))
+
+
+def _split(rows: list[Any]) -> tuple[list[LookRow], list[PackedRow]]:
+    """Looks that are not rolled up, and packed hours."""
+    return (
+        [LookRow._make((*row[1:7], row["latencies"])) for row in rows if row["hour"] is None],
+        [PackedRow(row["hour"], row["looks"], row["latencies"]) for row in rows if row["hour"] is not None],
+    )
+
+
+async def last_looks(lane: Lane, services: Sequence[str], n: int) -> dict[str, list[LookPoint]]:
+    """The last looks at each of many services, newest first."""
+    found = {}
+    for name, recent, packed_ms, ats, statuses, latencies_us in await lane.rows(LAST_LOOKS, list(services), n):
+        points = list(zip(ats or (), statuses or (), latencies_us or (), strict=True))
+        found[name] = points_of(n, points, recent, packed_ms)
+    return found
+
+
+async def dependencies(lane: Lane, service: str) -> list[DependencyInfo]:
+    """What a service reports and has reported."""
+    rows = await lane.rows(DEPENDENCIES, service)
+    if not rows:
+        return []
+    rolled_ms, rolled, open_ms, newest = rows[0][:4]
+    latest = newer(latest_of(open_ms, newest), latest_of(rolled_ms, rolled))
+    return [dependency_of(DependencyRow(*row[5:]), row[4], latest) for row in rows]
+
+
+async def edges(lane: Lane, after: tuple[str, str], limit: int) -> EdgePage:
+    """What services report, behind a service and a name."""
+    found = tuple(Edge(*row) for row in await lane.rows(EDGES, *after, limit + 1))
+    page = found[:limit]
+    return EdgePage(page, (page[-1].service, page[-1].name) if len(found) > limit else None)
+
+
+async def errors(lane: Lane, service: str, dependency: str, limit: int) -> list[ErrorEntry]:
+    """The error history of a dependency, newest first."""
+    return [error_of(*row) for row in await lane.rows(ERRORS, service, dependency, limit)]
+
+
+async def found_for(lane: Lane, service: str, wanted: Wanted) -> Found:
+    """What the tables have of what is wanted."""
+    days = wanted.days
+    rows = await lane.rows(
+        FOUND, service, days.start, days.stop - 1, wanted.hours, wanted.minutes, wanted.from_ms, wanted.to_ms
+    )
+    found = Found()
+    for kind, place, figures, packed in rows:
+        match kind:
+            case 1:
+                found.days[place] = rollup_of(figures, packed)
+            case 2:
+                found.hours[place] = rollup_of(figures, packed)
+            case 3:
+                found.minutes[place] = packed
+            case 4:
+                span_ms, status, latency_us = figures
+                found.looks.append(LookRow(place, span_ms, status, latency_us, None, None))
+            case _:
+                found.horizon = Horizon(*figures)
+    return found
+
+
+async def horizon_of(lane: Lane) -> Horizon:
+    """What was pruned."""
+    row = await lane.row(HORIZON)
+    return Horizon() if row is None else Horizon(*row)
+
+
+async def availability(lane: Lane, services: Sequence[str], from_at: float) -> dict[str, Availability]:
+    """The availability since an hour, of each of many services."""
+    wanted = since(from_at, await horizon_of(lane))
+    hours = (wanted.hours.start, wanted.hours.stop)
+    parts: defaultdict[str, list[list[int | None]]] = defaultdict(list)
+    for name, times in await lane.rows(AVAILABILITY, list(services), wanted.first_day, *hours, wanted.from_ms):
+        parts[name].append(times)
+    return {name: availability_of(times) for name, times in parts.items()}

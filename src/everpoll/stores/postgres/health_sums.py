@@ -1,0 +1,19 @@
+"""How the figures of an availability are summed up in SQL, in the order of TIMES."""
+
+from everpoll.policy.rollup import HealthWord
+from everpoll.stores.health_chunks import CODES, TIMES
+
+_WORDS: tuple[HealthWord, ...] = ("up", "degraded", "down", "unknown")
+
+# The first is null where there are no looks at all.
+SUMS_OF_LOOKS = ", ".join(
+    (
+        *(f"sum(case when l.status = {CODES[word]} then l.span_ms else 0 end)::bigint" for word in _WORDS),
+        "count(l.latency_us), sum(l.latency_us)::bigint",
+    )
+)
+
+
+def sums_of(table: str) -> str:
+    """The sums of a table of rollups, under this name in its statement."""
+    return ", ".join(f"sum({table}.{figure})::bigint" for figure in TIMES)

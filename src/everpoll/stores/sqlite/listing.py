@@ -1,0 +1,151 @@
+"""Pages of tasks, newest first.
+
+Promises: one snapshot per page. An index finds states, watches and errors; ids are in the order of time, so that a
+search by time begins where it must. No index has names, queues and arguments: a bounded number of tasks of each table
+is looked at, and the page says how far back.
+"""
+
+# ruff: noqa: S608 - only the column lists and conditions of this package are put into SQL
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from everpoll.drivers.sqlite.connection import Connection
+from everpoll.stores.contract import SEARCH_LIMIT, TEXT_SEARCH_LIMIT, TaskFilter, TaskPage
+from everpoll.stores.sqlite.clock import microseconds
+from everpoll.stores.sqlite.reading import ENDED, LIVE, instant, shown
+from everpoll.stores.task_search import CREATED_SLACK_S, condition, needles
+
+SLACK_US = microseconds(CREATED_SLACK_S)
+# The first task at that id or behind it.
+NEXT = "select id, created_at from {table} where id >= ? order by id limit 1"
+END = "select t.id, t.created_at {} order by t.id desc limit 1 offset :searched"
+LAST = "select max(id) from {table}"
+
+
+def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
+    """A page, newest first."""
+    searched = TEXT_SEARCH_LIMIT if wanted.q is not None else SEARCH_LIMIT
+    bound = {"after": after, "limit": limit + 1, "searched": searched - 1, **_values(wanted)}
+    wishes = _wishes(wanted, bound)
+    places = list(_places(con, wanted, bound))
+    # Where no index has a condition: how far this page looks, in the table that has more of such tasks.
+    ends = [found for _, some in places if (found := con.execute(END.format(some), bound).fetchone())] if wishes else []
+    end = max(ends, default=None)
+    if end is not None:
+        # One bound for each table: SQLite stops at the first of two, and only compares the other.
+        bound.update({name: max(end[0], value) for name, value in bound.items() if name.startswith("from_")})
+    same = " and ".join(["true", *wishes])
+    selects = [
+        f"select * from (select {columns} {some} and {same} order by t.id desc limit :limit)"
+        for columns, some in places
+    ]
+    if not selects:
+        return TaskPage(())
+    rows = con.execute(f"{' union all '.join(selects)} order by 1 desc limit :limit", bound).fetchall()
+    found = [shown(row) for row in rows]
+    if len(found) > limit:
+        return TaskPage(tuple(found[:limit]), found[limit - 1].id)
+    return TaskPage(tuple(found)) if end is None else TaskPage(tuple(found), end[0], instant(end[1]))
+
+
+def _values(wanted: TaskFilter) -> dict[str, Any]:
+    plain = {name: getattr(wanted, name) for name in ("state", "queue", "name", "kind", "error")}
+    return plain | {name: _us(getattr(wanted, name)) for name in ("since", "until")}
+
+
+def _wishes(wanted: TaskFilter, bound: dict[str, Any]) -> list[str]:
+    """The conditions that no index has; the values of a text search go to `bound`."""
+    wishes = [f"t.{name} = :{name}" for name in ("queue", "name", "kind") if getattr(wanted, name) is not None]
+    if wanted.since is not None:
+        wishes.append("t.created_at >= :since")
+    if wanted.until is not None:
+        wishes.append("t.created_at < :until")
+    if wanted.error is not None and wanted.state is not None:
+        # A state belongs to one table: the other has been left out.
+        wishes.append(_state(wanted))
+    if wanted.indexed and (wanted.error is not None or wanted.is_retrying):
+        wishes.append("t.indexed = 1")
+    if wanted.q is not None:
+
+        def bind(piece: str) -> str:
+            bound[f"q{len(bound)}"] = piece
+            return f":q{len(bound) - 1}"
+
+        wishes.append(condition(needles(wanted.q), "t.args", "instr", bind))
+    return wishes
+
+
+def _places(con: Connection, wanted: TaskFilter, bound: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """For each table that may have such tasks: its columns, and where an index finds them."""
+    for columns, table in ((LIVE, "everpoll_tasks"), (ENDED, "everpoll_history")):
+        if not _may_have(wanted, table):
+            continue
+        index, where = _way(wanted, table)
+        if bound["after"] is not None:
+            where.append("t.id < :after")
+        since_us = bound["since"]
+        bound[f"from_{table}"] = 0 if since_us is None else _first_since(con, table, since_us - SLACK_US)
+        where.append(f"t.id >= :from_{table}")
+        if wanted.until is not None:
+            bound[f"to_{table}"] = _first_since(con, table, bound["until"] + SLACK_US)
+            where.append(f"t.id < :to_{table}")
+        by = "" if index is None else f"indexed by {index} "
+        yield columns, f"from {table} t {by}where {' and '.join(where)}"
+
+
+def _may_have(wanted: TaskFilter, table: str) -> bool:
+    is_live = table == "everpoll_tasks"
+    if wanted.is_retrying and (not is_live or wanted.state not in {None, "queued"}):
+        return False
+    return wanted.state is None or (wanted.state in {"queued", "running"}) == is_live
+
+
+def _way(wanted: TaskFilter, table: str) -> tuple[str | None, list[str]]:
+    """The index to insist on, if any, and the conditions that it has.
+
+    The conditions stand in the text, not among the bound values: only so does SQLite use the partial indexes.
+    """
+    if wanted.error is not None:
+        return f"{table}_error", ["t.error_type = :error", *(["t.is_leased = 0"] if wanted.is_retrying else [])]
+    if wanted.is_retrying:
+        return f"{table}_retrying", ["t.error_type is not null and t.is_leased = 0"]
+    where = [_state(wanted)]
+    if wanted.state == "running" and not wanted.indexed:
+        return "everpoll_tasks_leased", where
+    if wanted.indexed:
+        where.append("t.indexed = 1" if wanted.kind is None else "t.indexed = 1 and t.kind = :kind")
+    return None, where
+
+
+def _state(wanted: TaskFilter) -> str:
+    match wanted.state:
+        case None:
+            return "true"
+        case "queued":
+            return "t.is_leased = 0"
+        case "running":
+            return "t.is_leased = 1"
+        case "done":
+            return "t.state = 'done'"
+        case _:
+            return "t.state = :state and t.state <> 'done'"
+
+
+def _first_since(con: Connection, table: str, since_us: int) -> int:
+    """The first id of a task that was enqueued then or later, by halves: ids grow with time."""
+    low, high = 0, (con.execute(LAST.format(table=table)).fetchone()[0] or 0) + 1
+    statement = NEXT.format(table=table)
+    while low < high:
+        middle = (low + high) // 2
+        found = con.execute(statement, (middle,)).fetchone()
+        if found is None or found[1] >= since_us:
+            high = middle
+        else:
+            low = found[0] + 1
+    return low
+
+
+def _us(at: datetime | None) -> int | None:
+    return None if at is None else round(at.timestamp() * 1e6)

@@ -1,0 +1,30 @@
+"""Events that stores write about tasks by themselves: the same words on every store, and in the feed of each."""
+
+from everpoll.stores.contract import EndState, NewEvent, TaskState, encode
+from everpoll.stores.operations import UNNUMBERED, LogEntry
+
+CANCELED_MEANWHILE = "a caller asked to cancel it while it ran"
+LOST_WORKER = "its worker was lost"
+OVERDUE = "it ran past its deadline"
+
+
+def canceled_event() -> NewEvent:
+    """A task would be due again, and ends because a caller asked for it meanwhile."""
+    return NewEvent(UNNUMBERED, encode({"what": "canceled", "why": CANCELED_MEANWHILE}))
+
+
+def rescued_event(what: EndState, why: str, rescues: int) -> NewEvent:
+    """A task ends because its worker was lost, or because it ran past its deadline."""
+    return NewEvent(UNNUMBERED, encode({"what": what, "by": "rescue", "why": why, "rescues": rescues}))
+
+
+def queue_entry(what: str, queue: str, by: str, why: str = "") -> LogEntry:
+    """What was done to a queue."""
+    said = {"by": by, "why": why}
+    return LogEntry("queue", queue, encode({"what": what, **{name: text for name, text in said.items() if text}}))
+
+
+def with_state(note: str, state: TaskState) -> str:
+    """A note as the feed has it, with the state that the task has after it; spliced and not decoded."""
+    fields = note.strip()[1:].lstrip()
+    return f'{{"state":"{state}"{"," if fields != "}" else ""}{fields}'

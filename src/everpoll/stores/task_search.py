@@ -1,0 +1,94 @@
+"""How tasks are searched: a text in their arguments, the class of their last error, when they were enqueued.
+
+A search is a text that stands in the JSON of the arguments, or `member:value`: `user:7` finds `{"user":7}` and
+`{"user":"7"}` at any depth, and `order.id:7` finds `"id":7` behind `"order":`. Capital letters count.
+
+Promises: every store finds the same tasks, because each one compares the same pieces of text. Never parses arguments: a
+search looks at thousands of them.
+"""
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from everpoll.errors import BadInput
+from everpoll.policy import flaw_of, shown
+from everpoll.stores.contract import TaskFilter
+
+SEARCH_CHARS = 200
+CREATED_SLACK_S = 60.0
+"""Tasks have their ids in the order in which they were enqueued, but for transactions that ran side by side: as much
+earlier and later a search by time looks for them."""
+
+Needle = tuple[str, ...]
+"""Pieces of text that follow one another."""
+
+_MEMBER = re.compile(r"([\w$-]+(?:\.[\w$-]+){0,4}):(?!//)(.+)", re.DOTALL)
+_SCALAR = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?|true|false|null")
+# In the text of a string the quotes are escaped, so that this finds a member of the note.
+ERROR_CLASS = r'"type":\s*"([A-Za-z_][A-Za-z0-9_.]{0,199})"'
+_error_class = re.compile(ERROR_CLASS)
+
+
+def checked(wanted: TaskFilter) -> TaskFilter:
+    """The filter, or `BadInput` where a search cannot be made with it."""
+    for name in ("q", "error"):
+        value = getattr(wanted, name)
+        if value is not None and (flaw := flaw_of(value, SEARCH_CHARS)) is not None:
+            raise BadInput(f"{name}={shown(value)} {flaw}: write a text of 1 to {SEARCH_CHARS} characters")
+    for name in ("since", "until"):
+        instant = getattr(wanted, name)
+        if instant is not None and instant.tzinfo is None:
+            raise BadInput(f"{name}={instant.isoformat()} has no time zone: write an aware datetime")
+    return wanted
+
+
+def needles(q: str) -> tuple[Needle, ...]:
+    """What to look for: a task is found if its arguments have one of these."""
+    found: list[Needle] = [(_json_text(q),)]
+    if (member := _MEMBER.fullmatch(q)) is not None:
+        *outer, name = member[1].split(".")
+        before = [f'"{one}":' for one in outer]
+        value = member[2]
+        found.append((*before, f'"{name}":"{_json_text(value)}"'))
+        if _SCALAR.fullmatch(value):
+            found += [(*before, f'"{name}":{value}{end}') for end in ",}"]
+    return tuple(found)
+
+
+def is_found(wanted: tuple[Needle, ...], text: str) -> bool:
+    """Whether the text has one of them."""
+    return any(_has(text, needle) for needle in wanted)
+
+
+def condition(wanted: tuple[Needle, ...], column: str, position: str, bind: Callable[[str], str]) -> str:
+    """The same in SQL; `position` is the database's function for it, `bind` answers with a parameter's name."""
+    return "(" + " or ".join(_condition(column, list(needle), position, bind) for needle in wanted) + ")"
+
+
+def error_class(note: str | None) -> str | None:
+    """The class of the error that a note for the trail tells about; None: it tells about none."""
+    found = None if note is None else _error_class.search(note)
+    return None if found is None else found[1]
+
+
+def _condition(text: str, pieces: list[str], position: str, bind: Callable[[str], str]) -> str:
+    first, *rest = pieces
+    place = f"{position}({text}, {bind(first)})"
+    if not rest:
+        return f"{place} > 0"
+    return f"({place} > 0 and {_condition(f'substr({text}, {place})', rest, position, bind)})"
+
+
+def _has(text: str, needle: Needle) -> bool:
+    start = 0
+    for piece in needle:
+        start = text.find(piece, start)
+        if start < 0:
+            return False
+    return True
+
+
+def _json_text(text: str) -> str:
+    return msgspec.json.encode(text).decode()[1:-1]

@@ -1,0 +1,74 @@
+"""Extensions: what a person has added to the budget of a run.
+
+They are kept with the operation in the arguments of the run's task: a look that is under way writes the run's memory,
+never its arguments, so that it cannot undo an extension.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from everpoll.policy import LONGEST_S, Budget, human
+from everpoll.stores.contract import encode
+
+KEY = "everpoll.extended"
+_START = f'{{"{KEY}":'
+LOOKS_LIMIT = 1_000_000
+
+
+class Extension(Struct, frozen=True):
+    """How much was added, in all."""
+
+    time_s: float = 0.0
+    looks: int = 0
+
+    def __add__(self, more: "Extension") -> "Extension":
+        time_s, looks = self.time_s + more.time_s, self.looks + more.looks
+        return Extension(min(time_s, LONGEST_S), min(looks, LOOKS_LIMIT))
+
+    def __bool__(self) -> bool:
+        return self.time_s > 0 or self.looks > 0
+
+    def __str__(self) -> str:
+        parts = [human(self.time_s)] if self.time_s else []
+        parts += [f"{self.looks} {'look' if self.looks == 1 else 'looks'}"] if self.looks else []
+        return " and ".join(parts) or "nothing"
+
+    def grown(self, budget: Budget) -> Budget:
+        """The budget with this added; a budget without a limit of looks stays without one."""
+        looks = None if budget.looks is None else budget.looks + self.looks
+        return Budget(min(budget.time_s + self.time_s, LONGEST_S), looks)
+
+
+NONE = Extension()
+
+
+class _Wrapped(Struct, rename={"extension": KEY}):
+    extension: Extension
+    op: Any
+
+
+def with_extension(op: Any, extension: Extension) -> str:
+    """The arguments of a run whose budget was extended."""
+    return encode(_Wrapped(extension, op))
+
+
+def extension_of(text: str) -> Extension:
+    """What was added to the budget, from the arguments as they are stored; most have nothing to decode."""
+    return read_args(text)[1] if text.startswith(_START) else NONE
+
+
+def read_args(text: str) -> tuple[Any, Extension]:
+    """The operation, and what was added to its budget, from the arguments as they are stored."""
+    if not text.startswith(_START):
+        return msgspec.json.decode(text), NONE
+    return split_args(msgspec.json.decode(text))
+
+
+def split_args(args: Any) -> tuple[Any, Extension]:
+    """The same from arguments that are decoded already."""
+    if not (isinstance(args, dict) and args.keys() == {KEY, "op"}):
+        return args, NONE
+    wrapped = msgspec.convert(args, _Wrapped)
+    return wrapped.op, wrapped.extension

@@ -1,0 +1,1 @@
+"""Services through the whole stack: app, worker, looks, records."""

@@ -1,0 +1,109 @@
+"""Jobs over HTTP: started, listed, shown, explained, canceled, retried; nothing is lost on the way."""
+
+from typing import Any
+
+from everpoll import Everpoll
+from everpoll.stores.contract import NewTask, encode
+from server.site import Site, example_app, site, until
+
+LARGE = 9007199254740993
+
+
+async def _ended(here: Site, job: dict[str, Any]) -> Any:
+    async def look() -> Any:
+        shown = await here.get(f"/api/jobs/{job['id']}")
+        return shown if shown["ended_at"] else None
+
+    return await until(look)
+
+
+async def test_a_job_is_started_and_shows_its_result(url: str) -> None:
+    async with site(example_app(url)) as here:
+        body = {"name": "audit", "args": ["https://example.com"], "kwargs": {"depth": 2}, "priority": 5}
+        job = await here.post("/api/jobs", body, 201)
+        assert (job["name"], job["args"], job["kwargs"], job["priority"]) == ("audit", body["args"], {"depth": 2}, 5)
+        shown = await _ended(here, job)
+        assert shown["state"] == "done"
+        assert shown["result"] == {"url": "https://example.com", "depth": 2}
+        assert shown["attempt"] == 1
+        assert shown["worker"]
+        assert "done" in (await here.get(f"/api/jobs/{job['id']}/why"))["verdict"]
+
+
+async def test_a_key_that_a_live_task_has_answers_with_that_task(url: str) -> None:
+    async with site(example_app(url)) as here:
+        body = {"name": "audit", "args": ["x"], "key": "once", "delay": "1h"}
+        first = await here.post("/api/jobs", body, 201)
+        again = await here.post("/api/jobs", body, 200)
+        assert first["id"] == again["id"]
+
+
+async def test_a_failed_job_shows_its_errors_and_is_retried(url: str) -> None:
+    async with site(example_app(url)) as here:
+        job = await here.post("/api/jobs", {"name": "broken", "kwargs": {"password": "hunter2"}}, 201)
+
+        async def failed_once() -> Any:
+            shown = await here.get(f"/api/jobs/{job['id']}")
+            return shown if shown["errors"] else None
+
+        shown = await until(failed_once)
+        assert shown["errors"][0]["type"] == "ValueError"
+        assert "it never works" in shown["errors"][0]["traceback"]
+        assert shown["kwargs"] == {"password": "***"}
+        await here.post(f"/api/jobs/{job['id']}/cancel", {"reason": "in vain"})
+        ended = await _ended(here, job)
+        assert ended["state"] == "canceled"
+        assert [entry for entry in ended["trail"] if entry.get("why") == "in vain"]
+        retried = await here.post(f"/api/jobs/{job['id']}/retry")
+        assert retried["state"] in {"queued", "running"}
+
+
+async def test_a_running_job_is_asked_to_end(url: str) -> None:
+    async with site(example_app(url)) as here:
+        job = await here.post("/api/jobs", {"name": "wait"}, 201)
+
+        async def runs() -> bool:
+            return bool((await here.get(f"/api/jobs/{job['id']}"))["state"] == "running")
+
+        await until(runs)
+        asked = await here.post(f"/api/jobs/{job['id']}/cancel")
+        assert asked["cancel_requested"] or asked["state"] == "canceled"
+        assert (await _ended(here, job))["state"] == "canceled"
+
+
+async def test_integers_beyond_two_to_the_53rd_are_strings(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        args = [{"large": LARGE, "least": -LARGE, "edge": 2**53, "text": f"id {LARGE}", "list": [LARGE]}]
+        store = await here.app.store()
+        [made] = await store.enqueue([NewTask(name="audit", args=encode({"args": args, "kwargs": {}}), delay_s=3600)])
+        shown = (await here.get(f"/api/jobs/{made.id}"))["args"][0]
+        assert shown == {
+            "large": str(LARGE),
+            "least": str(-LARGE),
+            "edge": 2**53,
+            "text": f"id {LARGE}",
+            "list": [str(LARGE)],
+        }
+
+
+async def test_what_has_not_changed_is_not_sent_again(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        job = await here.post("/api/jobs", {"name": "audit", "args": ["x"], "delay": "1h"}, 201)
+        tag = (await here.http.get("/api/jobs")).headers["etag"]
+        for path in ("/api/jobs", f"/api/jobs/{job['id']}", "/api/queues", "/api/services", "/openapi.json"):
+            first = await here.http.get(path)
+            again = await here.http.get(path, headers={"If-None-Match": first.headers["etag"]})
+            assert (again.status_code, again.content) == (304, b""), path
+        await here.post(f"/api/jobs/{job['id']}/cancel")
+        assert (await here.http.get("/api/jobs", headers={"If-None-Match": tag})).status_code == 200
+
+
+async def test_a_server_without_an_app_starts_nothing_and_does_the_rest(url: str) -> None:
+    owner = example_app(url)
+    task = await owner.jobs["audit"].enqueue("x", delay="1h")
+    async with site(Everpoll(url), works=False, alone=True) as here:
+        assert (await here.http.post("/api/jobs", json={"name": "audit", "args": ["x"]})).status_code == 409
+        assert (await here.http.post("/api/runs", json={"watch": "export", "op": {}})).status_code == 409
+        assert [one["id"] for one in (await here.get("/api/jobs"))["items"]] == [task.id]
+        assert (await here.post(f"/api/jobs/{task.id}/cancel"))["state"] == "canceled"
+    await owner.close()

@@ -1,0 +1,55 @@
+"""Pages of a list have each row once, although rows are inserted and moved to history between two pages."""
+
+import asyncio
+from typing import Any
+
+from server.site import Site, example_app, site
+
+
+async def _page(here: Site, path: str, after: str | None, **params: Any) -> Any:
+    return await here.get(path, **params, **({} if after is None else {"after": after}))
+
+
+async def test_jobs_while_others_are_started_and_end(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        job = here.app.jobs["audit"]
+        tasks = await job.enqueue_many([(f"https://example.com/{number}",) for number in range(60)])
+        seen: list[int] = []
+        after: str | None = None
+        async with here.app.working():
+            while True:
+                page = await _page(here, "/api/jobs", after, limit=7, name="audit")
+                seen += [one["id"] for one in page["items"]]
+                await job.enqueue_many([("https://example.com/new",)] * 3)
+                await asyncio.gather(*(task.result(timeout="30s") for task in tasks[len(seen) : len(seen) + 5]))
+                after = page["after"]
+                if after is None:
+                    break
+        assert sorted(seen, reverse=True) == seen
+        assert len(set(seen)) == len(seen)
+        assert {task.id for task in tasks} <= set(seen)
+
+
+async def test_services_by_pages(url: str) -> None:
+    app = example_app(url)
+    names = {f"s{number}" for number in range(23)}
+    for name in names:
+        app.service(name, "http://127.0.0.1:9/health", every="1h")
+    async with site(app) as here:
+        seen: list[str] = []
+        after: str | None = None
+        while True:
+            page = await _page(here, "/api/services", after, limit=5)
+            seen += [one["name"] for one in page["items"]]
+            after = page["after"]
+            if after is None:
+                break
+        assert sorted(seen) == sorted({*names, "billing"})
+
+
+async def test_a_cursor_is_of_one_list_only(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        await here.app.jobs["audit"].enqueue_many([("x",)] * 3)
+        page = await here.get("/api/jobs", limit=1)
+        for path in ("/api/runs", "/api/services", "/api/loops"):
+            assert (await here.http.get(path, params={"after": page["after"]})).status_code == 422

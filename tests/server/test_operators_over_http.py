@@ -1,0 +1,147 @@
+"""What operators do over HTTP: run now, look now, extend, pause, bulk; each is in the log with its actor."""
+
+from typing import Any
+
+from server.site import Site, example_app, site, until
+
+
+async def _log(here: Site) -> list[tuple[str, str, str, str]]:
+    store = await here.app.store()
+    events = (await store.events("0", 1000)).events
+    return [(one.kind, one.name, one.body.get("what", ""), one.body.get("by", "")) for one in events]
+
+
+async def test_a_job_is_run_now(url: str) -> None:
+    async with site(example_app(url)) as here:
+        job = await here.post("/api/jobs", {"name": "audit", "args": ["x"], "delay": "1h"}, 201)
+        path = f"/api/jobs/{job['id']}"
+        await here.post(f"{path}/run-now")
+
+        async def is_done() -> bool:
+            return bool((await here.get(path))["state"] == "done")
+
+        await until(is_done)
+        refused = await here.http.post(f"{path}/run-now")
+        assert refused.status_code == 409
+        assert "done" in refused.json()["detail"]
+        [acted] = (await here.get(path))["actions"]
+        assert acted["body"]["what"] == "run-now"
+        assert acted["body"]["by"] == "HTTP from 127.0.0.1"
+
+
+async def test_a_run_is_looked_at_now_and_extended(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        run = await here.post("/api/runs", {"watch": "export", "id": "1", "op": {"never": True}}, 201)
+        assert (run["budget_s"], run["budget_looks"]) == (1740.0, 120)
+        extended = await here.post("/api/runs/export:1/extend", {"time": "10m", "looks": 20})
+        assert (extended["budget_s"], extended["budget_looks"]) == (2340.0, 140)
+        assert extended["op"] == {"never": True}
+        await here.post("/api/runs/export:1/look-now")
+        for body in ({}, {"looks": 0}, {"time": "soon"}, {"more": 1}):
+            assert (await here.http.post("/api/runs/export:1/extend", json=body)).status_code == 422
+        what = [entry[2] for entry in await _log(here)]
+        assert {"extend", "look-now"} <= set(what)
+
+
+async def test_an_ended_run_is_neither_looked_at_nor_extended(url: str) -> None:
+    async with site(example_app(url)) as here:
+        await here.post("/api/runs", {"watch": "export", "id": "1", "op": {}}, 201)
+
+        async def has_ended() -> bool:
+            return bool((await here.get("/api/runs/export:1"))["phase"] == "ended")
+
+        await until(has_ended)
+        assert (await here.http.post("/api/runs/export:1/look-now")).status_code == 409
+        assert (await here.http.post("/api/runs/export:1/extend", json={"looks": 5})).status_code == 409
+
+
+async def test_a_queue_is_paused_and_resumed(url: str) -> None:
+    async with site(example_app(url)) as here:
+        paused = await here.post("/api/queues/default/pause", {"reason": "a test"})
+        assert (paused["paused"]["reason"], paused["paused"]["by"]) == ("a test", "HTTP from 127.0.0.1")
+        job = await here.post("/api/jobs", {"name": "audit", "args": ["x"]}, 201)
+        assert "paused" in (await here.get(f"/api/jobs/{job['id']}/why"))["verdict"]
+        queues = {one["name"]: one for one in (await here.get("/api/queues"))["items"]}
+        assert queues["default"]["paused"]
+        assert queues["default"]["oldest_due_at"]
+        assert (await here.post("/api/queues/default/resume"))["paused"] is None
+        assert (await here.http.post("/api/queues/default/resume")).status_code == 409
+
+        async def is_done() -> bool:
+            return bool((await here.get(f"/api/jobs/{job['id']}"))["state"] == "done")
+
+        await until(is_done)
+
+
+async def test_everything_that_an_operator_does_is_in_the_log(url: str) -> None:
+    async with site(example_app(url)) as here:
+        await here.post("/api/services", {"name": "shop", "target": "http://127.0.0.1:9/", "every": "1h"}, 201)
+        await here.post("/api/services/shop/mute", {"span": "1h"})
+        await here.post("/api/loops/refresh/pause")
+        await here.post("/api/aliases", {"name": "pg", "canonical": "PostgreSQL"}, 201)
+        await here.http.delete("/api/services/shop")
+        by = "HTTP from 127.0.0.1"
+        wanted = {("service", "shop", "add", by), ("service", "shop", "mute", by), ("loop", "refresh", "pause", by)}
+        wanted |= {("service", "pg", "alias", by), ("service", "shop", "remove", by)}
+        assert wanted <= set(await _log(here))
+
+
+async def _bulk(here: Site, status: int = 200, **body: Any) -> Any:
+    return await here.post("/api/jobs/bulk", body, status)
+
+
+async def test_a_dry_run_says_what_is_done_and_nothing_else_is_touched(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        job = here.app.jobs["audit"]
+        tasks = await job.enqueue_many([(str(number),) for number in range(20)])
+        for task in tasks[:5]:
+            await task.cancel()
+        wanted = {"name": "audit"}
+        dry = await _bulk(here, action="redrive", filter=wanted, dry_run=True)
+        assert (dry["matched"], dry["eligible"], dry["moved"], dry["skipped"]) == (20, 5, 0, 15)
+        assert dry["reasons"] == {"it has not ended: it is queued": 15}
+        assert (await tasks[0].info()).state == "canceled"
+        await tasks[5].cancel()
+        done = await _bulk(here, action="redrive", filter=wanted, as_of=dry["as_of"])
+        assert (done["moved"], done["is_done"]) == (5, True)
+        states = {task.id: (await task.info()).state for task in tasks}
+        assert states[tasks[5].id] == "canceled"
+        assert list(states.values()).count("queued") == 19
+        log = [entry for entry in await _log(here) if entry[0] == "bulk"]
+        assert log == [("bulk", "redrive", "finished", "HTTP from 127.0.0.1")]
+
+
+async def test_cancel_and_delete_in_batches(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        tasks = await here.app.jobs["audit"].enqueue_many([(str(number),) for number in range(1_200)])
+        canceled = await _bulk(here, action="cancel", filter={"state": "queued"})
+        assert (canceled["matched"], canceled["moved"]) == (1_200, 1_200)
+        some = [task.id for task in tasks[:700]]
+        deleted = await _bulk(here, action="delete", filter={"ids": some})
+        assert deleted["moved"] == 700
+        assert (await here.http.get(f"/api/jobs/{some[0]}")).status_code == 404
+        assert (await here.get(f"/api/jobs/{tasks[700].id}"))["state"] == "canceled"
+        again = await _bulk(here, action="delete", filter={"ids": some[:5]})
+        assert again["matched"] == 0
+
+
+async def test_a_key_that_is_taken_is_a_reason(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        job = here.app.jobs["audit"]
+        first = await job.enqueue("x", key="k")
+        await first.cancel()
+        await job.enqueue("y", key="k")
+        answer = await _bulk(here, action="redrive", filter={"state": "canceled"})
+        assert answer["reasons"] == {"another task has its key": 1}
+
+
+async def test_an_order_without_a_filter_is_refused(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        for body in (
+            {"action": "delete", "filter": {}},
+            {"action": "delete", "filter": {"ids": [1], "state": "done"}},
+            {"action": "delete", "filter": {"ids": [-1]}},
+            {"action": "explode", "filter": {"state": "done"}},
+            {"action": "delete", "filter": {"state": "done"}, "as_of": "2020-01-01T00:00:00"},
+        ):
+            assert (await here.http.post("/api/jobs/bulk", json=body)).status_code == 422, body

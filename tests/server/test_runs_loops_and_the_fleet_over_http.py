@@ -1,0 +1,120 @@
+"""Runs, loops, workers, queues and tables over HTTP, and hints of what has changed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from everpoll.tables import Table
+from server.site import Site, events_of, example_app, site, until
+
+
+async def _run(here: Site, name: str, phase: str) -> Any:
+    async def look() -> Any:
+        shown = await here.get(f"/api/runs/{name}")
+        return shown if shown["phase"] == phase else None
+
+    return await until(look)
+
+
+async def test_a_run_is_begun_once_and_shows_its_outcome(url: str) -> None:
+    async with site(example_app(url)) as here:
+        body = {"watch": "export", "id": "a/b", "op": {"table": "orders"}}
+        first = await here.post("/api/runs", body, 201)
+        again = await here.post("/api/runs", body, 200)
+        assert first["task_id"] == again["task_id"]
+        shown = await _run(here, "export:a%2Fb", "ended")
+        assert (shown["outcome"], shown["value"], shown["op"]) == ("ready", {"rows": 3}, {"table": "orders"})
+        assert (shown["budget_s"], shown["budget_looks"]) == (1740.0, 120)
+        assert (await here.get(f"/api/runs/{first['task_id']}"))["id"] == "a/b"
+        assert (await here.http.post("/api/runs/export:a%2Fb/cancel")).status_code == 409
+        assert [one["id"] for one in (await here.get("/api/runs", watch="export"))["items"]] == ["a/b"]
+        assert (await here.get("/api/runs", state="queued"))["items"] == []
+        assert (await here.get("/api/runs/export:a%2Fb/why"))["verdict"]
+
+
+async def test_a_run_is_canceled_with_a_reason(url: str) -> None:
+    async with site(example_app(url)) as here:
+        await here.post("/api/runs", {"watch": "export", "id": "1", "op": {"never": True}}, 201)
+        asked = await here.post("/api/runs/export:1/cancel", {"reason": "the customer left"})
+        assert asked["cancel_requested"] or asked["outcome"] == "canceled"
+        shown = await _run(here, "export:1", "ended")
+        assert shown["outcome"] == "canceled"
+        assert "the customer left" in shown["reason"]
+
+
+async def test_a_run_that_cannot_be_begun_says_why(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        for body, argument in [
+            ({"watch": "nothing", "op": {}}, "watch"),
+            ({"watch": "export", "op": "text"}, None),
+            ({"watch": "export"}, "op"),
+            ({"watch": "export", "op": {}, "id": ""}, "id"),
+        ]:
+            refused = await here.http.post("/api/runs", json=body)
+            assert refused.status_code == 422
+            assert refused.json().get("argument") == argument, refused.text
+
+
+async def test_loops_are_shown_and_operated() -> None:
+    runs = asyncio.Event()
+    app = example_app("memory://")
+
+    @app.loop(every="1h")
+    async def prices() -> None:
+        runs.set()
+
+    async with site(app) as here:
+        page = await here.get("/api/loops", limit=1)
+        assert page["items"][0]["name"] == "prices"
+        assert (await here.get("/api/loops", after=page["after"]))["items"][0]["name"] == "refresh"
+        assert (await here.post("/api/loops/prices/pause"))["phase"] == "paused"
+        assert (await here.post("/api/loops/prices/resume"))["phase"] == "waiting"
+        await here.post("/api/loops/prices/trigger")
+        await asyncio.wait_for(runs.wait(), 30)
+        assert (await here.post("/api/loops/prices/reset"))["failures"] == 0
+        assert (await here.http.post("/api/loops/none/reset")).status_code == 404
+
+
+async def test_workers_and_queues(url: str) -> None:
+    async with site(example_app(url)) as here:
+        await here.post("/api/jobs", {"name": "audit", "args": ["x"], "delay": "1h"}, 201)
+        workers = (await here.get("/api/workers"))["items"]
+        assert any("slow" in one["queues"] for one in workers)
+        assert all(isinstance(one["incarnation"], str) for one in workers)
+        queues = {one["name"]: one for one in (await here.get("/api/queues"))["items"]}
+        assert queues["default"]["waiting"] == 1
+        page = await here.get("/api/workers", limit=1)
+        rest = await here.get("/api/workers", after=page["after"])
+        assert [*page["items"], *rest["items"]] == workers
+
+
+async def test_tables_of_this_process(tmp_path: Path) -> None:
+    app = example_app(f"sqlite:///{tmp_path / 'tasks.db'}")
+    app.table(Table("orders", columns=("customer",)))
+    async with site(app, works=False) as here:
+        [table] = (await here.get("/api/tables"))["items"]
+        assert (table["name"], table["mapping"]["status"], table["findings"]) == ("orders", "status", None)
+        [table] = (await here.get("/api/tables", check="true"))["items"]
+        assert not all(one["is_fit"] for one in table["findings"])
+
+
+async def test_a_screen_hears_what_is_worth_reading_again(url: str) -> None:
+    async with site(example_app(url)) as here, asyncio.timeout(60), here.http.stream("GET", "/api/changes") as answer:
+        told = events_of(answer)
+        versions: dict[str, int] = {}
+        while len(versions) < 8:
+            hint = await anext(told)
+            assert hint.event == "change"
+            versions[hint.data["topic"]] = hint.data["version"]
+        changes: list[tuple[str, Callable[[], Awaitable[Any]]]] = [
+            ("jobs", lambda: here.app.jobs["audit"].enqueue("x")),
+            ("runs", lambda: here.app.watches["export"].begin({}, id="1")),
+            ("loops", lambda: here.post("/api/loops/refresh/pause")),
+        ]
+        for topic, change in changes:
+            await change()
+            while True:
+                hint = await anext(told)
+                if hint.data["topic"] == topic and hint.data["version"] > versions[topic]:
+                    break

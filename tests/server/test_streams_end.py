@@ -1,0 +1,144 @@
+"""Streams end with their server and with their client, and a client that does not read holds up no other."""
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from everpoll import Everpoll
+from everpoll.server import streams
+from everpoll.server.feed_hub import BUFFER_BYTES
+from everpoll.stores.contract import NewEvent, NewTask, encode
+from server.site import TOKEN, Site, Told, events_of, example_app, free_port, is_healthy, python, site, until
+
+GRACE_S = 120.0
+"""Far more than the end takes, also on a busy machine: a stream that is waited for takes all of it."""
+APP = """
+import asyncio
+from everpoll import Everpoll
+app = Everpoll({url!r})
+@app.job()
+async def work(): ...
+"""
+MOUNTED = """
+import sys
+import uvicorn
+from fastapi import FastAPI
+from shop import app
+site = FastAPI()
+site.mount("/polls", app.asgi(token={token!r}))
+uvicorn.run(site, port=int(sys.argv[1]), log_level="warning")
+"""
+STREAMS = ("/api/events", "/api/changes")
+
+
+@contextlib.asynccontextmanager
+async def _open(base: str, count: int, prefix: str = "") -> AsyncIterator[list[AsyncIterator[Told]]]:
+    """That many open streams, each of which has told something."""
+    limits = httpx.Limits(max_connections=None)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with contextlib.AsyncExitStack() as until_end:
+        http = httpx.AsyncClient(base_url=base, headers=headers, timeout=60, limits=limits)
+        await until_end.enter_async_context(http)
+        opened = []
+        for number in range(count):
+            path = prefix + STREAMS[number % 2]
+            answer = await until_end.enter_async_context(http.stream("GET", path))
+            told = events_of(answer)
+            await anext(told)
+            opened.append(told)
+        yield opened
+
+
+async def _read_to_the_end(told: AsyncIterator[Told]) -> None:
+    with contextlib.suppress(httpx.RemoteProtocolError):
+        async for _ in told:
+            pass
+
+
+async def test_closing_the_server_ends_every_stream_long_before_its_grace_is_over() -> None:
+    async with site(example_app("memory://")) as here, _open(here.server.url, 100) as opened:
+        async with asyncio.timeout(GRACE_S / 2):
+            stopping = asyncio.create_task(here.server.stop(GRACE_S))
+            await asyncio.gather(*map(_read_to_the_end, opened))
+            await stopping
+
+
+@pytest.mark.parametrize("mounted", [False, True])
+async def test_a_terminated_process_ends_within_its_grace_although_streams_are_open(
+    tmp_path: Path, mounted: bool
+) -> None:
+    (tmp_path / "shop.py").write_text(APP.format(url=f"sqlite:///{tmp_path / 'tasks.db'}"))
+    (tmp_path / "mounted.py").write_text(MOUNTED.format(token=TOKEN))
+    port = free_port()
+    command = (
+        ["mounted.py", str(port)]
+        if mounted
+        else ["-m", "everpoll", "run", "shop:app", "--serve", "--port", str(port), "--grace", f"{GRACE_S:g}s"]
+    )
+    prefix = "/polls" if mounted else ""
+    with python(command, tmp_path, EVERPOLL_TOKEN=TOKEN) as process:
+        base = f"http://127.0.0.1:{port}"
+        await until(lambda: is_healthy(base + prefix))
+        async with _open(base, 100, prefix) as opened:
+            process.send_signal(signal.SIGTERM)
+            await asyncio.gather(*map(_read_to_the_end, opened))
+            await asyncio.to_thread(process.wait, GRACE_S / 2)
+    assert process.returncode in {0, -signal.SIGTERM}
+
+
+async def test_a_client_that_leaves_is_forgotten() -> None:
+    async with site(example_app("memory://")) as here:
+        serving = here.server.http_app.serving()
+        async with _open(here.server.url, 10):
+            assert len(serving._streams) == 10
+
+        async def is_forgotten() -> bool:
+            return not serving._streams and serving.hub._reader is None and serving.changes._ticking is None
+
+        await until(is_forgotten)
+
+
+async def test_a_client_that_does_not_read_holds_up_no_other_and_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "STUCK_S", 1.0)
+    async with site(example_app("memory://"), works=False) as here:
+        port = int(here.server.url.rpartition(":")[2])
+        with socket.create_connection(("127.0.0.1", port)) as stuck:
+            stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            request = f"GET /api/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            stuck.sendall(request.encode())
+            await until(lambda: _has_streams(here, 1))
+            async with _open(here.server.url, 1) as [told]:
+                for _ in range(20):
+                    await _write_a_mebibyte(here)
+                    for _ in range(16):
+                        await anext(told)
+                await until(lambda: _has_streams(here, 1))
+                assert here.server.http_app.serving().hub._bytes < 2 * BUFFER_BYTES
+
+
+async def _write_a_mebibyte(here: Site) -> None:
+    store = await here.app.store()
+    body = encode({"text": "x" * 65_536})
+    tasks = [NewTask(name="export", kind="watch", delay_s=3600, events=(NewEvent(1, body),)) for _ in range(16)]
+    await store.enqueue(tasks)
+
+
+async def _has_streams(here: Site, count: int) -> bool:
+    return len(here.server.http_app.serving()._streams) == count
+
+
+async def test_a_quiet_stream_is_kept_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("everpoll.server.feed_hub.KEEP_ALIVE_S", 0.05)
+    monkeypatch.setattr("everpoll.server.changes.KEEP_ALIVE_S", 0.05)
+    async with site(Everpoll("memory://"), works=False) as here:
+        for path in STREAMS:
+            async with asyncio.timeout(30), here.http.stream("GET", path) as answer:
+                async for line in answer.aiter_lines():
+                    if line == ": keep-alive":
+                        break
