@@ -1,13 +1,13 @@
 """`everpoll run` in a process of its own, as a fleet starts it, and what may be done to it."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from servers.postgres import wait_until_stopped
+from warm_processes import WarmProcess
 
 TESTS = Path(__file__).parent
 LOG_SHOWN = 30
@@ -20,8 +20,8 @@ class WorkerProcess:
         self.label = label
         self._log = folder / f"{label}.log"
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "everpoll", "run", app, "--grace", grace],
+            self.process = WarmProcess(
+                ["-m", "everpoll", "run", app, "--grace", grace],
                 cwd=TESTS,
                 env={"WORKER_ID": label} | env | {"EVERPOLL_LOG": "json"},
                 stdout=log,
@@ -54,7 +54,7 @@ class WorkerProcess:
     def freeze(self) -> None:
         """SIGSTOP; returns when it has stopped."""
         self.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED)
+        wait_until_stopped(self.process.pid)
 
     def thaw(self) -> None:
         """SIGCONT."""

@@ -4,15 +4,16 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-EVERPOLL = [sys.executable, "-c", "from everpoll.cli import main; main()"]
+import warm_processes
+from warm_processes import PIPE, WarmProcess
+
+EVERPOLL = ["-m", "everpoll"]
 SHOP = """
 import asyncio
 from everpoll import Backoff, Everpoll, Retry
@@ -55,9 +56,7 @@ class Shop:
         self.env = {**os.environ, "EVERPOLL_URL": "sqlite:///shop.db", "COLUMNS": "160", "WORKER_ID": "till-1"}
 
     def everpoll(self, *arguments: str, code: int = 0) -> str:
-        ended = subprocess.run(
-            [*EVERPOLL, *arguments], cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
-        )
+        ended = warm_processes.run([*EVERPOLL, *arguments], cwd=self.folder, env=self.env)
         assert ended.returncode == code, ended.stdout + ended.stderr
         return ended.stdout if code == 0 else ended.stderr
 
@@ -65,18 +64,13 @@ class Shop:
         return json.loads(self.everpoll(*arguments, "--json"))
 
     def enqueue(self, *calls: tuple[object, ...]) -> list[str]:
-        command = [sys.executable, "enqueue.py", repr([list(call) for call in calls])]
-        ended = subprocess.run(command, cwd=self.folder, env=self.env, capture_output=True, text=True, check=True)
+        command = ["enqueue.py", repr([list(call) for call in calls])]
+        ended = warm_processes.run(command, cwd=self.folder, env=self.env, check=True)
         return ended.stdout.split()
 
-    def start(self, app: str = "shop:app") -> "subprocess.Popen[str]":
-        return subprocess.Popen(
-            [*EVERPOLL, "run", app, "--grace", "0s"],
-            cwd=self.folder,
-            env={**self.env, "EVERPOLL_LOG": "json"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, app: str = "shop:app") -> WarmProcess:
+        command = [*EVERPOLL, "run", app, "--grace", "0s"]
+        return WarmProcess(command, cwd=self.folder, env={**self.env, "EVERPOLL_LOG": "json"}, stderr=PIPE)
 
 
 @pytest.fixture
@@ -85,14 +79,14 @@ def shop(tmp_path: Path) -> Shop:
 
 
 @pytest.fixture
-def worker(shop: Shop) -> Iterator["subprocess.Popen[str]"]:
+def worker(shop: Shop) -> Iterator[WarmProcess]:
     process = shop.start()
     yield process
     process.kill()
     process.communicate()
 
 
-def log_until(process: "subprocess.Popen[str]", wanted: str) -> list[dict[str, Any]]:
+def log_until(process: WarmProcess, wanted: str) -> list[dict[str, Any]]:
     """Read the worker's log, one JSON object a line, until a message says what is waited for."""
     assert process.stderr is not None
     entries: list[dict[str, Any]] = []
@@ -107,21 +101,17 @@ def state_once_ended(shop: Shop, task_id: str) -> str:
     command = (
         "import asyncio, shop, sys\n"
         "async def main():\n"
-        "    try: await shop.app.task(int(sys.argv[1])).result(timeout=30)\n"
+        "    try: await shop.app.task(int(sys.argv[1])).result(timeout=60)\n"
         "    except Exception: pass\n"
         "    print((await shop.app.task(int(sys.argv[1])).info()).state)\n"
         "    await shop.app.close()\n"
         "asyncio.run(main())"
     )
-    ended = subprocess.run(
-        [sys.executable, "-c", command, task_id], cwd=shop.folder, capture_output=True, text=True, check=True
-    )
+    ended = warm_processes.run(["-c", command, task_id], cwd=shop.folder, check=True)
     return ended.stdout.strip()
 
 
-def test_a_worker_runs_what_was_enqueued_and_says_what_became_of_it(
-    shop: Shop, worker: "subprocess.Popen[str]"
-) -> None:
+def test_a_worker_runs_what_was_enqueued_and_says_what_became_of_it(shop: Shop, worker: WarmProcess) -> None:
     good, bad = shop.enqueue(("add", 1, 2), ("broken", 7))
     assert (state_once_ended(shop, good), state_once_ended(shop, bad)) == ("done", "failed")
     shown = shop.json("jobs", "show", good)
@@ -143,13 +133,13 @@ def test_a_worker_runs_what_was_enqueued_and_says_what_became_of_it(
     assert worker.poll() is None
 
 
-def test_sigterm_hands_back_what_runs_at_no_attempts_cost(shop: Shop, worker: "subprocess.Popen[str]") -> None:
+def test_sigterm_hands_back_what_runs_at_no_attempts_cost(shop: Shop, worker: WarmProcess) -> None:
     (task,) = shop.enqueue(("forever",))
     log_until(worker, "claimed 1 task:")
     assert shop.json("jobs", "show", task)["state"] == "running"
     assert "on worker till-1, last heard " in shop.json("why", task)["verdict"]
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=30) == 0
+    assert worker.wait(timeout=60) == 0
     shown = shop.json("jobs", "show", task)
     assert (shown["state"], shown["attempt"]) == ("queued", 0)
     assert shown["trail"][-1]["what"] == "give-back"
@@ -157,19 +147,17 @@ def test_sigterm_hands_back_what_runs_at_no_attempts_cost(shop: Shop, worker: "s
     assert shop.json("why", task)["verdict"] == "No worker is alive."
 
 
-def test_why_does_not_call_a_worker_alive_whose_process_is_gone_from_this_host(
-    shop: Shop, worker: "subprocess.Popen[str]"
-) -> None:
+def test_why_does_not_call_a_worker_alive_whose_process_is_gone_from_this_host(shop: Shop, worker: WarmProcess) -> None:
     (task,) = shop.enqueue(("forever",))
     log_until(worker, "claimed 1 task:")
     worker.kill()
-    worker.wait(timeout=30)
+    worker.wait(timeout=60)
     verdict = shop.json("why", task)["verdict"]
     assert verdict.startswith("Its worker is gone: worker till-1, last heard ")
     assert f"this host has no process {worker.pid} any more" in verdict
 
 
-def test_cancel_and_retry(shop: Shop, worker: "subprocess.Popen[str]") -> None:
+def test_cancel_and_retry(shop: Shop, worker: WarmProcess) -> None:
     running, later = shop.enqueue(("forever",), ("add", 0, 0))
     log_until(worker, "claimed 1 task:")
     assert "is canceled" in shop.everpoll("jobs", "cancel", later)
@@ -180,7 +168,7 @@ def test_cancel_and_retry(shop: Shop, worker: "subprocess.Popen[str]") -> None:
     assert state_once_ended(shop, later) == "done"
 
 
-def test_what_waits_is_run_now_and_what_has_ended_is_forgotten(shop: Shop, worker: "subprocess.Popen[str]") -> None:
+def test_what_waits_is_run_now_and_what_has_ended_is_forgotten(shop: Shop, worker: WarmProcess) -> None:
     [later] = shop.enqueue(("add", 0, 0))
     assert "has not ended" in shop.everpoll("jobs", "delete", later, code=2)
     assert f"task {later} is due now" in shop.everpoll("jobs", "run-now", later)
@@ -193,7 +181,7 @@ def test_what_waits_is_run_now_and_what_has_ended_is_forgotten(shop: Shop, worke
     assert f"no task {later}" in shop.everpoll("jobs", "delete", later, code=2)
 
 
-def test_a_queue_is_paused_listed_explained_and_resumed(shop: Shop, worker: "subprocess.Popen[str]") -> None:
+def test_a_queue_is_paused_listed_explained_and_resumed(shop: Shop, worker: WarmProcess) -> None:
     [first] = shop.enqueue(("add", 1, 1))
     assert state_once_ended(shop, first) == "done"
     assert "queue default is paused" in shop.everpoll("queues", "pause", "default", "--reason", "[red]stop[/red]")
@@ -264,7 +252,7 @@ def test_looking_never_changes_a_database(shop: Shop) -> None:
     assert "No jobs" in shop.everpoll("jobs", "list")
 
 
-def test_at_eighty_columns_errors_and_names_can_be_read(shop: Shop, worker: "subprocess.Popen[str]") -> None:
+def test_at_eighty_columns_errors_and_names_can_be_read(shop: Shop, worker: WarmProcess) -> None:
     (bad,) = shop.enqueue(("broken", 7))
     state_once_ended(shop, bad)
     shop.env |= {"COLUMNS": "80"}

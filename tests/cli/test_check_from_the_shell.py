@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import warm_processes
 from cli.health_answers import paths
 from cli.shell import Shell
+from servers.ports import reserved_port
 from watches.adapters.fake_server import Answer, Asked, FakeServer, by_path, serving
 from watches.adapters.test_fetch_is_bounded import certificate  # noqa: F401 - a fixture
 
@@ -34,8 +36,7 @@ def test_the_exit_code_says_how_it_is(shell: Shell, remote: FakeServer, path: st
 
 
 def test_not_reached_is_2_and_told_in_words(shell: Shell) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = reserved_port()
     ended = shell("check", f"http://127.0.0.1:{port}/health")
     assert (ended.code, ended.err) == (2, "")
     assert ended.out == f"● down  http://127.0.0.1:{port}/health\n127.0.0.1:{port} refused the connection\n"
@@ -111,8 +112,8 @@ def test_every_width_shows_everything(shell: Shell, remote: FakeServer, columns:
 
 
 def test_a_port_and_a_name_are_looked_at_too(shell: Shell) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        port = listening.getsockname()[1]
+    port = reserved_port()
+    with socket.create_server(("127.0.0.1", port)):
         told = shell.json("check", f"tcp://127.0.0.1:{port}")
     assert (told["status"], told["address"], told["format"], told["http_status"]) == ("up", "127.0.0.1", None, None)
     assert shell("check", f"tcp://127.0.0.1:{port}").code == 2
@@ -216,10 +217,9 @@ def test_a_certificate_is_verified_and_its_expiry_told(certificate: Path) -> Non
             assert "certificate" in unknown.stdout.splitlines()[1]
 
 
-def in_a_shell(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "everpoll", *arguments]
+def in_a_shell(*arguments: str, **env: str) -> warm_processes.Completed[str]:
     kept = {name: value for name, value in os.environ.items() if name != "SSL_CERT_FILE"}
-    return subprocess.run(command, env={**kept, **env}, capture_output=True, text=True, check=False, timeout=60)
+    return warm_processes.run(["-m", "everpoll", *arguments], env={**kept, **env})
 
 
 def test_a_real_shell_needs_no_database(tmp_path: Path, remote: FakeServer) -> None:

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 
 import pytest
 
-EVERPOLL = [sys.executable, "-c", "from everpoll.cli import main; main()"]
+import warm_processes
+
+EVERPOLL = ["-c", "from everpoll.cli import main; main()"]
 LOOPS = ["prices", "orders", "inbox", "billing", "weather", "countdown", "viewers"]
 
 
-def everpoll(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*EVERPOLL, *arguments], capture_output=True, text=True, timeout=60, check=False)
+def everpoll(*arguments: str) -> warm_processes.Completed[str]:
+    return warm_processes.run([*EVERPOLL, *arguments])
 
 
 def test_for_ends_by_itself_and_prints_a_summary() -> None:
@@ -46,13 +48,15 @@ def read_until(terminal: int, wanted: str) -> str:
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 def test_a_terminal_sees_a_live_table_and_a_signal_ends_it_with_the_summary(sent: signal.Signals) -> None:
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([*EVERPOLL, "demo"], stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, *EVERPOLL, "demo"], stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL
+    )
     try:
         table = read_until(ours, "viewers")
         assert "multiplier" in table
         process.send_signal(sent)
         read_until(ours, "what it shows")
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         os.close(ours)

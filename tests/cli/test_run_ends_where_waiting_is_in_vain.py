@@ -4,8 +4,6 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,8 +15,8 @@ from everpoll.drivers.postgres import faults
 from everpoll.drivers.postgres.address import read_address
 from everpoll.drivers.postgres.hosts import AllHostsFailed
 from servers.postgres import Cluster, cluster
+from warm_processes import PIPE, WarmProcess
 
-EVERPOLL = [sys.executable, "-c", "from everpoll.cli import main; main()"]
 APP = """
 from everpoll import Everpoll
 
@@ -49,11 +47,10 @@ def guarded() -> Iterator[Cluster]:
         yield server
 
 
-def _start(folder: Path, url: str) -> "subprocess.Popen[str]":
+def _start(folder: Path, url: str) -> WarmProcess:
     (folder / "shop.py").write_text(APP)
     env = {**os.environ, "EVERPOLL_URL": url, "COLUMNS": "200"}
-    command = [*EVERPOLL, "run", "shop:app", "--grace", "0s"]
-    return subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True)
+    return WarmProcess(["-m", "everpoll", "run", "shop:app", "--grace", "0s"], cwd=folder, env=env, stderr=PIPE)
 
 
 TROUBLES = [

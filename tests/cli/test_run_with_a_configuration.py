@@ -3,18 +3,18 @@
 import contextlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm_processes
 from cli.health_answers import paths
+from warm_processes import PIPE, WarmProcess
 from watches.adapters.fake_server import FakeServer, serving
 
-EVERPOLL = [sys.executable, "-m", "everpoll"]
+EVERPOLL = ("-m", "everpoll")
 APP = """
 from everpoll import Everpoll
 
@@ -51,7 +51,7 @@ def running(folder: Path, *arguments: str, until: str = "signed on") -> Iterator
     logged: list[str] = []
     env = {**os.environ, "EVERPOLL_LOG": "json"}
     command = [*EVERPOLL, "run", *arguments, "--grace", "0s"]
-    with subprocess.Popen(command, cwd=folder, env=env, stderr=subprocess.PIPE, text=True) as process:
+    with WarmProcess(command, cwd=folder, env=env, stderr=PIPE) as process:
         assert process.stderr is not None
         try:
             for line in process.stderr:
@@ -67,7 +67,7 @@ def running(folder: Path, *arguments: str, until: str = "signed on") -> Iterator
 
 def everpoll(folder: Path, *arguments: str, codes: tuple[int, ...] = (0,)) -> Any:
     command = [*EVERPOLL, *arguments, "--json"]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    ended = warm_processes.run(command, cwd=folder)
     assert ended.returncode in codes, ended.stderr
     return json.loads(ended.stdout)
 
@@ -93,7 +93,7 @@ def test_a_file_adds_to_an_app(folder: Path) -> None:
 def test_without_app_and_file_the_services_of_the_database_run(folder: Path, remote: FakeServer) -> None:
     where = ("--url", "sqlite:///tasks.db")
     add = [*EVERPOLL, "services", "add", "added", f"{remote.url}/down", "--every", "1h", *where]
-    subprocess.run(add, cwd=folder, check=True, capture_output=True, timeout=60)
+    warm_processes.run(add, cwd=folder, check=True)
     with running(folder, *where, until="added is down: HTTP 503, db: no route") as logged:
         seen = everpoll(folder, "services", "check", "added", *where, codes=(1,))
     assert seen["http_status"] == 503
@@ -140,7 +140,7 @@ url = "${SLACK_URL}"
 def test_mistakes_are_one_line(folder: Path, arguments: list[str], complaint: str) -> None:
     (folder / "bad.toml").write_text('[[services]]\nname = "a"')
     command = [*EVERPOLL, "run", *arguments]
-    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    ended = warm_processes.run(command, cwd=folder)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert complaint in ended.stderr
     assert len(ended.stderr.splitlines()) == 1

@@ -2,14 +2,15 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-EVERPOLL = (sys.executable, "-m", "everpoll")
+import warm_processes
+from warm_processes import PIPE, WarmProcess
+
+EVERPOLL = ("-m", "everpoll")
 OFFICE = """
 import asyncio
 import sys
@@ -65,18 +66,10 @@ class Office:
         self.env = {**os.environ, "EVERPOLL_URL": "sqlite:///office.db", "COLUMNS": "80", "WORKER_ID": "desk-1"}
 
     def has(self, *ends: str) -> None:
-        subprocess.run([sys.executable, "office.py", *ends], cwd=self.folder, env=self.env, check=True, timeout=120)
+        warm_processes.run(["office.py", *ends], cwd=self.folder, env=self.env, check=True)
 
     def everpoll(self, *arguments: str, code: int = 0) -> str:
-        ended = subprocess.run(
-            [*EVERPOLL, *arguments],
-            cwd=self.folder,
-            env=self.env,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        ended = warm_processes.run([*EVERPOLL, *arguments], cwd=self.folder, env=self.env)
         assert ended.returncode == code, ended.stdout + ended.stderr
         return ended.stdout if code == 0 else ended.stderr
 
@@ -190,13 +183,8 @@ def test_events_are_printed_and_followed_to_the_end(office: Office) -> None:
 
 def test_following_sees_what_another_process_does(office: Office) -> None:
     office.has("pending")
-    process = subprocess.Popen(
-        [*EVERPOLL, "runs", "events", "report:pending-0", "--follow", "--json"],
-        cwd=office.folder,
-        env=office.env,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = [*EVERPOLL, "runs", "events", "report:pending-0", "--follow", "--json"]
+    process = WarmProcess(command, cwd=office.folder, env=office.env, stdout=PIPE)
     try:
         assert process.stdout is not None
         first = json.loads(process.stdout.readline())

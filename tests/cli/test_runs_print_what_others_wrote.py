@@ -2,13 +2,12 @@
 
 import json
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+import warm_processes
 from cli.test_runs_from_the_shell import Office
 from everpoll.http.stored_secrets import without_secrets
 
@@ -51,7 +50,7 @@ COMMANDS = [["runs", "show", "report:1"], ["runs", "list"], ["runs", "events", "
 def office(tmp_path: Path) -> Office:
     office = Office(tmp_path)
     (tmp_path / "remote.py").write_text(REMOTE)
-    subprocess.run([sys.executable, "remote.py"], cwd=tmp_path, env=office.env, check=True, timeout=120)
+    warm_processes.run(["remote.py"], cwd=tmp_path, env=office.env, check=True)
     return office
 
 

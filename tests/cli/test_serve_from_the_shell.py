@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from cli.shell import Shell
-from server.site import free_port, is_healthy, python, until
+from server.site import is_healthy, python, until
+from servers.ports import reserved_port
 
 APP = """
 from everpoll import Everpoll
@@ -56,7 +57,7 @@ def test_memory_cannot_be_served_from_elsewhere(shell: Shell) -> None:
 async def test_a_worker_elsewhere_and_a_server_here(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     (tmp_path / "shop.py").write_text(APP.format(url=url))
-    first, second, third = free_port(), free_port(), free_port()
+    first, second, third = reserved_port(), reserved_port(), reserved_port()
     everpoll = ["-m", "everpoll"]
     commands = [
         [*everpoll, "run", "shop:app", "--serve", "--port", str(first)],

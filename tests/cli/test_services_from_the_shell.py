@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from cli.health_answers import DOWN, paths
 from cli.monitored import Monitored
 from cli.shell import Ended, Shell
+from warm_processes import PIPE, WarmProcess
 from watches.adapters.fake_server import FakeServer, serving
 
 APP = """
@@ -43,9 +42,9 @@ def database(tmp_path: Path) -> Monitored:
 def worker(tmp_path: Path, database: Monitored) -> Iterator[None]:
     """A worker that has jobs and no services of its own: it takes up those that commands add."""
     (tmp_path / "shop.py").write_text(APP)
-    command = [sys.executable, "-m", "everpoll", "run", "shop:app", "--grace", "0s"]
+    command = ["-m", "everpoll", "run", "shop:app", "--grace", "0s"]
     env = {**os.environ, "EVERPOLL_LOG": "json"}
-    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True) as process:
+    with WarmProcess(command, cwd=tmp_path, env=env, stderr=PIPE) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "signed on" in json.loads(line)["message"]:

@@ -5,14 +5,14 @@ import contextlib
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 import asyncpg
 import pytest
 
-EVERPOLL = [sys.executable, "-c", "from everpoll.cli import main; main()"]
+import warm_processes
+
+EVERPOLL = ["-m", "everpoll"]
 SHOP = """
 import os
 from everpoll import Everpoll
@@ -35,9 +35,7 @@ class Shop:
         self.env = {**os.environ, "SHOP_URL": url, "COLUMNS": "200"}
 
     def everpoll(self, *arguments: str, code: int = 0) -> str:
-        ended = subprocess.run(
-            [*EVERPOLL, *arguments], cwd=self.folder, env=self.env, capture_output=True, text=True, check=False
-        )
+        ended = warm_processes.run([*EVERPOLL, *arguments], cwd=self.folder, env=self.env)
         assert ended.returncode == code, ended.stdout + ended.stderr
         return ended.stdout + ended.stderr
 

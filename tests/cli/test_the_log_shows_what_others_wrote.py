@@ -4,15 +4,15 @@ import json
 import logging
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import warm_processes
 from everpoll.cli.log_lines import JsonLines, PlainLines
+from warm_processes import PIPE, WarmProcess
 
-EVERPOLL = [sys.executable, "-c", "from everpoll.cli import main; main()"]
+EVERPOLL = ("-m", "everpoll")
 FORGED = "[12:00:00] INFO     worker till-1 signed off"
 EVIL = f"\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b31m\r\n{FORGED}\u202e\ud800\u2028x"
 SHOP = f"""
@@ -48,10 +48,10 @@ CONTROL = set(range(32)) - {9, 10} | set(range(0x7F, 0xA0)) | {0x202E, 0x2028}
 def test_whatever_an_error_says_the_log_stays_a_log(tmp_path: Path, kind: str) -> None:
     (tmp_path / "shop.py").write_text(SHOP, encoding="utf-8")
     env = {**os.environ, "EVERPOLL_LOG": kind, "COLUMNS": "400"}
-    subprocess.run([sys.executable, "shop.py"], cwd=tmp_path, env=env, check=True, timeout=60)
+    warm_processes.run(["shop.py"], cwd=tmp_path, env=env, check=True)
     command = [*EVERPOLL, "run", "shop:app", "--grace", "0s"]
     lines: list[str] = []
-    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.PIPE, encoding="utf-8") as worker:
+    with WarmProcess(command, cwd=tmp_path, env=env, stderr=PIPE) as worker:
         assert worker.stderr is not None
         try:
             for line in worker.stderr:
@@ -94,6 +94,6 @@ def test_a_json_line_is_one_line_in_any_encoding() -> None:
 
 def test_an_error_of_a_command_is_shown_not_obeyed(tmp_path: Path) -> None:
     command = [*EVERPOLL, "run", "no\x1b[2Jwhere:app"]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    ended = warm_processes.run(command, cwd=tmp_path)
     assert ended.returncode == 2
     assert "\x1b" not in ended.stderr

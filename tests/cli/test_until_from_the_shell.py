@@ -19,10 +19,13 @@ from typing import Any
 
 import pytest
 
+import warm_processes
+from servers.ports import reserved_port
+from warm_processes import PIPE, WarmProcess
 from watches.adapters.fake_server import Answer, Asked, FakeServer, Paths, by_path, scripted, serving
 from watches.adapters.test_fetch_is_bounded import certificate  # noqa: F401 - a fixture
 
-UNTIL = (sys.executable, "-m", "everpoll", "until")
+UNTIL = ("-m", "everpoll", "until")
 QUICK = ("--every", "20ms")
 SECRET = "s3cr3t-t0ken-of-mine"  # noqa: S105 - nobody's
 RUNNING = Answer(202, {"status": "running", "percentComplete": 40})
@@ -35,10 +38,14 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "COLUMNS": "80", **more}
 
 
-def until(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*UNTIL, *arguments], env=environment(**env), capture_output=True, text=True, check=False, timeout=60
-    )
+def until(*arguments: str, **env: str) -> warm_processes.Completed[str]:
+    return warm_processes.run([*UNTIL, *arguments], env=environment(**env))
+
+
+def until_anew(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    """The same in a new interpreter, which reads its `sitecustomize`."""
+    command = [sys.executable, *UNTIL, *arguments]
+    return subprocess.run(command, env=environment(**env), capture_output=True, text=True, check=False, timeout=120)
 
 
 def answer_of(*arguments: str, code: int = 0, **env: str) -> dict[str, Any]:
@@ -50,14 +57,8 @@ def answer_of(*arguments: str, code: int = 0, **env: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    process = subprocess.Popen(
-        [*UNTIL, *arguments],
-        env=environment(PYTHONUNBUFFERED="1"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def started(*arguments: str) -> Iterator[WarmProcess]:
+    process = WarmProcess([*UNTIL, *arguments], env=environment(PYTHONUNBUFFERED="1"), stdout=PIPE, stderr=PIPE)
     try:
         yield process
     finally:
@@ -65,7 +66,7 @@ def started(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
         process.communicate()
 
 
-def read_until(process: "subprocess.Popen[str]", wanted: str) -> None:
+def read_until(process: WarmProcess, wanted: str) -> None:
     assert process.stdout is not None
     for line in process.stdout:
         if wanted in line:
@@ -122,9 +123,7 @@ def test_a_server_that_never_answers_does_not_outlive_the_budget() -> None:
 
 
 def test_a_server_that_is_away_is_asked_again() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    ended = until(f"http://127.0.0.1:{port}/x", "--timeout", "200ms", "--every", "50ms")
+    ended = until(f"http://127.0.0.1:{reserved_port()}/x", "--timeout", "200ms", "--every", "50ms")
     assert ended.returncode == 2
     assert "look 1: 127.0.0.1 refused the connection; the next in" in ended.stdout
     assert "last seen: 127.0.0.1 refused the connection" in ended.stderr
@@ -150,7 +149,7 @@ def test_ctrl_c_during_a_look_that_hangs_ends_at_once() -> None:
             with connection:
                 assert connection.recv(4) == b"GET "
                 process.send_signal(signal.SIGINT)
-                process.communicate(timeout=20)
+                process.communicate(timeout=60)
         assert process.returncode == 130
 
 
@@ -407,7 +406,7 @@ def test_a_terminal_of_eighty_columns_shows_looks_elapsed_next_look_and_status()
     with serving(answer) as fake:
         process, terminal = pty.fork()
         if process == 0:
-            os.execve(sys.executable, [*UNTIL, f"{fake.url}/ops/7"], environment(TERM="xterm"))  # noqa: S606 - no shell
+            os.execve(sys.executable, [sys.executable, *UNTIL, f"{fake.url}/ops/7"], environment(TERM="xterm"))  # noqa: S606 - no shell
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
         with contextlib.suppress(OSError):
             while piece := os.read(terminal, 65_536):
@@ -446,9 +445,7 @@ def test_a_terminal_of_eighty_columns_shows_looks_elapsed_next_look_and_status()
     ],
 )
 def test_mistakes_are_one_clear_line_and_1(arguments: list[str], complaint: str, tmp_path: Path) -> None:
-    ended = subprocess.run(
-        [*UNTIL, *arguments], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False, timeout=60
-    )
+    ended = warm_processes.run([*UNTIL, *arguments], cwd=tmp_path, env=environment())
     assert ended.returncode == 1, "2 would say that the time was over"
     assert complaint in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
@@ -466,7 +463,7 @@ socket.getaddrinfo = getaddrinfo
 def test_a_host_that_does_not_exist_is_one_line_and_1(tmp_path: Path) -> None:
     # What a resolver says to such a name differs from machine to machine.
     (tmp_path / "sitecustomize.py").write_text(NO_NAMES)
-    ended = until("https://nobody.example/x", PYTHONPATH=str(tmp_path))
+    ended = until_anew("https://nobody.example/x", PYTHONPATH=str(tmp_path))
     assert ended.returncode == 1
     assert re.fullmatch(
         r"everpoll: failed after 1 look in [\d.]+m?s: nobody.example: there is no host of that name\n", ended.stderr

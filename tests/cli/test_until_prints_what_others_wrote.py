@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_until_from_the_shell import QUICK, SECRET, answer_of, started, until
+from cli.test_until_from_the_shell import QUICK, SECRET, answer_of, started, until, until_anew
 from everpoll.cli.session import escaped, visible
 from watches.adapters.fake_server import Answer, Asked, scripted, serving
 
@@ -109,7 +109,7 @@ socket.getaddrinfo = getaddrinfo
 def test_a_resolver_in_trouble_is_waited_out(tmp_path: Path) -> None:
     assert socket.EAI_AGAIN != socket.EAI_NONAME
     (tmp_path / "sitecustomize.py").write_text(AGAIN)
-    ended = until("https://somebody.example/x", "--timeout", "200ms", *QUICK, PYTHONPATH=str(tmp_path))
+    ended = until_anew("https://somebody.example/x", "--timeout", "200ms", *QUICK, PYTHONPATH=str(tmp_path))
     assert ended.returncode == 2
     assert "somebody.example: its name cannot be looked up now" in ended.stderr
 

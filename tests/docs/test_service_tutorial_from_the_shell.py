@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 import pytest
 from doc_pages import ROOT, blocks
 
+from servers.ports import reserved_port
+
 EVERPOLL = (sys.executable, "-m", "everpoll")
 Running: TypeAlias = "subprocess.Popen[str]"
 
@@ -23,8 +25,7 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
+        self.port = reserved_port()
         for block in blocks(ROOT / "docs/tutorial/first-service.md"):
             if block.file is not None:
                 (folder / block.file).write_text(block.code.replace("8766", str(self.port)), encoding="utf-8")

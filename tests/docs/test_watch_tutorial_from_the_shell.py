@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import TypeAlias
 
 import pytest
 from doc_pages import ROOT, blocks
+
+from servers.ports import reserved_port
 
 EVERPOLL = (sys.executable, "-m", "everpoll")
 Running: TypeAlias = "subprocess.Popen[str]"
@@ -25,8 +26,7 @@ class Reader:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://127.0.0.1:{reserved_port()}"
         for block in blocks(ROOT / "docs/tutorial/first-watch.md"):
             if block.file is not None:
                 code = block.code.replace("8765", self.url.rpartition(":")[2])

@@ -1,7 +1,6 @@
 """TCP, TLS and DNS checks: a result, or the same error in words that a request has."""
 
 import asyncio
-import socket
 import time
 
 import pytest
@@ -11,6 +10,7 @@ from everpoll.http import Kind, NotReached, Reach, Tls, check_dns, check_tcp, ch
 from http_room.certificates_for_tests import Authority
 from http_room.loopback import LIMIT_S, Loopback, answer, listening, say
 from http_room.scripted_network import PRIVATE, PUBLIC, Network
+from servers.ports import reserved_port
 
 DAY_S = 86_400
 
@@ -24,11 +24,6 @@ async def forever(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     await asyncio.Event().wait()
 
 
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
 async def test_a_port_that_takes_connections() -> None:
     async with listening(forever) as port:
         result = await check_tcp("127.0.0.1", port)
@@ -38,7 +33,7 @@ async def test_a_port_that_takes_connections() -> None:
 
 
 async def test_a_port_that_refuses() -> None:
-    port = closed_port()
+    port = reserved_port()
     for check in (check_tcp, check_tls):
         with pytest.raises(NotReached, match=f"127.0.0.1:{port} refused the connection") as error:
             await check("127.0.0.1", port)

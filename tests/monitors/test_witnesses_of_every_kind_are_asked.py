@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from everpoll import Everpoll
+from servers.ports import reserved_port
 
 
 @pytest.fixture
@@ -16,9 +17,7 @@ def open_port() -> Iterator[int]:
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-    return port
+    return reserved_port()
 
 
 async def status_with(witness: list[str], closed_port: int) -> str:

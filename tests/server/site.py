@@ -4,9 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ import httpx
 from everpoll import Budget, Everpoll
 from everpoll.server.running import HttpServer
 from everpoll.watches import Done, Wait
+from warm_processes import WarmProcess
 
 TOKEN = "a-token-for-tests"  # noqa: S105 - of no server
 READ_TOKEN = "a-token-that-only-reads"  # noqa: S105
@@ -113,22 +111,16 @@ async def site(
 
 
 @contextlib.contextmanager
-def python(arguments: list[str], folder: Path, **variables: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A Python of its own, as it is started from a shell; it is killed with the block if it has not ended."""
+def python(arguments: list[str], folder: Path, **variables: str) -> Iterator[WarmProcess]:
+    """A Python of its own; it is killed with the block if it has not ended."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("EVERPOLL_")}
     paths = os.pathsep.join([str(folder), str(Path(__file__).parents[1])])
-    process = subprocess.Popen([sys.executable, *arguments], cwd=folder, env=env | {"PYTHONPATH": paths} | variables)
+    process = WarmProcess(arguments, cwd=folder, env=env | {"PYTHONPATH": paths} | variables)
     try:
         yield process
     finally:
         process.kill()
         process.wait()
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 async def is_healthy(url: str) -> bool:

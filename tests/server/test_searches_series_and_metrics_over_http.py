@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from server.site import example_app, free_port, is_healthy, python, site, until
+from server.site import example_app, is_healthy, python, site, until
+from servers.ports import reserved_port
 
 OTHER = """
 from everpoll import Everpoll
@@ -77,7 +78,7 @@ async def test_metrics_are_scraped_with_a_token(url: str) -> None:
 async def test_loops_of_other_processes_are_shown_and_operated_there(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     (tmp_path / "other.py").write_text(OTHER.format(url=url))
-    port = free_port()
+    port = reserved_port()
     command = ["-m", "everpoll", "run", "other:app", "--serve", "--port", str(port)]
     with python(command, tmp_path):
         await until(lambda: is_healthy(f"http://127.0.0.1:{port}"))

@@ -14,7 +14,8 @@ from everpoll import Everpoll
 from everpoll.server import streams
 from everpoll.server.feed_hub import BUFFER_BYTES
 from everpoll.stores.contract import NewEvent, NewTask, encode
-from server.site import TOKEN, Site, Told, events_of, example_app, free_port, is_healthy, python, site, until
+from server.site import TOKEN, Site, Told, events_of, example_app, is_healthy, python, site, until
+from servers.ports import reserved_port
 
 GRACE_S = 120.0
 """Far more than the end takes, also on a busy machine: a stream that is waited for takes all of it."""
@@ -75,7 +76,7 @@ async def test_a_terminated_process_ends_within_its_grace_although_streams_are_o
 ) -> None:
     (tmp_path / "shop.py").write_text(APP.format(url=f"sqlite:///{tmp_path / 'tasks.db'}"))
     (tmp_path / "mounted.py").write_text(MOUNTED.format(token=TOKEN))
-    port = free_port()
+    port = reserved_port()
     command = (
         ["mounted.py", str(port)]
         if mounted

@@ -19,7 +19,6 @@ import functools
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -28,6 +27,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
+
+from servers.ports import reserved_port
 
 OLDEST_MAJOR = 15
 START_TIMEOUT_S = 30.0
@@ -108,7 +109,7 @@ class Cluster:
 
     def __init__(self, folder: Path, settings: Mapping[str, str] = FAST) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="everpoll-pg-"))  # short: a socket's path ends at 107 bytes
-        self.port = _free_port()
+        self.port = reserved_port()
         self.folder = folder
         self.settings = settings
         self._settings = {
@@ -174,10 +175,10 @@ class Cluster:
     def freeze(self) -> None:
         """SIGSTOP to the whole cluster; returns when all its processes have stopped. Needs /proc."""
         self.signal(signal.SIGSTOP)  # first: it must not start another process meanwhile
-        _wait_until_stopped(self._pid)
+        wait_until_stopped(self._pid)
         for pid in _children(self._pid):
             os.kill(pid, signal.SIGSTOP)
-            _wait_until_stopped(pid)
+            wait_until_stopped(pid)
 
     def thaw(self) -> None:
         """SIGCONT to the whole cluster."""
@@ -262,12 +263,6 @@ def cluster(major: int | None = None, settings: Mapping[str, str] = FAST) -> Ite
         server.close()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _is_gone(pid: int) -> bool:
     """Whether the process has ended, reaped or not; where there is no /proc, the time-out must do."""
     return Path("/proc/self/stat").exists() and _state(pid) in {"", "Z"}
@@ -293,9 +288,10 @@ def _children(parent: int) -> list[int]:
     return [pid for pid in pids if (status := _status(pid))[1] == parent and status[0] != "Z"]
 
 
-def _wait_until_stopped(pid: int) -> None:
+def wait_until_stopped(pid: int) -> None:
+    """Wait until SIGSTOP has stopped the process. Needs /proc."""
     give_up_at = time.monotonic() + STOP_TIMEOUT_S
     while _state(pid) not in {"T", "", "Z"}:
         if time.monotonic() > give_up_at:
-            raise RuntimeError(f"process {pid} of Postgres does not stop")
+            raise RuntimeError(f"process {pid} does not stop")
         time.sleep(0.001)

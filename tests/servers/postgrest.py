@@ -25,7 +25,7 @@ from pathlib import Path
 
 import pytest
 
-from servers.postgres import _free_port
+from servers.ports import reserved_port
 
 VERSION = "12.0.2-2"
 PACKAGES = {
@@ -163,7 +163,7 @@ class PostgRest:
     """One server, up once it is made. `start`, `stop` and `close` may come in any order, repeatedly."""
 
     def __init__(self, database_url: str, schemas: str = "public", **settings: str) -> None:
-        self.port, self._admin = _free_port(), _free_port()
+        self.port, self._admin = reserved_port(), reserved_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = tempfile.NamedTemporaryFile("ab")  # noqa: SIM115 - it lives as long as the server
         self._keeper: subprocess.Popen[bytes] | None = None

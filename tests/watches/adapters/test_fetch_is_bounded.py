@@ -20,6 +20,7 @@ from everpoll.errors import BadInput
 from everpoll.watches.adapters import Fetch, HttpFetch, Refused, RemoteBusy, Response, ThreadFetch
 from everpoll.watches.adapters.http202 import Http202
 from everpoll.watches.verdicts import Done
+from servers.ports import reserved_port
 from watches.adapters.fake_server import Answer, serving
 
 LIMIT_S = 20.0
@@ -249,10 +250,8 @@ async def test_what_is_no_http_is_a_broken_connection(text: bytes) -> None:
 
 
 async def test_nobody_there_is_an_oserror() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
     with pytest.raises(OSError, match=r"refused"):
-        await HttpFetch()("GET", f"http://127.0.0.1:{port}/", headers={})
+        await HttpFetch()("GET", f"http://127.0.0.1:{reserved_port()}/", headers={})
 
 
 async def test_a_header_cannot_smuggle_in_another() -> None:
