@@ -69,17 +69,18 @@ class WarmProcess:
         *,
         cwd: str | Path | None = None,
         env: Mapping[str, str] | None = None,
+        stdin: int | socket.socket | None = None,
         stdout: int | IO[bytes] | None = None,
         stderr: int | IO[bytes] | None = None,
     ) -> None:
-        """`stdout` and `stderr`: PIPE to read the stream as text, None to let it go where the tests' own goes."""
+        """PIPE: we write or read that stream, as text. None: nothing comes in; what goes out goes where ours goes."""
         self.args = arguments
         self.returncode: int | None = None
+        self.stdin: IO[str] | None = None
         self.stdout: IO[str] | None = None
         self.stderr: IO[str] | None = None
         with contextlib.ExitStack() as until:
-            streams = [os.open(os.devnull, os.O_RDONLY)]
-            until.callback(os.close, streams[0])
+            streams = [self._opened(until, stdin)]
             for number, name, wanted in ((1, "stdout", stdout), (2, "stderr", stderr)):
                 if wanted == PIPE:
                     ours, end = os.pipe()
@@ -99,6 +100,19 @@ class WarmProcess:
         line = self._report.readline()
         assert line, f"the warm server has ended; it did not start {arguments}"
         self.pid = int(line)
+
+    def _opened(self, until: contextlib.ExitStack, wanted: int | socket.socket | None) -> int:
+        """Return the descriptor from which the program reads; it is closed here with `until`, unless it is given."""
+        if isinstance(wanted, socket.socket):
+            return wanted.fileno()
+        if wanted == PIPE:
+            end, ours = os.pipe()
+            self.stdin = open(ours, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - a pipe
+        else:
+            assert wanted is None, "PIPE, a socket or None"
+            end = os.open(os.devnull, os.O_RDONLY)
+        until.callback(os.close, end)
+        return end
 
     def poll(self) -> int | None:
         """Return the exit code, or None while the program runs."""
@@ -133,8 +147,11 @@ class WarmProcess:
         """Send SIGTERM."""
         self.send_signal(signal.SIGTERM)
 
-    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
-        """Read both streams to their end and wait; return what was read."""
+    def communicate(self, said: str = "", timeout: float | None = None) -> tuple[str, str]:
+        """Write what is said and close its input, read both streams to their end, wait; return what was read."""
+        if self.stdin is not None and not self.stdin.closed:
+            with contextlib.suppress(BrokenPipeError), self.stdin:
+                self.stdin.write(said)
         if not self._readers:
             self._readers = [
                 threading.Thread(target=self._drain, args=(name, stream), daemon=True)
@@ -160,10 +177,10 @@ class WarmProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self.wait()
-        for stream in (self.stdout, self.stderr):
+        for stream in (self.stdin, self.stdout, self.stderr):
             if stream is not None:
                 stream.close()
+        self.wait()
 
 
 def run(
@@ -177,7 +194,7 @@ def run(
     """Run a program to its end, as `subprocess.run` does with `capture_output` and `text`."""
     process = WarmProcess(arguments, cwd=cwd, env=env, stdout=PIPE, stderr=PIPE)
     try:
-        out, err = process.communicate(timeout)
+        out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

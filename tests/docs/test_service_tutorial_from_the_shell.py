@@ -5,19 +5,18 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
 from doc_pages import ROOT, blocks
 
+import warm_processes
 from servers.ports import reserved_port
+from warm_processes import PIPE, WarmProcess
 
-EVERPOLL = (sys.executable, "-m", "everpoll")
-Running: TypeAlias = "subprocess.Popen[str]"
+EVERPOLL = ("-m", "everpoll")
 
 
 class Reader:
@@ -31,24 +30,15 @@ class Reader:
                 (folder / block.file).write_text(block.code.replace("8766", str(self.port)), encoding="utf-8")
         kept = {name: value for name, value in os.environ.items() if name not in {"EVERPOLL_URL", "WORKER_ID"}}
         self._environment = {**kept, "COLUMNS": "120", "PYTHONUNBUFFERED": "1"}
-        self._running: list[Running] = []
+        self._running: list[WarmProcess] = []
 
     def types(self, *command: str, code: int = 0) -> str:
-        done = subprocess.run(
-            command, cwd=self.folder, env=self._environment, capture_output=True, text=True, check=False, timeout=120
-        )
+        done = warm_processes.run(command, cwd=self.folder, env=self._environment)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout
 
-    def runs(self, *command: str) -> Running:
-        process = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self._environment,
-            stderr=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+    def runs(self, *command: str) -> WarmProcess:
+        process = WarmProcess(command, cwd=self.folder, env=self._environment, stdout=PIPE)
         self._running.append(process)
         return process
 
@@ -57,15 +47,8 @@ class Reader:
             pass
 
     def _billing(self) -> str | None:
-        done = subprocess.run(
-            [*EVERPOLL, "services", "list", "--json"],
-            cwd=self.folder,
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        command = [*EVERPOLL, "services", "list", "--json"]
+        done = warm_processes.run(command, cwd=self.folder, env=self._environment)
         services: list[dict[str, Any]] = json.loads(done.stdout) if done.returncode == 0 else []
         return next((one["status"] for one in services if one["name"] == "billing"), None)
 
@@ -91,7 +74,7 @@ def listening(port: int) -> None:
 
 
 def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
-    reader.runs(sys.executable, "billing.py")
+    reader.runs("billing.py")
     listening(reader.port)
     looked = reader.types(*EVERPOLL, "check", f"http://127.0.0.1:{reader.port}/health")
     assert looked.startswith("● up  http://127.0.0.1:")

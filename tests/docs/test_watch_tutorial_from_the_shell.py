@@ -4,18 +4,16 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import TypeAlias
 
 import pytest
 from doc_pages import ROOT, blocks
 
+import warm_processes
 from servers.ports import reserved_port
+from warm_processes import PIPE, WarmProcess
 
-EVERPOLL = (sys.executable, "-m", "everpoll")
-Running: TypeAlias = "subprocess.Popen[str]"
+EVERPOLL = ("-m", "everpoll")
 
 
 class Reader:
@@ -36,19 +34,15 @@ class Reader:
                 (folder / block.file).write_text(code, encoding="utf-8")
         kept = {name: value for name, value in os.environ.items() if name not in {"EVERPOLL_URL", "WORKER_ID"}}
         self._environment = {**kept, "COLUMNS": "100", "PYTHONUNBUFFERED": "1"}
-        self._running: list[Running] = []
+        self._running: list[WarmProcess] = []
 
     def types(self, *command: str) -> str:
-        done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, check=False, timeout=120
-        )
+        done = warm_processes.run(command, cwd=self._folder, env=self._environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def runs(self, *command: str) -> Running:
-        process = subprocess.Popen(
-            command, cwd=self._folder, env=self._environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def runs(self, *command: str) -> WarmProcess:
+        process = WarmProcess(command, cwd=self._folder, env=self._environment, stderr=PIPE, stdout=PIPE)
         self._running.append(process)
         return process
 
@@ -75,12 +69,12 @@ def reader(tmp_path: Path) -> "Reader":  # type: ignore[misc]  # a generator, as
 
 
 def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
-    cloud = reader.runs(sys.executable, "cloud.py", "20")
+    cloud = reader.runs("cloud.py", "20")
     told = reader.types(*EVERPOLL, "until", f"{reader.url}/reports", "--method", "POST", "--every", "500ms")
     assert re.search(r"ready after \d+ looks? in", told)
     reader.makes_the_cloud("slow")
-    assert reader.types(sys.executable, "begin.py", "2026") == "report:2026 is begun\n"
-    assert reader.types(sys.executable, "begin.py", "2026") == "report:2026 is there already\n"
+    assert reader.types("begin.py", "2026") == "report:2026 is begun\n"
+    assert reader.types("begin.py", "2026") == "report:2026 is there already\n"
     assert re.match(
         r"No worker is alive.\n  it has been due for .*\n  phase intent, 0 looks, 0 failed in passing\n",
         reader.types(*EVERPOLL, "why", "report:2026"),
@@ -88,7 +82,7 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
     worker = reader.runs(*EVERPOLL, "run", "reports:app")
     reader.waits_for_a_look()
     worker.send_signal(signal.SIGKILL)
-    worker.wait(timeout=30)
+    worker.wait(timeout=60)
     assert re.search(r"report:2026 +looking +running", reader.types(*EVERPOLL, "runs", "list"))
     reader.runs(*EVERPOLL, "run", "reports:app")
     reader.makes_the_cloud("quick")
@@ -98,11 +92,11 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
     assert re.search(r"started: the first look in 1s +1s", shown)
     assert '{"pages":3}' in shown
     cloud.send_signal(signal.SIGTERM)
-    _, log = cloud.communicate(timeout=30)
+    _, log = cloud.communicate(timeout=60)
     # Once by `until`, once by the worker that was killed.
     assert log.count('"POST /reports') == 2
 
 
 def test_the_tutorials_own_test_passes(reader: Reader) -> None:
-    done = reader.types(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_reports.py")
+    done = reader.types("-m", "pytest", "-q", "-p", "no:cacheprovider", "test_reports.py")
     assert "1 passed" in done

@@ -5,8 +5,6 @@ import os
 import re
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -18,6 +16,7 @@ from example_runs import ROOT, needs_chromium
 from examples.test_runner.recording import Open, read_config, read_csv, read_recording, steps_for
 from examples.test_runner.site import shop
 from examples.website_audit.site import sites
+from warm_processes import PIPE, WarmProcess
 
 EXAMPLES = [ROOT / "examples" / name for name in ("test_runner", "website_audit")]
 PAGE_LINES = 95
@@ -35,14 +34,12 @@ def created(folder: Path, file: Path) -> None:
 
 
 @contextmanager
-def everpoll_run(example: str, file: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def everpoll_run(example: str, file: Path, *options: str) -> Iterator[WarmProcess]:
     """A worker as the page says to start one, once it is at work; it is gone after the block."""
-    command = [sys.executable, "-c", "from everpoll.cli import main; main()", "run", *options]
+    command = ["-m", "everpoll", "run", *options]
     environment = {key: value for key, value in os.environ.items() if key != "WORKER_ID"}
     environment |= {"EVERPOLL_URL": f"sqlite:///{file}", "AUDIT_PRIVATE_HOSTS": "1", "EVERPOLL_LOG": "json"}
-    with subprocess.Popen(
-        [*command, f"examples.{example}.app:app"], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
-    ) as worker:
+    with WarmProcess([*command, f"examples.{example}.app:app"], cwd=ROOT, env=environment, stderr=PIPE) as worker:
         try:
             assert worker.stderr is not None
             assert any("signed on" in line for line in worker.stderr), "it ended before it began"
@@ -51,7 +48,7 @@ def everpoll_run(example: str, file: Path, *options: str) -> Iterator[subprocess
             worker.kill()
 
 
-def wait_until(connection: sqlite3.Connection, question: str, *workers: subprocess.Popen[str]) -> None:
+def wait_until(connection: sqlite3.Connection, question: str, *workers: WarmProcess) -> None:
     """Until the answer is yes."""
     until = time.monotonic() + PATIENCE_S
     while connection.execute(question).fetchone() != (1,):

@@ -1,4 +1,6 @@
-"""One of two pollers that want the same row, round after round: `python -m faults.racer URL ROUNDS BATCH SOCKET`.
+"""One of two pollers that want the same row, round after round: `python -m faults.racer URL ROUNDS BATCH`.
+
+Standard input is a socket to the other one.
 
 Before each batch both wait for each other, so that they always set out together. The output is one JSON object: how
 many rows this poller asked for, and the ids that it won.
@@ -35,6 +37,6 @@ async def race(url: str, rounds: int, batch: int, other: socket.socket) -> dict[
 
 
 if __name__ == "__main__":
-    url, rounds, batch, descriptor = sys.argv[1:]
-    with socket.socket(fileno=int(descriptor)) as other:
+    url, rounds, batch = sys.argv[1:]
+    with socket.socket(fileno=sys.stdin.fileno()) as other:
         print(json.dumps(asyncio.run(race(url, int(rounds), int(batch), other))))  # noqa: T201 - the answer

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import socket
-import subprocess
-import sys
 from collections import Counter
 
 import pytest
@@ -13,7 +11,7 @@ from everpoll.stores.contract import NewTask
 from everpoll.stores.urls import store_for
 from faults.fleet import GIVE_UP_S
 from faults.ledger import Ledger
-from worker_processes import TESTS
+from warm_processes import PIPE, TESTS, WarmProcess
 
 BATCH = 20
 """A statement looks into twenty queues with one row each: both pollers race for each row."""
@@ -38,10 +36,8 @@ def test_exactly_one_claims(ledger: Ledger, rounds: int) -> None:
     racers = []
     for end in socket.socketpair():
         with end:
-            command = [sys.executable, "-m", "faults.racer", ledger.url, str(rounds), str(BATCH), str(end.fileno())]
-            racers.append(
-                subprocess.Popen(command, cwd=TESTS, stdout=subprocess.PIPE, text=True, pass_fds=[end.fileno()])
-            )
+            command = ["-m", "faults.racer", ledger.url, str(rounds), str(BATCH)]
+            racers.append(WarmProcess(command, cwd=TESTS, stdin=end, stdout=PIPE))
     try:
         reports = [json.loads(racer.communicate(timeout=4 * GIVE_UP_S)[0]) for racer in racers]
     finally:

@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,6 +9,7 @@ import pytest
 
 from everpoll.stores.contract import Store
 from server.site import Site, Told, events_of, example_app, site
+from warm_processes import WarmProcess
 
 WRITER = Path(__file__).with_name("event_writer.py")
 LIMIT_S = 120.0
@@ -29,7 +28,7 @@ async def stream(here: Site, last: str | None = None, path: str = "/api/events")
 @contextlib.contextmanager
 def writers(url: str, events: int) -> Iterator[None]:
     """Two processes that begin runs, each of which is an event or more."""
-    made = [subprocess.Popen([sys.executable, str(WRITER), url, name, str(events)]) for name in ("a", "b")]
+    made = [WarmProcess([str(WRITER), url, name, str(events)]) for name in ("a", "b")]
     try:
         yield
         for one in made:

@@ -1,8 +1,6 @@
 """The schema is brought up to date once, whoever comes first; a database that does not fit is refused with advice."""
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ from everpoll.errors import EverpollError, SchemaOutdated
 from everpoll.stores.contract import NewTask, Store, TaskFilter
 from stores.backends import Backend
 from stores.stage import Stage, done
+from warm_processes import PIPE, WarmProcess
 
 
 async def use(store: Store) -> None:
@@ -104,19 +103,13 @@ def test_many_processes_migrate_at_once(bare_backend: Backend) -> None:
         "sys.stdout.write(str(len(asyncio.run(store_for(sys.argv[1]).migrate()))))"
     )
     processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", migrator, bare_backend.url],
-            cwd=Path(__file__).parent,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        WarmProcess(["-c", migrator, bare_backend.url], cwd=Path(__file__).parent, stdin=PIPE, stdout=PIPE)
         for _ in range(4)
     ]
     for process in processes:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-    said = [process.communicate("go\n", timeout=60)[0] for process in processes]
+    said = [process.communicate("go\n", timeout=120)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * 4
     assert sorted(said)[:3] == ["0"] * 3
     assert int(max(said)) > 0

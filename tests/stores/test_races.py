@@ -5,8 +5,6 @@ processes, several of those do.
 """
 
 import asyncio
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +14,7 @@ from everpoll.errors import LeaseLost
 from everpoll.stores.contract import Ended, NewTask, Store, TaskFilter
 from stores.backends import Backend
 from stores.stage import HOUR_S, Stage, again, card_of, done, json
+from warm_processes import PIPE, WarmProcess
 
 ROWS = 10_000
 NOTE = json({"what": "test"})
@@ -65,12 +64,7 @@ def test_every_row_is_claimed_exactly_once_by_processes(bare_backend: Backend, r
     runner.run(stage.close())
     script = Path(__file__).with_name("leaser.py")
     leasers = [
-        subprocess.Popen(
-            [sys.executable, str(script), bare_backend.url, str(incarnation), "50"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        WarmProcess([str(script), bare_backend.url, str(incarnation), "50"], stdin=PIPE, stdout=PIPE)
         for incarnation in (11, 12, 13)
     ]
     for leaser in leasers:
@@ -80,7 +74,7 @@ def test_every_row_is_claimed_exactly_once_by_processes(bare_backend: Backend, r
         assert leaser.stdin is not None
         leaser.stdin.write("go\n")
         leaser.stdin.flush()
-    said = [leaser.communicate(timeout=60)[0] for leaser in leasers]
+    said = [leaser.communicate(timeout=120)[0] for leaser in leasers]
     assert [leaser.returncode for leaser in leasers] == [0, 0, 0]
     assert Counter(int(line) for one in said for line in one.split()) == Counter(ids)
 

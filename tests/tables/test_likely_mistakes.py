@@ -2,12 +2,11 @@
 
 import asyncio
 import logging
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import warm_processes
 from everpoll import Everpoll
 from everpoll.errors import TableUnfit
 from everpoll.tables import Row
@@ -83,8 +82,8 @@ async def test_commands_that_look_leave_the_file_as_it_is(
         f"app = Everpoll({sqlite_stage.url!r})\nexecutions = app.table(Table('jobs'))\n"
     )
     before = sqlite_stage.path.read_bytes()
-    asked = [sys.executable, "-m", "everpoll", "tables", command, "shop:app"]
-    done = await asyncio.to_thread(subprocess.run, asked, cwd=tmp_path, capture_output=True, text=True, check=False)
+    asked = ["-m", "everpoll", "tables", command, "shop:app"]
+    done = await asyncio.to_thread(warm_processes.run, asked, cwd=tmp_path)
     assert done.returncode == (1 if command == "check" else 0), done.stderr
     assert "create index" in done.stdout
     assert sqlite_stage.path.read_bytes() == before

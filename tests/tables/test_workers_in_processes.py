@@ -2,8 +2,6 @@
 
 import json
 import socket
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from everpoll.tables import Guard
 from tables.fleet import TableFleet
 from tables.stages import GIVE_UP_S, JOBS, TableStage
+from warm_processes import PIPE, WarmProcess
 from worker_processes import TESTS
 
 STALE: dict[str, Any] = {"heartbeat_every": "300ms", "stale_after": "2500ms"}
@@ -159,7 +158,7 @@ async def fill(stage: TableStage, keys: list[int]) -> None:
 def race(stage: TableStage, folder: Path, guards: list[Guard]) -> list[list[int]]:
     """What each won. All wait for each other before every look, so that they set out together."""
     ends: list[socket.socket] = []
-    racers: list[subprocess.Popen[str]] = []
+    racers: list[WarmProcess] = []
     try:
         for number in range(RACERS):
             ours, theirs = socket.socketpair()
@@ -170,15 +169,10 @@ def race(stage: TableStage, folder: Path, guards: list[Guard]) -> list[list[int]
                 "guard": guards[number % len(guards)],
                 "label": f"racer-{number}",
                 "batch": BATCH,
-                "socket": theirs.fileno(),
             }
             with (folder / f"racer-{number}.log").open("wb") as log, theirs:
-                command = [sys.executable, "-m", "tables.racer", json.dumps(order)]
-                racers.append(
-                    subprocess.Popen(
-                        command, cwd=TESTS, stdout=subprocess.PIPE, stderr=log, text=True, pass_fds=[theirs.fileno()]
-                    )
-                )
+                command = ["-m", "tables.racer", json.dumps(order)]
+                racers.append(WarmProcess(command, cwd=TESTS, stdin=theirs, stdout=PIPE, stderr=log))
         start_together(ends)
         return [json.loads(racer.communicate(timeout=4 * GIVE_UP_S)[0]) for racer in racers]
     finally:

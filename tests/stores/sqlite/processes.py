@@ -1,8 +1,8 @@
-"""Other processes: a piece of asynchronous code, run by an interpreter of its own on the same file."""
+"""Other processes: a piece of asynchronous code, run in a process of its own on the same file."""
 
-import subprocess
-import sys
 from textwrap import dedent, indent
+
+from warm_processes import PIPE, WarmProcess
 
 OPENING = """
 import asyncio, sys
@@ -22,15 +22,14 @@ asyncio.run(main())
 """
 
 
-def start(url: str, body: str) -> "subprocess.Popen[str]":
+def start(url: str, body: str) -> WarmProcess:
     """Start it; `say` writes a line to us, and its standard input is ours to write to."""
     code = OPENING.format(body=indent(dedent(body), "    "))
-    pipe = subprocess.PIPE
-    return subprocess.Popen([sys.executable, "-c", code, url], stdin=pipe, stdout=pipe, text=True)
+    return WarmProcess(["-c", code, url], stdin=PIPE, stdout=PIPE)
 
 
-def finish(*processes: "subprocess.Popen[str]") -> list[list[str]]:
+def finish(*processes: WarmProcess) -> list[list[str]]:
     """Wait for them; the lines that each has said."""
-    said = [process.communicate(timeout=60)[0].splitlines() for process in processes]
+    said = [process.communicate(timeout=120)[0].splitlines() for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes)
     return said
