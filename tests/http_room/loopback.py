@@ -43,6 +43,15 @@ def say(*parts: bytes) -> Talk:
     return talk
 
 
+def say_made(make: Callable[[], bytes]) -> Talk:
+    """Send what is made when the request comes: what is large is not made while tests are collected."""
+
+    async def talk(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await say(make())(asked, writer)
+
+    return talk
+
+
 def say_and_close(*parts: bytes) -> Talk:
     async def talk(asked: Asked, writer: asyncio.StreamWriter) -> None:
         await say(*parts)(asked, writer)
