@@ -8,12 +8,48 @@ import inspect
 import os
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
+from itertools import zip_longest
+from pathlib import Path
 
+import hypothesis
 import pytest
 
 import own_threads
 from servers import postgrest
 from servers.databases import PostgresServers
+
+# No clock decides a test: an example may take any time, and drawing it too, on a machine that has other work.
+# The same examples come in every session: what fails, fails again.
+hypothesis.settings.register_profile(
+    "everpoll",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("everpoll")
+
+TESTS = Path(__file__).parent
+
+WAITING = ("faults", "tables", "examples", "docs", "cli", "server", "servers", "stores")
+"""Folders whose tests wait for other processes, those with the longest modules first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the modules that wait and those that compute in turns, the longest early.
+
+    With `--no-loadscope-reorder` modules are started in this order: a test that waits leaves a core to one that
+    computes. By default the modules with the fewest tests come last: these take the longest, and left one core idle.
+    """
+    modules: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        modules.setdefault(item.path, []).append(item)
+    folders = {path: path.relative_to(TESTS).parts[0] for path in modules if path.is_relative_to(TESTS)}
+    waiting = [path for path in modules if folders.get(path) in WAITING]
+    waiting.sort(key=lambda path: WAITING.index(folders[path]))
+    computing = [path for path in reversed(modules) if folders.get(path) not in WAITING]
+    order = [one for pair in zip_longest(waiting, computing) for one in pair if one is not None]
+    items[:] = [item for path in order for item in modules[path]]
 
 
 @pytest.fixture(autouse=True)
