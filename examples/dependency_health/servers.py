@@ -24,6 +24,7 @@ class Servers:
         self.requests: Counter[str] = Counter()
         self.targets: dict[str, str] = {}
         self._started_at = time.monotonic()
+        self._answers: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def running(self, certificate: Path) -> AsyncIterator[None]:
@@ -45,21 +46,29 @@ class Servers:
             bound.bind((HOST, 0))
             return f"http://{HOST}:{bound.getsockname()[1]}/health"
         tls = context if story.has_expired else None
-        server = await asyncio.start_server(partial(self._answer, story), HOST, 0, ssl=tls)
+        server = await asyncio.start_server(partial(self._connected, story), HOST, 0, ssl=tls)
         stack.callback(server.close)
         scheme = "http" if tls is None else "https"
         return f"{scheme}://{HOST}:{server.sockets[0].getsockname()[1]}/health"
 
+    def _connected(self, story: Story, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: of one that it made itself, asyncio 3.11 prints a traceback when the demo cancels it.
+        answer = asyncio.ensure_future(self._answer(story, reader, writer))
+        self._answers.add(answer)
+        answer.add_done_callback(self._answers.discard)
+
     async def _answer(self, story: Story, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close the connection."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            await reader.readuntil(b"\r\n\r\n")
-            self.requests[story.name] += 1
-            await asyncio.sleep(story.takes_s)
-            body = story.write(is_well(story, time.monotonic() - self._started_at))
-            head = f"HTTP/1.1 {body.status} -\r\nContent-Type: {body.content_type}\r\nConnection: close\r\n"
-            writer.write(f"{head}Content-Length: {len(body.content)}\r\n\r\n".encode() + body.content)
-            await writer.drain()
-        writer.close()
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                await reader.readuntil(b"\r\n\r\n")
+                self.requests[story.name] += 1
+                await asyncio.sleep(story.takes_s)
+                body = story.write(is_well(story, time.monotonic() - self._started_at))
+                head = f"HTTP/1.1 {body.status} -\r\nContent-Type: {body.content_type}\r\nConnection: close\r\n"
+                writer.write(f"{head}Content-Length: {len(body.content)}\r\n\r\n".encode() + body.content)
+                await writer.drain()
+        finally:
+            writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()

@@ -20,17 +20,11 @@ async def served(cloud: MarketingCloud, port: int = 0) -> AsyncIterator[str]:
     """The address of the cloud, for the length of the block."""
     connections: set[asyncio.Task[None]] = set()
 
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None, "a connection is served in a task"
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: of one that it made itself, asyncio 3.11 prints a traceback when it is canceled below.
+        task = asyncio.ensure_future(_exchange(cloud, reader, writer))
         connections.add(task)
-        try:
-            await _exchange(cloud, reader, writer)
-        except asyncio.CancelledError:
-            writer.transport.abort()
-            raise
-        finally:
-            connections.discard(task)
+        task.add_done_callback(connections.discard)
 
     server = await asyncio.start_server(connected, "127.0.0.1", port)
     try:
@@ -54,6 +48,9 @@ async def _exchange(cloud: MarketingCloud, reader: asyncio.StreamReader, writer:
     except ValueError as error:
         writer.write(_encoded(Reply(400, {}, str(error).encode())))
         writer.close()
+    except asyncio.CancelledError:
+        writer.transport.abort()
+        raise
     except (OSError, EOFError, TimeoutError):
         # What `serve` raises is meant to be seen on the other side as what it is.
         writer.transport.abort()

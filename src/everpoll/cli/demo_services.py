@@ -31,13 +31,14 @@ class ServiceStory:
         self.story: list[str] = []
         """A line for each change."""
         self._infos: list[ServiceInfo] = []
+        self._answers: set[asyncio.Task[None]] = set()
         self._started_at = time.monotonic()
 
     @asynccontextmanager
     async def serving(self, app: Everpoll) -> AsyncIterator[None]:
         """Register three services, and serve two of them for the length of the block."""
         async with AsyncExitStack() as stack:
-            server = await asyncio.start_server(self._answer, HOST, 0)
+            server = await asyncio.start_server(self._connected, HOST, 0)
             stack.callback(server.close)
             port = server.sockets[0].getsockname()[1]
             # Bound, and not listening: connections are refused, and no other program can take the port.
@@ -85,16 +86,28 @@ class ServiceStory:
             why = f": {event.error}" if event.error else ""
             self.story.append(f"{event.service_name}: {event.current_status}{why}")
 
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # A task of our own: of one that it made itself, asyncio 3.11 prints a traceback when the demo cancels it.
+        answer = asyncio.ensure_future(self._answer(reader, writer))
+        self._answers.add(answer)
+        answer.add_done_callback(self._answers.discard)
+
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request as Spring Boot does, and close the connection."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            await reader.readuntil(b"\r\n\r\n")
-            is_well = (time.monotonic() - self._started_at) % (2 * FLAPS_S) < FLAPS_S
-            database = {"status": "UP"} if is_well else {"status": "DOWN", "details": {"error": "too many connections"}}
-            body = json.dumps({"status": database["status"], "components": {"db": database}}).encode()
-            head = f"HTTP/1.1 {200 if is_well else 503} -\r\nContent-Type: application/json\r\nConnection: close\r\n"
-            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            await writer.drain()
-        writer.close()
+        try:
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+                await reader.readuntil(b"\r\n\r\n")
+                is_well = (time.monotonic() - self._started_at) % (2 * FLAPS_S) < FLAPS_S
+                database = (
+                    {"status": "UP"} if is_well else {"status": "DOWN", "details": {"error": "too many connections"}}
+                )
+                body = json.dumps({"status": database["status"], "components": {"db": database}}).encode()
+                head = (
+                    f"HTTP/1.1 {200 if is_well else 503} -\r\nContent-Type: application/json\r\nConnection: close\r\n"
+                )
+                writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+                await writer.drain()
+        finally:
+            writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
