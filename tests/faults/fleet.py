@@ -20,6 +20,8 @@ from worker_processes import WorkerProcess, told
 GIVE_UP_S = 25.0
 """Shorter than the rest of an idle poller that trusts its push, 27 s: who should be told and is not comes too late."""
 LOOK_S = 0.02
+LOOKS_REST = 4.0
+"""So many times as long as a look takes, no other is made."""
 
 
 class Fleet:
@@ -118,11 +120,14 @@ class Fleet:
 
     def until(self, condition: Callable[[], bool], wanted: str) -> float:
         """Wait for it; how long that took."""
-        began = time.monotonic()
+        began = looked_at = time.monotonic()
         while not condition():
-            if time.monotonic() > began + self._patience_s:
+            now = time.monotonic()
+            if now > began + self._patience_s:
                 raise AssertionError(f"not within {self._patience_s:g} s: {wanted}\n{told(self.workers.values())}")
-            time.sleep(LOOK_S)
+            # A look may read all logs and connect to the database: the workers need the machine more than it does.
+            time.sleep(max(LOOK_S, LOOKS_REST * (now - looked_at)))
+            looked_at = time.monotonic()
         return time.monotonic() - began
 
     def until_begun(self, count: int) -> None:

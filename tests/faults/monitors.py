@@ -12,6 +12,7 @@ from everpoll import Everpoll
 from everpoll.monitors.alerting import Alert
 from everpoll.monitors.alerts.webhook import Webhook
 from faults.endpoint import Endpoint
+from faults.fleet import LOOKS_REST
 from worker_processes import WorkerProcess, told
 
 LEASE, SERVICES, EVERY, ENDPOINT = "MONITORS_LEASE", "MONITORS_SERVICES", "MONITORS_EVERY", "MONITORS_ENDPOINT"
@@ -101,11 +102,13 @@ class MonitorFleet:
 
     def until(self, condition: Callable[[], bool], wanted: str) -> float:
         """Wait for it; return how long that took."""
-        began = time.monotonic()
+        began = looked_at = time.monotonic()
         while not condition():
-            if time.monotonic() > began + GIVE_UP_S:
+            now = time.monotonic()
+            if now > began + GIVE_UP_S:
                 raise AssertionError(f"not within {GIVE_UP_S:g} s: {wanted}\n{told(self.workers)}")
-            time.sleep(LOOK_S)
+            time.sleep(max(LOOK_S, LOOKS_REST * (now - looked_at)))
+            looked_at = time.monotonic()
         return time.monotonic() - began
 
     def until_all_are_asked(self, after: float, times: int = 1, of: Iterable[str] | None = None) -> None:

@@ -10,7 +10,7 @@ from faults.proof import prove
 
 WORKERS = 3
 JOBS = 300
-LEASE = "3s"
+LEASE = "8s"
 ROLE = "crew"
 
 

@@ -20,7 +20,7 @@ def test_a_zombie_settles_nothing_and_signs_on_anew(ledger: Ledger, tmp_path: Pa
     """Others have its tasks in hand when it comes back: it may neither end them nor hand them back."""
     gate, late_gate = tmp_path / "gate", tmp_path / "late gate"
     count = 3 if isinstance(ledger, PostgresLedger) else 2
-    with Fleet(ledger, tmp_path, lease="2s") as fleet:
+    with Fleet(ledger, tmp_path, lease="4s") as fleet:
         fleet.start(count)
         holds = fleet.enqueue_holds_for_all(gate, count)
         [clutch] = fleet.enqueue("clutch", [(str(gate),)])

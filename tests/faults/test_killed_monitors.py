@@ -2,6 +2,8 @@
 
 import random
 import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +20,9 @@ RESCUE_S = 1.0
 """How long after the end of a lease its tasks may wait for their rescue, on a machine that has other work, too."""
 
 
+LONGEST_GAPS = 3
+
+
 def share_and_lose_one(ledger: Ledger, folder: Path, services: int, every_s: float, *, rounds: int) -> None:
     with (
         Endpoint() as endpoint,
@@ -31,13 +36,25 @@ def share_and_lose_one(ledger: Ledger, folder: Path, services: int, every_s: flo
         killed_at = time.time()
         fleet.workers[0].kill()
         fleet.until_all_are_asked(killed_at + LEASE_S + RESCUE_S, rounds)
-        longest_s = {
-            name: max(later - earlier for earlier, later in pairwise(times)) for name, times in endpoint.asked.items()
-        }
-        assert len(longest_s) == services
-        late = {name: gap for name, gap in longest_s.items() if gap > LEASE_S + RESCUE_S + 2 * every_s}
+        assert len(endpoint.asked) == services
+        missed = {name: rounds_missed(endpoint.asked, name) for name in fleet.names}
+        most = (LEASE_S + RESCUE_S) / every_s + 2
+        late = {name: missing for name, missing in missed.items() if missing > most}
         assert late == {}, "one interval beyond the lease is the most that any service misses"
         fleet.end()
+
+
+def rounds_missed(asked: Mapping[str, Sequence[float]], name: str) -> int:
+    """How often another service was asked, at most, between two looks at this one.
+
+    Looks of the others are the clock: where the machine stands still, nothing is asked, and nothing is missed.
+    """
+    gaps = sorted(pairwise(asked[name]), key=lambda gap: gap[0] - gap[1])
+    return max(
+        bisect_left(times, later) - bisect_right(times, earlier)
+        for earlier, later in gaps[:LONGEST_GAPS]
+        for times in asked.values()
+    )
 
 
 def test_no_service_misses_more_than_one_interval_beyond_the_lease(ledger: Ledger, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from faults.fleet import Fleet
 from faults.ledger import Ledger, PostgresLedger
 from faults.proof import prove
 
-LEASE_S = 2.0
+LEASE_S = 4.0
+"""Longer than a process stands still on a busy machine: one that does is declared dead, and rightly."""
 RESCUE_PERIOD_S = LEASE_S / 3
 SLACK_S = 20.0
 """For a machine that has other things to do; the figures of a quiet one are in `long_outage.py`."""

@@ -8,7 +8,7 @@ from faults.ledger import PostgresLedger
 from faults.proof import prove
 from servers.databases import Databases
 
-LEASE_S = 2.0
+LEASE_S = 4.0
 
 
 def test_an_outage_longer_than_the_lease_ends_no_worker_and_no_job(

@@ -14,8 +14,8 @@ from servers.databases import Databases
 
 logger = logging.getLogger(__name__)
 
-LEASE_S = 3.0
-SHORT_S, LONG_S = 2.0, 6.0
+LEASE_S = 5.0
+SHORT_S, LONG_S = 3.0, 8.0
 REAL_LEASE_S = 30.0
 REAL_S = (20.0, 60.0, 20.0)
 SLACK_S = 20.0

@@ -28,7 +28,7 @@ def _is_noted(what: str) -> bool:
 
 def watchers(url: str | None = None) -> Everpoll:
     """An app with the one watch."""
-    app = Everpoll(url, lease="2s", slots=4)
+    app = Everpoll(url, lease="4s", slots=4)
 
     @app.watch(every=Backoff("300ms", factor=1, jitter=0.2), budget=Budget("10m"))
     async def query(_op: Any, w: Any) -> Done | Wait:

@@ -1,11 +1,25 @@
 """Databases for the server's tests: a SQLite file, and the newest Postgres."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from everpoll.server import asgi
+from everpoll.server.route_table import ROUTES
 from servers.databases import PostgresServers
+
+PATIENCE = 10
+
+
+@pytest.fixture(scope="session", autouse=True)
+def calls_take_their_time() -> Iterator[None]:
+    """A call that takes longer than 2 s is answered with 503: here only a machine that stands still takes so long."""
+    with pytest.MonkeyPatch.context() as patch:
+        slow = [replace(one, limit_s=one.limit_s and PATIENCE * one.limit_s) for one in ROUTES]
+        patch.setattr(asgi, "ROUTES", slow)
+        yield
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
