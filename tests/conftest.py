@@ -17,6 +17,7 @@ import pytest
 import own_threads
 from servers import postgrest
 from servers.databases import PostgresServers
+from servers.postgres import binary_folders
 
 # No clock decides a test: an example may take any time, and drawing it too, on a machine that has other work.
 # The same examples come in every session: what fails, fails again.
@@ -35,7 +36,30 @@ WAITING = ("faults", "tables", "examples", "docs", "cli", "server", "servers", "
 """Folders whose tests wait for other processes, those with the longest modules first."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Decide which tests are long proofs, then the order of modules."""
+    leave_cases_of_older_servers_to_prove(items)
+    put_modules_in_turns(items)
+
+
+def leave_cases_of_older_servers_to_prove(items: list[pytest.Item]) -> None:
+    """Run each test on every version of Postgres, but all of its other cases on the newest version only.
+
+    What differs between versions is SQL, and a test runs the same SQL in all its cases; `make prove` runs them all.
+    """
+    older = tuple(f"postgres-{major}" for major in sorted(binary_folders())[:-1])
+    seen: set[tuple[str, str]] = set()
+    for item in items:
+        test, _, cases = item.nodeid.partition("[")
+        for version in older:
+            if version in cases:
+                if (test, version) in seen:
+                    item.add_marker("prove")
+                seen.add((test, version))
+
+
+def put_modules_in_turns(items: list[pytest.Item]) -> None:
     """Put the modules that wait and those that compute in turns, the longest early.
 
     With `--no-loadscope-reorder` modules are started in this order: a test that waits leaves a core to one that
