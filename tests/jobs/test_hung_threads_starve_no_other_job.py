@@ -10,7 +10,7 @@ from everpoll import Everpoll, JobFailed, Retry, Task
 from everpoll.engine.threads import DaemonThreads
 from everpoll.testing import VirtualClock
 
-LIMIT_S = 15.0
+LIMIT_S = 60.0
 
 
 class Stage:

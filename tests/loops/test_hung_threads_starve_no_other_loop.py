@@ -1,5 +1,6 @@
 """Plain loops that hang are counted, shown and replaced by other threads; only when those hang too is a run refused."""
 
+import asyncio
 import logging
 
 import pytest
@@ -7,6 +8,7 @@ from stage import Blocking, Stage, timers, turns
 
 from everpoll import Breaker, Outcome, Phase
 from everpoll.engine.threads import LONG_S
+from everpoll.loops.registry import CANCEL_S
 
 THREADS = 32
 
@@ -171,8 +173,13 @@ def test_a_loop_that_is_removed_while_it_hangs_gives_its_place_to_another() -> N
     async def scene() -> None:
         async with stage.app:
             await hang(stage, blocking, THREADS, limit=None)
-            await stage.app.loops.remove("hung 0")
+            removing = asyncio.ensure_future(stage.app.loops.remove("hung 0"))
+            await turns()
+            # Time stands still while threads run: how long the removal waits for the thread is up to the test.
+            stage.clock.jump(CANCEL_S)
+            await removing
             assert (await stage.add(lambda: None, name="other").trigger()).ok
+            assert blocking.under_way == THREADS, "all of them still hang"
             blocking.let_go.set()
 
     stage.play(scene)

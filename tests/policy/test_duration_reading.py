@@ -117,10 +117,10 @@ def test_zero_is_refused_only_where_it_makes_no_sense(value: Duration) -> None:
 )
 def test_a_megabyte_of_text_is_refused_at_once_and_not_repeated(text: str) -> None:
     """Text from outside can neither stall the reader nor flood a log; a backtracking pattern would take minutes."""
-    before = time.perf_counter()
+    before = time.thread_time()
     with pytest.raises(BadDuration) as caught:
         seconds(text)
-    assert time.perf_counter() - before < 1
+    assert time.thread_time() - before < 10, "of CPU: a machine that stands still changes nothing"
     assert len(str(caught.value)) < 300
 
 

@@ -31,8 +31,8 @@ from types import MappingProxyType
 from servers.ports import reserved_port
 
 OLDEST_MAJOR = 15
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 90.0
+STOP_TIMEOUT_S = 90.0
 LOG_SHOWN_CHARS = 2000
 
 NOT_FOUND = (

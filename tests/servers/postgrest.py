@@ -38,7 +38,7 @@ PACKAGES = {
 CACHE = Path(sys.prefix) / "share" / "everpoll-tests"
 FETCH_S = 120.0
 SYSTEM_CA = "--use-system-ca"
-START_S = 20.0
+START_S = 60.0
 SECRET = "a secret that is long enough for HS256 and for nothing else"  # noqa: S105 - of a server that lives for a test
 
 # One line comes for an end, none when the parent has died.

@@ -15,6 +15,8 @@ class Proxy:
         self._answers.set()
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self.held = asyncio.Event()
+        """An answer is held back."""
         self.url = ""
 
     async def __aenter__(self) -> Self:
@@ -33,6 +35,7 @@ class Proxy:
     def hold_answers(self) -> None:
         """From now on the server hears everything, and nobody hears the server."""
         self._answers.clear()
+        self.held.clear()
 
     def let_through(self) -> None:
         """As before; what was held back arrives now, if anybody still waits for it."""
@@ -64,7 +67,8 @@ class Proxy:
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
-                if gate is not None:
+                if gate is not None and not gate.is_set():
+                    self.held.set()
                     await gate.wait()
                 writer.write(data)
                 await writer.drain()

@@ -19,7 +19,7 @@ from stores.stage import LEASE_S, Stage, card_of, done
 OTHERS = """select count(*) from pg_stat_activity
     where datname = current_database() and application_name = 'everpoll'"""
 SLEEP = "select pg_sleep(600)"
-GIVE_UP_S = 20.0
+GIVE_UP_S = 60.0
 ROLE = "frugal"
 
 
