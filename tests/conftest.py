@@ -53,7 +53,7 @@ def leave_cases_of_older_servers_to_prove(items: list[pytest.Item]) -> None:
     for item in items:
         test, _, cases = item.nodeid.partition("[")
         for version in older:
-            if version in cases:
+            if version in cases and item.get_closest_marker("prove") is None:
                 if (test, version) in seen:
                     item.add_marker("prove")
                 seen.add((test, version))

@@ -38,6 +38,8 @@ async def stored(url: str, table: str) -> list[dict[str, Any]]:
     return rows
 
 
+# What a row goes through is the same on both, and is tested on both in tests/tables; a browser takes long.
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)], indirect=True)
 @needs_chromium
 async def test_the_test_runner_replays_every_row_and_stores_how_it_went(url: str, tmp_path: Path) -> None:
     ended = run_example("test_runner", "--url", url, SCREENSHOTS=str(tmp_path / "pictures"))

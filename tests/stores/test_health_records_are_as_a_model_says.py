@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -304,13 +305,14 @@ def above_0(look: NewLook) -> dict[str, float]:
     return {name: latency for name, latency in (look.latencies or {}).items() if latency > 0}
 
 
-def test_every_answer_is_that_of_the_model(backend: Backend, runner: asyncio.Runner) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.prove)])
+def test_every_answer_is_that_of_the_model(backend: Backend, runner: asyncio.Runner, times: int) -> None:
     """The same examples every time: running the one test again replays what failed."""
     usual = settings(
         derandomize=True,
         deadline=None,
         database=None,
-        max_examples={"memory": 60, "sqlite": 30}.get(backend.name, 12),
+        max_examples=times * {"memory": 60, "sqlite": 20}.get(backend.name, 6),
         stateful_step_count=25,
         phases=(Phase.generate, Phase.shrink),
         report_multiple_bugs=False,

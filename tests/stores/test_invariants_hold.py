@@ -453,8 +453,9 @@ class StoreMachine(RuleBasedStateMachine):
         assert max(keys.values(), default=1) == 1, "invariant 6: a key has at most one live task of a kind"
 
 
+@pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.prove)])
 def test_invariants_one_to_six_and_nine(
-    backend: Backend, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch
+    backend: Backend, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     """The same examples every time: running the one test again replays what failed."""
     monkeypatch.setattr(limits, "LEASE_BYTES", LOOK_BYTES)
@@ -464,7 +465,7 @@ def test_invariants_one_to_six_and_nine(
         derandomize=True,
         deadline=None,
         database=None,
-        max_examples={"memory": 100, "sqlite": 30}.get(backend.name, 25),
+        max_examples=times * {"memory": 100, "sqlite": 20}.get(backend.name, 10),
         stateful_step_count=50,
         phases=(Phase.generate, Phase.shrink),
         report_multiple_bugs=False,
