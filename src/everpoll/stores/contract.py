@@ -22,7 +22,7 @@ Every implementation promises the same (one conformance suite proves it):
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +32,9 @@ from everpoll.policy.liveness import Sighting
 from everpoll.stores.figures import Figures
 from everpoll.stores.health import HealthRecords
 from everpoll.stores.operations import Operations, Pause
+
+if TYPE_CHECKING:
+    from everpoll.stores.examination import Examiner
 
 TaskState = Literal["queued", "running", "done", "failed", "canceled"]
 EndState = Literal["done", "failed", "canceled"]
@@ -181,6 +184,8 @@ class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
     queues: tuple[str, ...]
     slots: int
     version: str
+    names: tuple[str, ...] = ()
+    """The tasks that it can run."""
 
 
 class Beat(Struct, frozen=True, gc=False, kw_only=True):
@@ -280,6 +285,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     is_alive: bool
     stopped_at: datetime | None
     running: int
+    names: tuple[str, ...] | None = None
+    """The tasks that it could run when it signed on; None: it did not say, as workers of earlier releases."""
 
 
 class QueueInfo(Struct, frozen=True, kw_only=True):
@@ -468,3 +475,6 @@ class Store(Source, Operations, Figures, Protocol):
 
     async def queues(self) -> list[QueueInfo]:
         """What waits where."""
+
+    def examiner(self) -> "Examiner":
+        """Return what gathers facts for a doctor: on its own connections, also while this store is closed."""
