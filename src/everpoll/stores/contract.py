@@ -308,6 +308,8 @@ SEARCH_LIMIT = 10_000
 """Tasks of each table that one page looks at where no index has the filter: 10 to 30 ms, however many there are."""
 TEXT_SEARCH_LIMIT = 5_000
 """The same for a text in their arguments, which may be long."""
+ERROR_SEARCH_LIMIT = 2_500
+"""The same among the tasks of one class of errors: they are far apart, so that each is a page of the database."""
 
 
 class TaskFilter(Struct, frozen=True, kw_only=True):
