@@ -33,6 +33,7 @@ from everpoll.tables.urls import source_for
 from everpoll.watches import Cadence, Watch, Watches, WatchOptions
 
 if TYPE_CHECKING:
+    from everpoll.doctor import Diagnosis
     from everpoll.server.asgi import HttpApp
 
 logger = logging.getLogger("everpoll")
@@ -262,6 +263,17 @@ class Everpoll:
             threads_left_behind=sum(pool.left_behind for pool in pools),
             start_error=self._start_error,
         )
+
+    async def doctor(self, transaction_age: Duration = "5m") -> "Diagnosis":
+        """Look at the database and the fleet: what is wrong, with its evidence, and what to do. Changes nothing.
+
+        Transactions that are open for longer than `transaction_age` are told of. It raises nothing for a database that
+        is away or has no schema: the diagnosis says so.
+        """
+        from everpoll.doctor import diagnose  # noqa: PLC0415 - few apps ask
+
+        age_s = seconds(transaction_age, name="transaction_age", positive=True)
+        return await diagnose(self._store.examiner(), age_s, self._works.names)
 
     def pollers(self) -> dict[str, Worker]:
         """Return the workers that run in this process, by name: "jobs", "services", and tables with their own."""

@@ -183,8 +183,7 @@ async def test_a_search_without_an_index_is_bounded_and_says_how_far_back_it_loo
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The list goes on behind that, and finds everything in the end, live and ended, in order."""
-    for room in ("postgres", "sqlite"):
-        monkeypatch.setattr(f"everpoll.stores.{room}.listing.SEARCH_LIMIT", 10)
+    monkeypatch.setattr("everpoll.stores.task_search.SEARCH_LIMIT", 10)
     worker = await stage.worker()
     rare = []
     for number in range(6):

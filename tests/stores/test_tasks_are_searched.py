@@ -139,13 +139,25 @@ async def test_by_a_text_in_the_arguments(stage: Stage) -> None:
 
 
 async def test_a_text_search_is_bounded_and_goes_on(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in ("postgres", "sqlite"):
-        monkeypatch.setattr(f"everpoll.stores.{room}.listing.TEXT_SEARCH_LIMIT", 10)
+    monkeypatch.setattr("everpoll.stores.task_search.TEXT_SEARCH_LIMIT", 10)
     wanted = [await stage.put_one(args='{"args":["rare"],"kwargs":{}}')]
     await stage.put(30)
     wanted.append(await stage.put_one(args='{"args":["rare"],"kwargs":{}}'))
     await stage.put(30)
     assert await found(stage, q="rare") == wanted[::-1]
+
+
+async def test_tasks_of_a_time_are_found_where_most_came_at_once(stage: Stage) -> None:
+    """Hundreds of tasks in one moment, few in the hours before and after: ids do not grow evenly with time."""
+    few = [await stage.put(2, delay_s=1000 * HOUR_S)]
+    for number in (400, 3, 250, 1):
+        await stage.pass_time(HOUR_S)
+        few.append(await stage.put(number, delay_s=1000 * HOUR_S))
+    begins = [(await stage.show(ids[0])).created_at - timedelta(minutes=30) for ids in few]
+    for place, ids in enumerate(few):
+        until = begins[place + 1] if place + 1 < len(few) else None
+        assert sorted(await found(stage, since=begins[place], until=until)) == ids
+    assert await found(stage, until=begins[0]) == []
 
 
 async def test_by_the_time_of_the_enqueue(stage: Stage) -> None:

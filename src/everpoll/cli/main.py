@@ -36,6 +36,10 @@ COMMANDS = {
     "migrate": Command(
         "run:migrate", "Bring the database's schema up to date; safe beside running workers and other migrations."
     ),
+    "doctor": Command(
+        "doctor:doctor",
+        "Say what is wrong with the database and the fleet: exit 0 if nothing is, 1 for warnings, 2 for problems.",
+    ),
     "check": Command(
         "check:check", "Look once at a health endpoint: exit 0 if it is up, 1 if it is not, 2 if no answer came."
     ),

@@ -47,6 +47,7 @@ def run(  # noqa: PLR0913 - options of a command
     allow_host: Annotated[
         list[str] | None, typer.Option(help="With --serve: a name under which it is reached, behind a proxy.")
     ] = None,
+    prefix: Annotated[str, typer.Option(help="With --serve: the path below which a proxy reaches it.")] = "",
 ) -> None:
     """Run an app, a configuration file, or the services of the database, until SIGTERM or Ctrl-C."""
     set_up_logging(verbose=verbose)
@@ -63,7 +64,7 @@ def run(  # noqa: PLR0913 - options of a command
         log.warning("nothing is registered on %s: is the module that has its jobs imported?", what)
     elif found.queues and found.url.startswith("memory:"):
         log.warning("tasks in %s live in this process alone: no other can enqueue any", found.url)
-    server = http_server(found, host, port, allow_host) if serve else None
+    server = http_server(found, host, port, allow_host, prefix=prefix) if serve else None
     asyncio.run(_run(found, grace, server))
 
 
@@ -75,14 +76,14 @@ async def _run(app: Everpoll, grace: str, server: "HttpServer | None") -> None:
 
 
 def http_server(
-    app: Everpoll, host: str, port: int, allow_host: list[str] | None, *, is_alone: bool = False
+    app: Everpoll, host: str, port: int, allow_host: list[str] | None, *, prefix: str = "", is_alone: bool = False
 ) -> "HttpServer":
     """Return the server of an app; `BadInput` where the extra is missing."""
     try:
         from everpoll.server.running import HttpServer  # noqa: PLC0415 - the extra may be missing
     except ModuleNotFoundError as error:
         raise BadInput(f"the HTTP API needs {error.name}: pip install everpoll[server]") from None
-    return HttpServer(app, host, port, allowed_hosts=allow_host or (), is_alone=is_alone)
+    return HttpServer(app, host, port, prefix=prefix, allowed_hosts=allow_host or (), is_alone=is_alone)
 
 
 def _app(path: str | None, config: Path | None, url: str | None) -> Everpoll:

@@ -34,6 +34,7 @@ def serve(
     host: Host = "127.0.0.1",
     port: Port = 8787,
     allow_host: AllowHost = None,
+    prefix: Annotated[str, typer.Option(help="The path below which a proxy reaches it, such as /polls.")] = "",
     url: Annotated[
         str | None, typer.Option("--url", help="Without APP: where tasks live; default: $EVERPOLL_URL.")
     ] = None,
@@ -48,7 +49,8 @@ def serve(
     if found.url.startswith("memory:"):
         raise BadInput(f"{found.url} lives in the process of its app alone: write everpoll run APP --serve")
     logging.getLogger("everpoll").info("serving what is in %s", masked(found.url))
-    asyncio.run(_serve(found, http_server(found, host, port, allow_host, is_alone=True), grace_s))
+    server = http_server(found, host, port, allow_host, prefix=prefix, is_alone=True)
+    asyncio.run(_serve(found, server, grace_s))
 
 
 def token() -> None:

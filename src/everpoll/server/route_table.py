@@ -1,6 +1,7 @@
 """The route table: every call of the HTTP API, in the order of the reference."""
 
 from everpoll.server.bulk_routes import BULK_ROUTES
+from everpoll.server.doctor_routes import DOCTOR_ROUTES
 from everpoll.server.events_routes import EVENT_ROUTES
 from everpoll.server.fleet_routes import FLEET_ROUTES
 from everpoll.server.health_routes import HEALTH_ROUTES
@@ -25,6 +26,7 @@ ROUTES = [
     *INCIDENT_ROUTES,
     *LOOP_ROUTES,
     *FLEET_ROUTES,
+    *DOCTOR_ROUTES,
     *SERIES_ROUTES,
     *EVENT_ROUTES,
 ]

@@ -17,6 +17,7 @@ from everpoll.errors import BadInput
 from everpoll.server.access import is_loopback, own_hosts
 from everpoll.server.asgi import HttpApp
 from everpoll.server.mounting import READ_TOKEN, TOKEN, access_of
+from everpoll.server.mounts import checked_prefix
 from everpoll.server.served import ServedApp
 
 logger = logging.getLogger("everpoll.server")
@@ -47,6 +48,7 @@ class HttpServer:
         host: str = HOST,
         port: int = PORT,
         *,
+        prefix: str = "",
         allowed_hosts: Iterable[str] = (),
         is_alone: bool = False,
     ) -> None:
@@ -56,16 +58,17 @@ class HttpServer:
                 f"--host {host}: other machines could change everything without a token: set ${TOKEN} "
                 f"(`everpoll token` makes one) or ${READ_TOKEN}, or listen on {HOST}"
             )
-        self.http_app = HttpApp(app, access, watches_signals=False, is_alone=is_alone)
+        self._prefix = checked_prefix(prefix)
+        self.http_app = HttpApp(app, access, self._prefix, watches_signals=False, is_alone=is_alone)
         self._host, self._port = host, port
         self._server: _Uvicorn | None = None
         self._serving: asyncio.Task[None] | None = None
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """Where it answers."""
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        return f"http://{host}:{self._port}{self._prefix}"
 
     async def start(self) -> None:
         """Listen from now on."""

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from everpoll.doctor import Diagnosis
 from everpoll.engine.health import Health
 from everpoll.engine.worker import Worker
 from everpoll.jobs import Jobs
 from everpoll.loops import Loops
 from everpoll.monitors.services import Services
+from everpoll.policy import Duration
 from everpoll.stores.contract import Store
 from everpoll.tables import AdoptedTable
 from everpoll.watches import Watches
@@ -34,6 +36,9 @@ class ServedApp(Protocol):
 
     def health(self) -> Health:
         """Tell whether the app does its work."""
+
+    async def doctor(self, transaction_age: Duration = "5m") -> Diagnosis:
+        """Look at the database and the fleet, and judge what is found."""
 
 
 OnClose = Callable[[], None]

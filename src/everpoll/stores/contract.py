@@ -22,7 +22,7 @@ Every implementation promises the same (one conformance suite proves it):
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -32,6 +32,9 @@ from everpoll.policy.liveness import Sighting
 from everpoll.stores.figures import Figures
 from everpoll.stores.health import HealthRecords
 from everpoll.stores.operations import Operations, Pause
+
+if TYPE_CHECKING:
+    from everpoll.stores.examination import Examiner
 
 TaskState = Literal["queued", "running", "done", "failed", "canceled"]
 EndState = Literal["done", "failed", "canceled"]
@@ -181,6 +184,8 @@ class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
     queues: tuple[str, ...]
     slots: int
     version: str
+    names: tuple[str, ...] = ()
+    """The tasks that it can run."""
 
 
 class Beat(Struct, frozen=True, gc=False, kw_only=True):
@@ -280,6 +285,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     is_alive: bool
     stopped_at: datetime | None
     running: int
+    names: tuple[str, ...] | None = None
+    """The tasks that it could run when it signed on; None: it did not say, as workers of earlier releases."""
 
 
 class QueueInfo(Struct, frozen=True, kw_only=True):
@@ -301,6 +308,8 @@ SEARCH_LIMIT = 10_000
 """Tasks of each table that one page looks at where no index has the filter: 10 to 30 ms, however many there are."""
 TEXT_SEARCH_LIMIT = 5_000
 """The same for a text in their arguments, which may be long."""
+ERROR_SEARCH_LIMIT = 2_500
+"""The same among the tasks of one class of errors: they are far apart, so that each is a page of the database."""
 
 
 class TaskFilter(Struct, frozen=True, kw_only=True):
@@ -468,3 +477,6 @@ class Store(Source, Operations, Figures, Protocol):
 
     async def queues(self) -> list[QueueInfo]:
         """What waits where."""
+
+    def examiner(self) -> "Examiner":
+        """Return what gathers facts for a doctor: on its own connections, also while this store is closed."""

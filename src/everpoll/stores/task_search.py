@@ -14,7 +14,7 @@ import msgspec
 
 from everpoll.errors import BadInput
 from everpoll.policy import flaw_of, shown
-from everpoll.stores.contract import TaskFilter
+from everpoll.stores.contract import ERROR_SEARCH_LIMIT, SEARCH_LIMIT, TEXT_SEARCH_LIMIT, TaskFilter
 
 SEARCH_CHARS = 200
 CREATED_SLACK_S = 60.0
@@ -42,6 +42,13 @@ def checked(wanted: TaskFilter) -> TaskFilter:
         if instant is not None and instant.tzinfo is None:
             raise BadInput(f"{name}={instant.isoformat()} has no time zone: write an aware datetime")
     return wanted
+
+
+def searched(wanted: TaskFilter) -> int:
+    """How many tasks of each table one page looks at, where no index has the filter."""
+    if wanted.error is not None:
+        return ERROR_SEARCH_LIMIT
+    return SEARCH_LIMIT if wanted.q is None else TEXT_SEARCH_LIMIT
 
 
 def needles(q: str) -> tuple[Needle, ...]:

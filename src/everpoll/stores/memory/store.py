@@ -42,6 +42,7 @@ from everpoll.stores.contract import (
 )
 from everpoll.stores.limits import checked_bytes, size_of
 from everpoll.stores.lost_answers import was_settled
+from everpoll.stores.memory.examination import MemoryExaminer
 from everpoll.stores.memory.figures import MemoryFigures
 from everpoll.stores.memory.health import MemoryHealth
 from everpoll.stores.memory.operations import MemoryOperations
@@ -282,6 +283,15 @@ class MemoryStore(MemoryOperations, MemoryFigures):
                 for worker in self._workers.values()
                 if worker.stopped_at is None or worker.stopped_at > now - WORKERS_SHOWN_S
             ]
+
+    def examiner(self) -> MemoryExaminer:
+        """See the contract."""
+        return MemoryExaminer(self)
+
+    def live_rows(self) -> tuple[list[TaskRow], float]:
+        """The live rows, for an examination, and the store's clock."""
+        with self._lock:
+            return list(self._shelves.live.values()), self._now()
 
     async def queues(self) -> list[QueueInfo]:
         """See the contract."""

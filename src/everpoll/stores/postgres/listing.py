@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from everpoll.drivers.postgres.lane import Connection, Lane
-from everpoll.stores.contract import END_STATES, SEARCH_LIMIT, TEXT_SEARCH_LIMIT, TaskFilter, TaskPage
+from everpoll.stores.contract import END_STATES, TaskFilter, TaskPage
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.rows import ENDED, LIVE, task_info
-from everpoll.stores.task_search import CREATED_SLACK_S, condition, needles
+from everpoll.stores.task_search import CREATED_SLACK_S, condition, needles, searched
 
 SLACK = timedelta(seconds=CREATED_SLACK_S)
 # Statistics of the empty tables make the planner read and sort everything, as long as it plans for each call. There is
@@ -24,7 +24,9 @@ IN_ORDER = """set local enable_seqscan = off; set local enable_bitmapscan = off;
     set local jit = off"""
 RUNNING = versioned("select array(select everpoll.running_ids($1))")
 RUNNING_LIMIT = 10_000
-BOUNDS = versioned("select everpoll.first_since($1, $2), everpoll.first_since($1, $3)")
+BOUNDS = versioned("select f.low, l.high from everpoll.first_since($1, $2) f, everpoll.first_since($1, $3) l")
+CREATED = """select created_at from everpoll.tasks where id = $1
+    union all select created_at from everpoll.history where id = $1"""
 
 
 async def tasks(lane: Lane, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
@@ -33,17 +35,19 @@ async def tasks(lane: Lane, wanted: TaskFilter, limit: int, after: int | None) -
     if not search.places:
         return TaskPage(())
 
-    async def ask(connection: Connection) -> tuple[Any, list[Any]]:
+    async def ask(connection: Connection) -> tuple[list[Any], int | None, datetime | None]:
         async with connection.transaction():
             await connection.execute(IN_ORDER)
-            end = await connection.fetchrow(*search.end()) if search.is_bounded else None
-            return end, await connection.fetch(*search.page(limit + 1, 0 if end is None else end["id"]))
+            end = await connection.fetchval(*search.end()) if search.is_bounded else None
+            rows = await connection.fetch(*search.page(limit + 1, end or 0))
+            is_short = end is not None and len(rows) <= limit
+            return rows, end, await connection.fetchval(CREATED, end) if is_short else None
 
-    end, rows = await lane.call(ask)
+    rows, end, searched_back_to = await lane.call(ask)
     found = [task_info(row) for row in rows]
     if len(found) > limit:
         return TaskPage(tuple(found[:limit]), found[limit - 1].id)
-    return TaskPage(tuple(found)) if end is None else TaskPage(tuple(found), end["id"], end["created_at"])
+    return TaskPage(tuple(found), end, searched_back_to)
 
 
 class _Search:
@@ -57,13 +61,16 @@ class _Search:
         """Whether there are conditions that no index has."""
 
     def end(self) -> list[Any]:
-        """The last task that is looked at, where there are more behind it, in the table that has more of them."""
-        values: list[Any] = [(SEARCH_LIMIT if self._wanted.q is None else TEXT_SEARCH_LIMIT) - 1]
+        """The last task that is looked at, where there are more behind it, in the table that has more of them.
+
+        Its id only, which the index has: reading 10,000 rows to skip them would take as long as the page itself.
+        """
+        values: list[Any] = [searched(self._wanted) - 1]
         ends = [
-            f"(select {letter}.id, {letter}.created_at {some} order by {letter}.id desc offset $1 limit 1)"
+            f"(select {letter}.id {some} order by {letter}.id desc offset $1 limit 1)"
             for letter, some in self._places(values)
         ]
-        return [f"select * from ({' union all '.join(ends)}) ends order by id desc limit 1", *values]
+        return [f"select id from ({' union all '.join(ends)}) ends order by id desc limit 1", *values]
 
     def page(self, limit: int, end: int) -> list[Any]:
         """The newest tasks, up to that end."""

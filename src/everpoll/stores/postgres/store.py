@@ -58,6 +58,7 @@ from everpoll.stores.postgres import (
     schema,
     settling,
 )
+from everpoll.stores.postgres.examination import PostgresExaminer
 from everpoll.stores.postgres.hands import Hands
 from everpoll.stores.postgres.health import PostgresHealth
 from everpoll.stores.postgres.leasing import Leasing
@@ -68,10 +69,11 @@ from everpoll.stores.postgres.repeats import repeated
 from everpoll.stores.task_search import checked
 
 # Repeatable, as everything: a sign-on whose answer got lost is made again under the same incarnation.
-SIGN_ON = """insert into everpoll.workers (incarnation, label, host, pid, queues, slots, version, lease_s)
-    values ($1, $2, $3, $4, $5, $6, $7, $8)
+SIGN_ON = """insert into everpoll.workers (incarnation, label, host, pid, queues, slots, version, lease_s, names)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     on conflict (incarnation) do update set label = excluded.label, host = excluded.host, pid = excluded.pid,
         queues = excluded.queues, slots = excluded.slots, version = excluded.version, lease_s = excluded.lease_s,
+        names = excluded.names,
         started_at = now(), beat_at = now(), beats = workers.beats + 1, stopped_at = null, is_clear = false"""
 # A worker that certainly holds nothing needs no rescue to look for it.
 SIGN_OFF = """update everpoll.workers set stopped_at = now(), is_clear = $2
@@ -175,6 +177,7 @@ class PostgresStore:
             card.slots,
             card.version,
             lease_s,
+            list(card.names),
         )
         self._hands.sign_on(card.incarnation)
         self._connections.await_heartbeat()
@@ -347,6 +350,10 @@ class PostgresStore:
     async def queues(self) -> list[QueueInfo]:
         """See the contract."""
         return await reading.queues(self._desk)
+
+    def examiner(self) -> PostgresExaminer:
+        """See the contract."""
+        return PostgresExaminer(self._dial.address)
 
     async def series(
         self, of: SeriesOf, from_at: float, to_at: float, step_s: int, queue: str | None = None, name: str | None = None

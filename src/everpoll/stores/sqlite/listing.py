@@ -12,30 +12,32 @@ from datetime import datetime
 from typing import Any
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.stores.contract import SEARCH_LIMIT, TEXT_SEARCH_LIMIT, TaskFilter, TaskPage
+from everpoll.stores.contract import TaskFilter, TaskPage
 from everpoll.stores.sqlite.clock import microseconds
 from everpoll.stores.sqlite.reading import ENDED, LIVE, instant, shown
-from everpoll.stores.task_search import CREATED_SLACK_S, condition, needles
+from everpoll.stores.task_search import CREATED_SLACK_S, condition, needles, searched
 
 SLACK_US = microseconds(CREATED_SLACK_S)
 # The first task at that id or behind it.
 NEXT = "select id, created_at from {table} where id >= ? order by id limit 1"
-END = "select t.id, t.created_at {} order by t.id desc limit 1 offset :searched"
+# Its id only, which the index has: reading every row to skip it would take as long as the page itself.
+END = "select t.id {} order by t.id desc limit 1 offset :searched"
+CREATED = """select created_at from everpoll_tasks where id = :id
+    union all select created_at from everpoll_history where id = :id"""
 LAST = "select max(id) from {table}"
 
 
 def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
     """A page, newest first."""
-    searched = TEXT_SEARCH_LIMIT if wanted.q is not None else SEARCH_LIMIT
-    bound = {"after": after, "limit": limit + 1, "searched": searched - 1, **_values(wanted)}
+    bound = {"after": after, "limit": limit + 1, "searched": searched(wanted) - 1, **_values(wanted)}
     wishes = _wishes(wanted, bound)
     places = list(_places(con, wanted, bound))
     # Where no index has a condition: how far this page looks, in the table that has more of such tasks.
     ends = [found for _, some in places if (found := con.execute(END.format(some), bound).fetchone())] if wishes else []
-    end = max(ends, default=None)
+    end = max((row[0] for row in ends), default=None)
     if end is not None:
         # One bound for each table: SQLite stops at the first of two, and only compares the other.
-        bound.update({name: max(end[0], value) for name, value in bound.items() if name.startswith("from_")})
+        bound.update({name: max(end, value) for name, value in bound.items() if name.startswith("from_")})
     same = " and ".join(["true", *wishes])
     selects = [
         f"select * from (select {columns} {some} and {same} order by t.id desc limit :limit)"
@@ -47,7 +49,10 @@ def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) ->
     found = [shown(row) for row in rows]
     if len(found) > limit:
         return TaskPage(tuple(found[:limit]), found[limit - 1].id)
-    return TaskPage(tuple(found)) if end is None else TaskPage(tuple(found), end[0], instant(end[1]))
+    if end is None:
+        return TaskPage(tuple(found))
+    (created_at,) = con.execute(CREATED, {"id": end}).fetchone()
+    return TaskPage(tuple(found), end, instant(created_at))
 
 
 def _values(wanted: TaskFilter) -> dict[str, Any]:

@@ -62,6 +62,7 @@ from everpoll.stores.sqlite import (
     steering,
 )
 from everpoll.stores.sqlite.clock import Instants, microseconds
+from everpoll.stores.sqlite.examination import SqliteExaminer
 from everpoll.stores.sqlite.health import SqliteHealth
 from everpoll.stores.sqlite.pulse import SqlitePulse
 from everpoll.stores.sqlite.schema import check, prepare
@@ -355,6 +356,10 @@ class SqliteStore:
     async def queues(self) -> list[QueueInfo]:
         """See the contract."""
         return await self._read(lambda con: reading.queues(con, self._now(), pausing.paused(con)))
+
+    def examiner(self) -> SqliteExaminer:
+        """See the contract."""
+        return SqliteExaminer(self._address, lambda: self._now() / 1e6)
 
     async def series(
         self, of: SeriesOf, from_at: float, to_at: float, step_s: int, queue: str | None = None, name: str | None = None

@@ -23,22 +23,41 @@ begin
     order by h.kind desc, h.name desc, h.ended_at desc, h.id desc limit most;
 end $$;
 
--- The first id of a live or an ended task that was enqueued at that instant or later, by halves: ids grow with time.
-create function everpoll.first_since(is_live boolean, since timestamptz, out low bigint)
+-- Two ids between which the first live or ended task is that was enqueued at that instant or later, at most 100 apart.
+-- Ids grow with time, nearly evenly: every other step goes where an even growth would have it, the others to the middle,
+-- so that no history takes more than twice the steps of halving. Over 38 partitions a step is 0.3 ms or more; halving
+-- took 20 of them for a million tasks, this takes 3 to 8.
+create function everpoll.first_since(is_live boolean, since timestamptz, out low bigint, out high bigint)
 language plpgsql stable
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-declare high bigint; middle bigint; found_id bigint; found_at timestamptz;
+declare
+    low_at timestamptz; high_at timestamptz; middle bigint; found_id bigint; found_at timestamptz; step int := 0;
 begin
-    low := 0;
     if is_live then
-        select t.id + 1 into high from everpoll.tasks t order by t.id desc limit 1;
+        select t.id, t.created_at into low, low_at from everpoll.tasks t order by t.id limit 1;
+        select t.id + 1, t.created_at into high, high_at from everpoll.tasks t order by t.id desc limit 1;
     else
-        select h.id + 1 into high from everpoll.history h order by h.id desc limit 1;
+        select h.id, h.created_at into low, low_at from everpoll.history h order by h.id limit 1;
+        select h.id + 1, h.created_at into high, high_at from everpoll.history h order by h.id desc limit 1;
     end if;
-    while low < high loop
+    if low is null or low_at >= since then
+        high := coalesce(low, 0);
+        low := high;
+    elsif high_at < since then
+        low := high;
+    end if;
+    while high - low > 100 loop
+        step := step + 1;
         middle := (low + high) / 2;
+        if step % 2 = 1 and high_at > low_at then
+            middle := low + ((high - low) * greatest(0.0, least(1.0, extract(epoch from since - low_at)::float8
+                / extract(epoch from high_at - low_at)::float8)))::bigint;
+            -- Beside the place that is expected: the next step then has it between two near ones.
+            middle := case when step % 4 = 1 then middle - 50 else middle + 50 end;
+            middle := greatest(low + 1, least(high - 1, middle));
+        end if;
         if is_live then
             select t.id, t.created_at into found_id, found_at from everpoll.tasks t
             where t.id >= middle order by t.id limit 1;
@@ -46,6 +65,14 @@ begin
             select h.id, h.created_at into found_id, found_at from everpoll.history h
             where h.id >= middle order by h.id limit 1;
         end if;
-        if found_id is null or found_at >= since then high := middle; else low := found_id + 1; end if;
+        if found_id is null or found_id >= high then
+            high := middle;
+        elsif found_at >= since then
+            high := middle;
+            high_at := found_at;
+        else
+            low := found_id;
+            low_at := found_at;
+        end if;
     end loop;
 end $$;

@@ -1,0 +1,88 @@
+"""What a doctor says: checks, each with a level, its evidence in words, and a remedy."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+
+Level = Literal["ok", "warning", "problem"]
+LEVELS: tuple[Level, ...] = ("ok", "warning", "problem")
+LISTED = 5
+"""Names that one finding lists; the rest is counted."""
+
+
+class Verdict(Struct, frozen=True):
+    """What one judgement says."""
+
+    level: Level
+    says: str
+    remedy: str = ""
+
+
+class Check(Struct, frozen=True, kw_only=True):
+    """One thing that was looked at."""
+
+    name: str
+    level: Level
+    says: str
+    """The evidence, in words."""
+    remedy: str
+    """What to do; empty where there is nothing to do."""
+
+
+class Diagnosis(Struct, frozen=True):
+    """Every check; `ok` where each of them is."""
+
+    ok: bool
+    checks: tuple[Check, ...]
+
+    @property
+    def worst(self) -> Level:
+        """The level of the worst check."""
+        return max((one.level for one in self.checks), key=LEVELS.index, default="ok")
+
+
+def fine(says: str) -> Verdict:
+    """Nothing to do."""
+    return Verdict("ok", says)
+
+
+def warning(says: str, remedy: str) -> Verdict:
+    """It works, but not as it should, or not for long."""
+    return Verdict("warning", says, remedy)
+
+
+def problem(says: str, remedy: str) -> Verdict:
+    """Something does not work."""
+    return Verdict("problem", says, remedy)
+
+
+def worst_of(verdicts: Iterable[Verdict], otherwise: Verdict) -> Verdict:
+    """Several findings as one: the worst level, all words, the worst first."""
+    found = sorted(verdicts, key=lambda one: -LEVELS.index(one.level))
+    if not found:
+        return otherwise
+    remedies = dict.fromkeys(one.remedy for one in found if one.remedy)
+    return Verdict(found[0].level, "; ".join(one.says for one in found), "; ".join(remedies))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names for people: the first few, and how many more."""
+    found = list(names)
+    more = len(found) - LISTED
+    return ", ".join(found[:LISTED]) + (f" and {more} more" if more > 0 else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: `1 task`, `2,000 tasks`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def sized(size_bytes: int) -> str:
+    """A size for people."""
+    size = float(size_bytes)
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1_000:
+            return f"{size:.0f} {unit}" if unit == "bytes" or size >= 10 else f"{size:.1f} {unit}"
+        size /= 1_000
+    return f"{size:.1f} GB"

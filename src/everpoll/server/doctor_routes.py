@@ -1,0 +1,62 @@
+"""The doctor over HTTP."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from everpoll.doctor import Check, Diagnosis
+from everpoll.http.stored_secrets import without_secrets
+from everpoll.policy import seconds
+from everpoll.server.answers import Reply
+from everpoll.server.route import Asked, Route
+
+DOCTOR_LIMIT_S = 60.0
+"""A dozen questions, of which each may take two seconds."""
+
+
+class DoctorQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """What to tell of."""
+
+    transaction_age: Annotated[str, Meta(max_length=100)] = "5m"
+    """How long a transaction must be open to be told of."""
+
+
+async def ask_doctor(asked: Asked) -> Reply:
+    """Answer `GET /api/doctor`."""
+    query: DoctorQuery = asked.query
+    text = query.transaction_age
+    age_s = seconds(int(text) if text.isascii() and text.isdigit() else text, name="transaction_age", positive=True)
+    found = await asked.serving.app.doctor(age_s)
+    return Reply(Diagnosis(found.ok, tuple(_safe(one) for one in found.checks)), headers={"Cache-Control": "no-store"})
+
+
+def _safe(check: Check) -> Check:
+    """What a database or a channel said may repeat a secret."""
+    return replace(check, says=str(without_secrets(check.says)), remedy=str(without_secrets(check.remedy)))
+
+
+DOCTOR_ROUTES = [
+    Route(
+        method="GET",
+        path="/api/doctor",
+        noun="fleet",
+        summary="Look for what is wrong with the database and the fleet. It answers also while the database is away.",
+        handler=ask_doctor,
+        query=DoctorQuery,
+        answer=Diagnosis,
+        example={
+            "ok": False,
+            "checks": [
+                {"name": "schema", "level": "ok", "says": "it is the schema of this release", "remedy": ""},
+                {
+                    "name": "paused",
+                    "level": "warning",
+                    "says": "queue 'mail' is paused (the mail server is being moved), and 3 tasks wait in it",
+                    "remedy": "to go on: `everpoll queues resume mail`",
+                },
+            ],
+        },
+        limit_s=DOCTOR_LIMIT_S,
+    ),
+]

@@ -1,0 +1,77 @@
+"""Facts for a doctor, from a store in memory: of the fleet only, since there is no database."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from everpoll.stores.contract import DEADLINE_GRACE_S, TaskFilter
+from everpoll.stores.examination import (
+    KEYS_SHOWN,
+    LISTED_LIMIT,
+    ClockFacts,
+    DueTasks,
+    Facts,
+    Held,
+    IndexFacts,
+    LeaseFacts,
+    SchemaFacts,
+    TransactionFacts,
+)
+from everpoll.stores.memory.rows import TaskRow
+
+if TYPE_CHECKING:
+    from everpoll.stores.memory.store import MemoryStore
+
+
+class MemoryExaminer:
+    """Gathers facts about one store."""
+
+    def __init__(self, store: "MemoryStore") -> None:
+        self._store = store
+
+    async def examine(self, transaction_age_s: float, listed_kind: str) -> Facts:
+        """See the contract."""
+        rows, now = self._store.live_rows()
+        listed = await self._store.tasks(TaskFilter(kind=listed_kind, indexed=True), LISTED_LIMIT)
+        return Facts(
+            place="this process",
+            reached="memory",
+            schema=SchemaFacts(),
+            indexes=IndexFacts(there=0),
+            clock=ClockFacts(ahead_s=0.0, of="database"),
+            transactions=TransactionFacts(),
+            leases=_leases(rows, now),
+            workers=tuple(await self._store.workers()),
+            queues=tuple(await self._store.queues()),
+            due=_due(rows, now),
+            listed=listed.tasks,
+        )
+
+
+def _leases(rows: Sequence[TaskRow], now: float) -> LeaseFacts:
+    held = Counter(row.incarnation for row in rows if row.state == "running" and row.incarnation is not None)
+    late = [now - row.deadline_at for row in rows if row.state == "running" and row.deadline_at is not None]
+    overdue = [one for one in late if one > DEADLINE_GRACE_S]
+    return LeaseFacts(
+        held=tuple(Held(incarnation=one, tasks=tasks) for one, tasks in held.items()),
+        overdue=len(overdue),
+        most_overdue_s=max(overdue, default=0.0),
+    )
+
+
+def _due(rows: Sequence[TaskRow], now: float) -> tuple[DueTasks, ...]:
+    groups: dict[tuple[str, str, str], list[TaskRow]] = {}
+    for row in sorted(rows, key=lambda one: one.due_at):
+        if row.state == "queued" and row.due_at <= now:
+            groups.setdefault((row.new.queue, row.new.kind, row.new.name), []).append(row)
+    return tuple(
+        DueTasks(
+            queue=queue,
+            kind=kind,
+            name=name,
+            tasks=len(some),
+            oldest_s=now - some[0].due_at,
+            keys=tuple([row.new.key for row in some if row.new.key is not None][:KEYS_SHOWN]),
+        )
+        for (queue, kind, name), some in sorted(groups.items())
+    )
