@@ -14,7 +14,7 @@ from everpoll.cli.check import Conditions, Format, Fresh, Headers, MappingFile
 from everpoll.cli.given_files import json_of
 from everpoll.cli.given_headers import headers_from
 from everpoll.cli.service_access import NO_WORKER, ServiceName, definition_of, publish, with_services
-from everpoll.cli.session import Url, duration_s, visible
+from everpoll.cli.session import Url, duration_s
 from everpoll.engine.live_workers import is_any_alive
 from everpoll.errors import BadInput
 from everpoll.monitors.alerting import Alert
@@ -23,6 +23,7 @@ from everpoll.monitors.service import Service
 from everpoll.monitors.services import Services
 from everpoll.monitors.written_options import refuse_literal_secrets, refuse_password
 from everpoll.policy import human
+from everpoll.policy.visible_texts import visible
 from everpoll.stores.contract import Store
 
 T = TypeVar("T")
