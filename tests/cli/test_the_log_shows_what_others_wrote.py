@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from everpoll.logs import JsonLines, PlainLines
 
 EVERPOLL = [sys.executable, "-c", "from everpoll.cli import main; main()"]
