@@ -56,6 +56,7 @@ def test_a_job_is_told_at_its_start_its_end_and_each_failure(caplog: pytest.LogC
     assert fields(done)["duration_s"] >= 0
     assert fields(failed)["error_type"] == "ValueError"
     assert failed.exc_info is not None
+    assert failed.exc_info[2] is not None
     assert failed.exc_info[2].tb_frame.f_code.co_name == "broken", "the frames of everpoll are left out"
 
 
