@@ -69,6 +69,6 @@ def told(workers: Iterable[WorkerProcess]) -> str:
     """The last that each of them said, for a test that fails."""
     parts = []
     for worker in workers:
-        lines = [f"{entry.get('at', 0):.3f} {entry['level']} {entry['message']}" for entry in worker.log()]
+        lines = [f"{entry.get('time', '')} {entry['level']} {entry['message']}" for entry in worker.log()]
         parts.append("\n".join([f"--- {worker.label} ({worker.process.poll()})", *lines[-LOG_SHOWN:]]))
     return "\n".join(parts)

@@ -111,7 +111,9 @@ _NAMES = {
 }
 """Where names are at home, for the interpreter; all others are errors. Type checkers read the imports above."""
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
-_ROOMS = frozenset({"app", "errors", "jobs", "loops", "monitors", "policy", "stores", "tables", "testing", "watches"})
+_ROOMS = frozenset(
+    {"app", "errors", "jobs", "logs", "loops", "monitors", "policy", "stores", "tables", "testing", "watches"}
+)
 
 if not _typing.TYPE_CHECKING:
 

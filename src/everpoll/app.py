@@ -8,11 +8,13 @@ import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.health import Health
+from everpoll.engine.loop_showing import LoopShowing
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.queues import Queues
 from everpoll.engine.settler import OUTAGE
@@ -26,7 +28,7 @@ from everpoll.monitors.service import Service
 from everpoll.monitors.services import Services
 from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds
 from everpoll.stores.contract import Store
-from everpoll.stores.urls import default_url, store_for, with_connections
+from everpoll.stores.urls import default_url, has_url, store_for, with_connections
 from everpoll.tables import AdoptedTable, Table
 from everpoll.tables.contract import Token
 from everpoll.tables.urls import source_for
@@ -54,7 +56,8 @@ class Everpoll:
     """One app: register jobs and loops on it, then `await app.run()`, or `async with app:` inside your own program.
 
     `url` says where tasks live: by default `$EVERPOLL_URL`, then `sqlite:///everpoll.db`. Nothing is opened before
-    the first job is enqueued or run, so an app of loops needs no database.
+    the first job is enqueued or run, so an app of loops needs no database. One that has a database, by `url` or by
+    `$EVERPOLL_URL`, and answers HTTP publishes its loops there, for the servers of other processes.
 
     An app belongs to the event loop that uses it first, until it is closed there or that event loop has ended.
     """
@@ -73,6 +76,7 @@ class Everpoll:
         rng: Rng | None = None,
     ) -> None:
         # A store of somebody's own: tests share one between several apps, as a fleet shares a database.
+        self._has_database = url is not None or has_url()
         self.url = url if isinstance(url, str) else default_url() if url is None else "memory://"
         self.url = with_connections(self.url, connections)
         self._store: Store = store_for(self.url, clock) if url is None or isinstance(url, str) else url
@@ -101,6 +105,7 @@ class Everpoll:
         self.loops = Loops(rng=rng, wall=wall)
         self._http_apps: list[HttpApp] = []
         self._companions: list[Companion] = []
+        self._showing: LoopShowing | None = None
 
     @overload
     def job(self, function: Callable[P, R], /) -> Job[P, R]: ...
@@ -287,10 +292,12 @@ class Everpoll:
         event_loop = asyncio.get_running_loop()
         self._claim(event_loop)
         worker, self._worker, self._entered, self._start_error = self._worker, None, False, None
+        showing, self._showing = self._showing, None
         for http_app in self._http_apps:
             http_app.close()
         try:
             stopping = [
+                *([] if showing is None else [showing.stop()]),
                 self.loops.close(grace_s),
                 self.services.stop(grace_s),
                 *(one.stop(grace_s) for one in self.tables.values()),
@@ -379,6 +386,7 @@ class Everpoll:
         scouts = len(self._works) > 0 or self.services.is_set_up
         await self.services.start(self.worker_options.lease_s, self.worker_options.keep_s, scouts=scouts)
         await self.loops.start()
+        self._show_loops()
         if away is not None:
             raise away
 
@@ -392,6 +400,29 @@ class Everpoll:
         await worker.start()
         self._worker = worker
         return worker
+
+    def _show_loops(self) -> None:
+        """Publish the loops of this process where no worker for jobs does.
+
+        An app of loops opens no database for that, unless it has one and answers HTTP, which shows the loops of all.
+        """
+        answers_http = self._has_database and bool(self._companions or self._http_apps)
+        is_wanted = len(self.loops) > 0 and self._worker is None and (self.needs_store or answers_http)
+        if not is_wanted or self._showing is not None:
+            return
+        options = replace(self.worker_options, label=f"{self.worker_options.label} (loops)", queues=None, keep_s=None)
+        if self.needs_store or self.url.startswith("memory:"):
+            self._showing = LoopShowing(self.store, None, self.loops.cards, options)
+        else:
+            # Its own: the app itself goes on needing no database.
+            own = store_for(self.url)
+
+            async def opened() -> Store:
+                await own.open(migrate=self._migrate)
+                return own
+
+            self._showing = LoopShowing(opened, own.close, self.loops.cards, options)
+        self._showing.start()
 
     def _settled(self, task_ids: list[int]) -> None:
         self.jobs.settled(task_ids)

@@ -158,7 +158,13 @@ def test_mute_and_unmute(run: Run, remote: FakeServer) -> None:
 @pytest.mark.usefixtures("worker")
 def test_a_heartbeat_is_told_by_its_name(run: Run) -> None:
     added = run("add", "backup", "beat:", "--every", "1d", "--timeout", "1h")
-    assert added.out == "backup is added; record its heartbeats with: everpoll services beat backup\n"
+    record = "record its heartbeats with: everpoll services beat backup, or over HTTP: POST /api/beat/"
+    assert added.out.startswith(f"backup is added; {record}")
+    path = answer(run("show", "backup", "--json"))["beat_path"]
+    assert added.out.endswith(f" POST {path}\n")
+    assert path in run("show", "backup").out
+    again = run("add", "backup", "beat:", "--every", "1d", "--timeout", "1h")
+    assert again.out == "backup exists already, with the same options\n"
     assert "breaker" not in run("show", "backup").out
     assert run("beat", "backup", "--status", "degraded").out == "heartbeat recorded: backup is degraded\n"
     refused = run("beat", "backup", "--status", "tired")

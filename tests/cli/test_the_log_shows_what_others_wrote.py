@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import warm_processes
-from everpoll.cli.log_lines import JsonLines, PlainLines
+from everpoll.logs import JsonLines, PlainLines
 from warm_processes import PIPE, WarmProcess
 
 EVERPOLL = ("-m", "everpoll")
@@ -68,7 +68,7 @@ def test_whatever_an_error_says_the_log_stays_a_log(tmp_path: Path, kind: str) -
     if kind == "json":
         entries = [json.loads(line) for line in lines]
         failed = next(one for one in entries if "ValueError" in one["message"])
-        assert failed["task"] == 1
+        assert (failed["task_id"], failed["name"], failed["attempt"]) == (1, "broken", 1)
         assert failed["level"] == "error"
         assert EVIL[:20] in failed["message"], "machines read it as it was"
     else:
@@ -81,8 +81,8 @@ def _record(message: str) -> logging.LogRecord:
 
 
 def test_further_lines_are_indented() -> None:
-    said = PlainLines("%(message)s").format(_record(f"one\n{FORGED}\n\ttwo"))
-    assert said == f"it says: one\n    {FORGED}\n    \ttwo"
+    said = PlainLines().format(_record(f"one\n{FORGED}\n\ttwo"))
+    assert said.partition("everpoll: ")[2] == f"it says: one\n    {FORGED}\n    \ttwo"
 
 
 def test_a_json_line_is_one_line_in_any_encoding() -> None:

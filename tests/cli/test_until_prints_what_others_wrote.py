@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.test_until_from_the_shell import QUICK, SECRET, answer_of, started, until, until_anew
-from everpoll.cli.session import escaped, visible
+from everpoll.policy.visible_texts import escaped, visible
 from watches.adapters.fake_server import Answer, Asked, scripted, serving
 
 ESCAPES = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b31mred\u202e"

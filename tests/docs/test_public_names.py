@@ -11,6 +11,7 @@ import everpoll
 PUBLIC_ROOMS = (
     "everpoll",
     "everpoll.jobs",
+    "everpoll.logs",
     "everpoll.loops",
     "everpoll.monitors",
     "everpoll.monitors.importing",

@@ -13,6 +13,7 @@ from doc_pages import ROOT
 
 import everpoll
 import everpoll.errors
+import everpoll.logs
 import everpoll.monitors
 import everpoll.monitors.importing
 import everpoll.policy
@@ -23,6 +24,7 @@ from everpoll.cli.main import COMMANDS, commands
 from everpoll.engine.meter import PollerHealth
 from everpoll.jobs import JobOptions
 from everpoll.jobs.job import EnqueueOptions
+from everpoll.logs.fields import ATTRIBUTES
 from everpoll.loops import Loop, LoopOptions, Loops, LoopState, Outcome, Phase
 from everpoll.monitors import (
     Alert,
@@ -228,6 +230,10 @@ def test_every_policy_and_its_parameters_are_documented() -> None:
 def test_every_error_is_documented() -> None:
     kinds = {name for name, value in vars(everpoll.errors).items() if isinstance(value, type)}
     assert missing(kinds, "errors.md") == []
+
+
+def test_the_log_is_described() -> None:
+    assert missing({*everpoll.logs.__all__, *ATTRIBUTES, *ATTRIBUTES.values()}, "logs.md") == []
 
 
 def test_the_test_kit_and_every_method_of_the_virtual_clock_are_documented() -> None:

@@ -75,6 +75,32 @@ async def test_metrics_are_scraped_with_a_token(url: str) -> None:
         assert (await stranger.get("/metrics")).status_code == 401
 
 
+LOOPS_ALONE = """
+from everpoll import Everpoll
+
+app = Everpoll({url!r})
+
+
+@app.loop(every="1h")
+async def elsewhere() -> None: ...
+"""
+
+
+async def test_loops_of_a_process_without_jobs_are_shown_too(tmp_path: Path) -> None:
+    """It has a database and answers HTTP, so its heartbeat publishes them."""
+    url = f"sqlite:///{tmp_path / 'tasks.db'}"
+    (tmp_path / "alone.py").write_text(LOOPS_ALONE.format(url=url))
+    port = free_port()
+    with python(["-m", "everpoll", "run", "alone:app", "--serve", "--port", str(port)], tmp_path):
+        async with site(example_app(url)) as here:
+
+            async def published() -> Any:
+                return [one for one in (await here.get("/api/loops"))["items"] if one["name"] == "elsewhere"]
+
+            [loop] = await until(published)
+            assert loop["is_alive"]
+
+
 async def test_loops_of_other_processes_are_shown_and_operated_there(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     (tmp_path / "other.py").write_text(OTHER.format(url=url))

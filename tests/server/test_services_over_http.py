@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from server.site import Site, example_app, site, until
+from server.site import READ_TOKEN, Site, example_app, site, until
 
 DEPENDENCIES = (
     b'[{"name": "pg-main", "healthy": false, "type": "database", "health": {"state": 2, "code": 500, "latency": 7},'
@@ -102,13 +102,34 @@ async def test_heartbeats_come_in_by_their_token_alone(url: str) -> None:
         made = await here.post("/api/services", {"name": "backup", "target": "beat:", "every": "1d"}, 201)
         path = made["beat_path"]
         assert path.startswith("/api/beat/")
-        assert path.rpartition("/")[2] not in str(await here.get("/api/services/backup"))
+        assert path.rpartition("/")[2] not in str(await here.get("/api/services"))
         assert (await service.get(path)).json() == {"ok": True}
         await _known(here, "backup", "up")
         assert (await service.post(f"{path}?status=down")).status_code == 200
         await _known(here, "backup", "down")
         assert (await service.post(f"{path}?status=odd")).status_code == 422
         assert (await service.post(f"{path}x")).status_code == 404
+
+
+async def test_a_heartbeat_service_of_an_app_has_a_token_that_lasts(url: str) -> None:
+    """Made once, kept by each further registration, shown to callers that may write, and to no reader."""
+    paths = []
+    for every in ("1d", "2d"):
+        app = example_app(url)
+        app.service("nightly", "beat:", every=every)
+        async with site(app) as here, here.client() as service:
+            path = (await here.get("/api/services/nightly"))["beat_path"]
+            assert path == f"/api/beat/{await app.services['nightly'].beat_token()}"
+            assert (await service.post(path)).status_code == 200
+            reader = {"Authorization": f"Bearer {READ_TOKEN}"}
+            shown = await service.get("/api/services/nightly", headers=reader)
+            assert (shown.status_code, shown.json()["beat_path"]) == (200, None)
+            assert path.rpartition("/")[2] not in shown.text
+            again = await here.post("/api/services", {"name": "nightly", "target": "beat:", "every": every})
+            assert again["beat_path"] == path
+            changed = await here.http.patch("/api/services/nightly", json={"target": "beat:", "timeout": "1h"})
+            paths += [path, changed.json()["beat_path"]]
+    assert len(set(paths)) == 1
 
 
 async def test_incidents_are_listed_and_acknowledged(url: str) -> None:

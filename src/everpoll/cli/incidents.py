@@ -13,7 +13,7 @@ from rich.table import Table
 
 from everpoll.cli.health_display import one_line, status_word
 from everpoll.cli.service_access import since, with_services
-from everpoll.cli.session import AsJson, Url, console, print_json, visible
+from everpoll.cli.session import AsJson, Url, console, print_json
 from everpoll.errors import BadInput
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.monitors.alerts.incidents import IncidentInfo
@@ -21,6 +21,7 @@ from everpoll.monitors.alerts.undelivered import Undelivered, undelivered
 from everpoll.monitors.services import Services
 from everpoll.monitors.why import sent_words
 from everpoll.policy import human
+from everpoll.policy.visible_texts import visible
 from everpoll.stores.contract import Store
 
 NO_NAME = "the command line"

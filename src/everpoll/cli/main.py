@@ -118,7 +118,7 @@ def main() -> None:
     try:
         commands(called)()
     except EverpollError as error:
-        from everpoll.cli.session import visible  # noqa: PLC0415 - only for errors
+        from everpoll.policy.visible_texts import visible  # noqa: PLC0415 - only for errors
 
         typer.echo(f"everpoll: {visible(str(error))}", err=True)
         sys.exit(2)

@@ -11,12 +11,13 @@ from rich.table import Table
 
 from everpoll.cli.health_display import one_line
 from everpoll.cli.service_access import since, with_services
-from everpoll.cli.session import AsJson, Url, console, duration_s, print_json, visible
+from everpoll.cli.session import AsJson, Url, console, duration_s, print_json
 from everpoll.errors import BadInput
 from everpoll.monitors.alerts.maintenance_windows import PlannedWindow
 from everpoll.monitors.maintenance import DAYS, Window, once, weekly
 from everpoll.monitors.services import Services
 from everpoll.policy import human
+from everpoll.policy.visible_texts import visible
 from everpoll.stores.contract import Store
 
 maintenance = typer.Typer(

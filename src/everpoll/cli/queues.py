@@ -7,8 +7,9 @@ import typer
 from rich import box
 from rich.table import Table
 
-from everpoll.cli.session import AsJson, Url, actor, ago, console, plain, print_json, visible, with_store
+from everpoll.cli.session import AsJson, Url, actor, ago, console, plain, print_json, with_store
 from everpoll.engine.queues import Queue
+from everpoll.policy.visible_texts import visible
 from everpoll.stores.contract import COUNT_LIMIT, QueueInfo, Store
 
 queues = typer.Typer(name="queues", help="List, pause and resume queues.", no_args_is_help=True)

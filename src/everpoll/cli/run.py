@@ -3,22 +3,19 @@
 import asyncio
 import logging
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.logging import RichHandler
 
 from everpoll.app import Everpoll
 from everpoll.cli.channels import add_channels
 from everpoll.cli.configuration import configure, load, missing_variables
-from everpoll.cli.log_lines import JsonLines, PlainLines
 from everpoll.cli.session import Url, found_app
 from everpoll.drivers.addresses import masked
 from everpoll.errors import BadInput
+from everpoll.logs import log_handler
 from everpoll.stores.contract import Store
 from everpoll.stores.urls import default_url, store_for
 
@@ -119,16 +116,6 @@ def migrate(url: Url = None) -> None:
 
 
 def set_up_logging(*, verbose: bool) -> None:
-    """`EVERPOLL_LOG=pretty` for people (the default), `json` for machines: one object a line."""
-    kind = os.environ.get("EVERPOLL_LOG", "pretty")
-    if kind not in {"pretty", "json"}:
-        raise BadInput(f"EVERPOLL_LOG={kind!r}: write pretty or json")
-    handler: logging.Handler
-    if kind == "json":
-        handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(JsonLines())
-    else:
-        handler = RichHandler(console=Console(stderr=True), show_path=False, rich_tracebacks=False)
-        handler.setFormatter(PlainLines("%(message)s", datefmt="%H:%M:%S"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    """Log to standard error as `EVERPOLL_LOG` says: `pretty` for people (the default), `json` for machines."""
+    logging.basicConfig(level=logging.INFO, handlers=[log_handler()])
     logging.getLogger("everpoll").setLevel(logging.DEBUG if verbose else logging.INFO)

@@ -18,12 +18,10 @@ from everpoll.cli.session import (
     ago,
     console,
     duration_s,
-    escaped,
     numbered,
     plain,
     print_json,
     tell_more,
-    visible,
     with_store,
 )
 from everpoll.cli.why import found_task
@@ -33,6 +31,7 @@ from everpoll.engine.work import Works
 from everpoll.errors import BadInput
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.policy import human
+from everpoll.policy.visible_texts import escaped, visible
 from everpoll.stores.contract import END_STATES, LIVE_STATES, Store, TaskFilter, TaskInfo, TaskPage, encode
 from everpoll.watches import RunEvent, RunInfo, Watches, WatchRun
 from everpoll.watches.handle import memory_of, run_info

@@ -14,15 +14,17 @@ from everpoll.cli.check import Conditions, Format, Fresh, Headers, MappingFile
 from everpoll.cli.given_files import json_of
 from everpoll.cli.given_headers import headers_from
 from everpoll.cli.service_access import NO_WORKER, ServiceName, definition_of, publish, with_services
-from everpoll.cli.session import Url, duration_s, visible
+from everpoll.cli.session import Url, duration_s
 from everpoll.engine.live_workers import is_any_alive
 from everpoll.errors import BadInput
 from everpoll.monitors.alerting import Alert
+from everpoll.monitors.beat_tokens import with_token
 from everpoll.monitors.options import ServiceOptions, define
 from everpoll.monitors.service import Service
 from everpoll.monitors.services import Services
 from everpoll.monitors.written_options import refuse_literal_secrets, refuse_password
 from everpoll.policy import human
+from everpoll.policy.visible_texts import visible
 from everpoll.stores.contract import Store
 
 T = TypeVar("T")
@@ -76,12 +78,15 @@ def add(  # noqa: PLR0913 - options of a command
 
     async def use(services: Services, _store: Store) -> str:
         before = await definition_of(services, name)
-        if before == definition:
+        wanted = with_token(definition, before)
+        if before == wanted:
             return f"{shown} exists already, with the same options"
         if before is not None and not replace:
             raise BadInput(f"service {name!r} exists already, with other options; --replace replaces it")
-        await publish(services, [definition])
-        how = f"; record its heartbeats with: everpoll services beat {shown}" if definition.is_heartbeat else ""
+        await publish(services, [wanted])
+        token = await Service(services, name).beat_token()
+        beats = f"everpoll services beat {shown}, or over HTTP: POST /api/beat/{token}"
+        how = f"; record its heartbeats with: {beats}" if definition.is_heartbeat else ""
         return f"{shown} is {'added' if before is None else 'replaced'}{how}"
 
     _change(url, use, may_create=True)

@@ -66,6 +66,8 @@ class Shown(Struct, frozen=True, kw_only=True):
     """The newest ones, open and past."""
     waiting: Undelivered
     is_looked_at: bool
+    beat_path: str | None = None
+    """Where a service beats that calls everpoll."""
 
 
 def show(name: ServiceName, url: Url = None, as_json: AsJson = False) -> None:
@@ -98,6 +100,7 @@ async def _read(services: Services, store: Store, name: str) -> Shown:
         incidents=incidents,
         waiting=await waiting_alerts(store, incidents),
         is_looked_at=is_any_alive(await store.workers()),
+        beat_path=None if (token := await service.beat_token()) is None else f"/api/beat/{token}",
     )
 
 
@@ -133,6 +136,7 @@ def _card(shown: Shown) -> Table:
     card.add_column(overflow="fold")
     rows = {
         "target": one_line(info.target),
+        "beats at": shown.beat_path or "",
         "last heartbeat" if is_beaten else "last look": " · ".join(
             part for part in (since(info.looked_at), http_word(info.http_status), latency(info.latency_ms)) if part
         ),

@@ -8,7 +8,6 @@ import asyncio
 import getpass
 import importlib
 import os
-import re
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -24,6 +23,7 @@ from rich.markup import escape
 from everpoll.engine.actors import ACTOR_LIMIT
 from everpoll.errors import BadInput
 from everpoll.policy import human, seconds
+from everpoll.policy.visible_texts import escaped, visible
 from everpoll.stores.contract import Store
 from everpoll.stores.urls import default_url, is_missing_file, store_for
 
@@ -39,8 +39,6 @@ Url = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 LAST_NUMBER = 2**63 - 1  # up to which databases count tasks and events
-# C0 but for tab and line feed, DEL, C1, what turns the direction of a line around, and what cannot be encoded.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def with_store(url: str | None, use: Callable[[Store], Awaitable[T]], *, may_create: bool = False) -> T:
@@ -112,16 +110,6 @@ def duration_s(option: str, text: str) -> float:
 def print_json(value: Any) -> None:
     """Any answer as JSON."""
     typer.echo(escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
-
-
-def escaped(json: str) -> str:
-    """The same JSON, with control characters in its texts as JSON escapes them; of the ASCII ones it does so itself."""
-    return _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", json)
-
-
-def visible(text: str) -> str:
-    """Text of others for a terminal: a control character is shown, not obeyed."""
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def plain(text: str) -> str:

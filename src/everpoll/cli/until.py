@@ -21,13 +21,14 @@ from typer.core import TyperCommand
 
 from everpoll.app import Everpoll
 from everpoll.cli.given_headers import headers_from
-from everpoll.cli.session import AsJson, duration_s, print_json, visible
+from everpoll.cli.session import AsJson, duration_s, print_json
 from everpoll.cli.until_display import Progress, show_live
 from everpoll.cli.until_operation import ADAPTERS, METHODS, Operation, Telling, Wanted, data_from, operation_for
 from everpoll.errors import BadInput, EverpollError
 from everpoll.http.secrets import Secrets
 from everpoll.http.urls import shown
 from everpoll.policy import Backoff, Budget, human
+from everpoll.policy.visible_texts import visible
 from everpoll.watches import Cadence, Done, LookContext, RunInfo, Started, Verdict, Watch, WatchRun
 from everpoll.watches.adapters import Refused
 from everpoll.watches.cadence import Growing

@@ -128,7 +128,7 @@ def failure(run: Run, error: BaseException) -> BaseException:
 
 def described(error: BaseException) -> dict[str, str]:
     """Type, text and traceback of an error, such as every database can hold."""
-    lines = traceback.format_exception(type(error), error, _own_frames(error))
+    lines = traceback.format_exception(type(error), error, own_frames(error))
     return {
         "type": type(error).__name__,
         "error": _text(error),
@@ -136,7 +136,7 @@ def described(error: BaseException) -> dict[str, str]:
     }
 
 
-def _own_frames(error: BaseException) -> TracebackType | None:
+def own_frames(error: BaseException) -> TracebackType | None:
     """From the function of the user on: how everpoll came to call it tells nobody anything."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(HOME):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings
 from everpoll.engine.refusals import may_be_of_one
+from everpoll.logs.context import about
 from everpoll.policy.liveness import Vigil, judge
 from everpoll.stores.contract import Beat, Pulse
 
@@ -140,5 +141,6 @@ class Heart:
             except Exception as error:
                 if not may_be_of_one(error):
                     raise
-                logger.warning("task %d cannot be taken back: %s; the next heartbeat tries again", fence[0], error)
+                text = "task %d cannot be taken back: %s; the next heartbeat tries again"
+                logger.warning(text, fence[0], error, extra=about(task_id=fence[0]))
         return rescued

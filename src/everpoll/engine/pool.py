@@ -20,12 +20,15 @@ import contextvars
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.failure_events import failure_event
+from everpoll.engine.narration import Narrator
 from everpoll.engine.tally import Tally
 from everpoll.engine.tracing import traced, tracer
 from everpoll.engine.work import Run, StopReason, Works
+from everpoll.logs.context import SUBJECT, about
 from everpoll.policy import human
 from everpoll.stores.contract import DEADLINE_GRACE_S, Again, Ended, Lease, Settlement, encode
 
@@ -54,6 +57,15 @@ def _ignore(_queue: str) -> None:
     """Do nothing about a free slot."""
 
 
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """What keeps a record of the runs of a pool."""
+
+    tally: Tally | None = None
+    worker: str = ""
+    """The label of the worker, for the log."""
+
+
 class Pool:
     """Runs leases and hands each settlement on.
 
@@ -68,9 +80,12 @@ class Pool:
         settle: Callable[[int, Settlement], None],
         on_freed: Callable[[str], None] = _ignore,
         on_turn: Callable[[], None] | None = None,
-        tally: Tally | None = None,
+        observers: Observers = Observers(),  # noqa: B008 - frozen
     ) -> None:
-        self._tally = tally
+        self._tally = observers.tally
+        self.worker = observers.worker
+        self._narrator = Narrator()
+        self._tells_starts = self._tells_ends = False
         self._tracer = tracer()
         self._works = works
         self.slots = slots
@@ -112,10 +127,11 @@ class Pool:
         """Run them; `at`: the store's clock when they were leased, `waited_us`: how long each had been due by then."""
         now = self._event_loop.time()
         self._tracer = tracer()
+        self._tells_starts, self._tells_ends = self._narrator.wanted()
         if self._tally is not None and waited_us:
             self._tally.leased(leases, waited_us)
-        find, heed = self._works.get, self._heed
-        runs = [Run(lease, incarnation, find(lease.name), at=at, began=now, on_deadline=heed) for lease in leases]
+        find = self._works.get
+        runs = [Run(lease, incarnation, find(lease.name), at=at, began=now, host=self) for lease in leases]
         for run in runs:
             if run.work is not None and run.work.timeout_s is not None:
                 run.deadline = now + run.work.timeout_s
@@ -180,7 +196,11 @@ class Pool:
         self._waiting.clear()
         return [run.lease.id for run in left]
 
-    def _heed(self, deadline: float) -> None:
+    def tell_rest(self) -> None:
+        """Log what a storm of ends has withheld so far."""
+        self._narrator.flush()
+
+    def heed(self, deadline: float) -> None:
         """Check the deadlines again at this time, or earlier."""
         if self._deadlines is None or deadline < self._deadlines.when():
             if self._deadlines is not None:
@@ -204,7 +224,7 @@ class Pool:
             if until <= now:
                 self._abandon(run, carrier)
             else:
-                self._heed(until)
+                self.heed(until)
 
     def _abandon(self, run: Run, carrier: "asyncio.Task[None]") -> None:
         """Settle the task and free the slot, although the handler goes on."""
@@ -215,7 +235,7 @@ class Pool:
             "it returns is ignored",
             lease.label,
             human(round(late_s)),
-            extra={"task": lease.id},
+            extra=about(**run.log_fields()),
         )
         run.is_abandoned = True
         settlement: Settlement | None = None
@@ -226,7 +246,7 @@ class Pool:
                 settlement = run.overdue()
             except Exception:
                 what = "%s: cannot tell what its deadline means; it is handed back"
-                logger.exception(what, lease.label, extra={"task": lease.id})
+                logger.exception(what, lease.label, extra=about(**run.log_fields()))
         self._end(run, _stopped(run) if settlement is None else settlement)
         carrier.cancel()
 
@@ -251,6 +271,8 @@ class Pool:
                 self._have_spare()
                 self._carriers[run] = carrier
                 run.started = self._now
+                if self._tells_starts:
+                    self._narrator.started(run)
                 await self._run(run)
                 self._carried += 1
                 if self._carried % TURN_RUNS == 0 and self._on_turn is not None:
@@ -273,6 +295,7 @@ class Pool:
     async def _run(self, run: Run) -> None:
         lease = run.lease
         settlement: Settlement | None = None
+        token = SUBJECT.set(run)
         try:
             is_strange = run.work is None and lease.memory is not None and self._works.of_strangers is not None
             if lease.cancel_requested and not is_strange and (run.work is None or not run.work.handles_cancel):
@@ -293,14 +316,15 @@ class Pool:
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            what = "running task %d (%s) failed inside everpoll"
-            logger.exception(what, lease.id, lease.name, extra={"task": lease.id})
+            logger.exception("running task %d (%s) failed inside everpoll", lease.id, lease.name)
+            run.is_told = True
             said = storable(f"{type(error).__name__}: {error}", ERROR_LIMIT)
             note = {"what": "failed", "error": said, "attempt": lease.attempt}
             settlement = Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note))
         finally:
             if run in self._carriers:
                 self._end(run, _stopped(run) if settlement is None else settlement)
+            SUBJECT.reset(token)
 
     def _end(self, run: Run, settlement: Settlement) -> None:
         del self._carriers[run]
@@ -310,6 +334,8 @@ class Pool:
             # Not by a call of `ended`: once a run, that costs.
             self._tally.runs.append(run.lease)
             self._tally.times_s.append(now - run.started)
+        if self._tells_ends or settlement.note is not None:
+            self._narrator.ended(run, settlement, now - run.started if run.started >= 0 else None)
         if not self._carriers:
             self._all_ended.set()
             if self._deadlines is not None:
@@ -342,6 +368,7 @@ def _unknown(run: Run, works: Works) -> Settlement:
         f"no job called {lease.name!r} is registered in this worker; registered: {known}. If another app has it, give "
         f"the two apps queues of their own in place of {lease.queue!r}"
     )
-    logger.error("%s: %s", lease.label, error, extra={"task": lease.id})
+    logger.error("%s: %s", lease.label, error)
+    run.is_told = True
     note = {"what": "failed", "error": error, "attempt": lease.attempt, "type": "UnknownJob"}
     return Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note))

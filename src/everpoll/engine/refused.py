@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.failure_events import failure_event
 from everpoll.errors import BadInput
+from everpoll.logs.context import about
 from everpoll.policy import LONGEST_S, Backoff, human
 from everpoll.stores.contract import Again, Ended, EndState, Settlement, encode
 
@@ -76,9 +77,8 @@ class Refused:
             while not await self._substituted(incarnation, settlement, error):
                 if fence not in self._stuck:
                     self._stuck[fence] = str(error)
-                    logger.error(
-                        "task %d can neither end nor be handed back: %s; it is left to the rescue", fence[0], error
-                    )
+                    text = "task %d can neither end nor be handed back: %s; it is left to the rescue"
+                    logger.error(text, fence[0], error, extra=about(task_id=fence[0]))
                 await asyncio.sleep(STUCK_S)
                 if await self._is_accepted(incarnation, settlement, is_repeat):
                     return
@@ -92,6 +92,7 @@ class Refused:
             settlement.id,
             error,
             human(self._patience_s),
+            extra=about(task_id=settlement.id),
         )
         event_loop = asyncio.get_running_loop()
         until, failures = event_loop.time() + self._patience_s, 0
@@ -106,7 +107,8 @@ class Refused:
         for substitute in substitutes(settlement, error):
             if await self._is_accepted(incarnation, substitute):
                 what = "is handed back" if isinstance(substitute, Again) else f"ends as {substitute.state}"
-                logger.error("task %d %s: the store refuses its settlement: %s", settlement.id, what, error)
+                text = "task %d %s: the store refuses its settlement: %s"
+                logger.error(text, settlement.id, what, error, extra=about(task_id=settlement.id))
                 return True
         return False
 

@@ -107,7 +107,7 @@ async def traced(found: "Tracer", run: Run) -> Settlement:
         try:
             _tell(span, settlement)
         except Exception:
-            logger.exception("%s: its span could not be completed", lease.label, extra={"task": lease.id})
+            logger.exception("%s: its span could not be completed", lease.label)
         return settlement
 
 

@@ -7,9 +7,11 @@ of functions, retries or looks.
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from msgspec import Struct
 
+from everpoll.logs.context import Fields
 from everpoll.stores.contract import Lease, Settlement
 
 
@@ -26,6 +28,16 @@ class StopReason(StrEnum):
     """This worker was declared dead: others do own the task."""
     OVERDUE = "overdue"
     """Its deadline has passed, and it goes on although it was canceled."""
+
+
+class RunHost(Protocol):
+    """What a run knows of the pool that runs it."""
+
+    worker: str
+    """The label of its worker."""
+
+    def heed(self, deadline: float) -> None:
+        """Check the deadlines at this time, by the event loop's clock, or earlier."""
 
 
 class Run(Struct, eq=False):
@@ -46,20 +58,24 @@ class Run(Struct, eq=False):
     overdue: Callable[[], Settlement] | None = None
     """What becomes of the task if its handler goes on behind its deadline; set by the front. None: the
     rescue takes it back."""
-    on_deadline: Callable[[float], None] | None = None
-    """The pool's: told of each new deadline."""
+    host: "RunHost | None" = None
+    """The pool that runs it: told of each new deadline."""
     at: float = 0.0
     """The store's clock when it was leased …"""
     began: float = 0.0
     """… and the event loop's."""
     started: float = -1.0
     """When its handler began, by the event loop's clock; below 0: not yet."""
+    is_told: bool = False
+    """The log says already how it ended."""
+    error: BaseException | None = None
+    """What its handler raised, for the log; set by the front."""
 
     def ends_by(self, deadline: float | None) -> None:
         """Set the deadline of the call that begins now; None between two calls."""
         self.deadline, self.overdue_at = deadline, None
-        if deadline is not None and self.on_deadline is not None:
-            self.on_deadline(deadline)
+        if deadline is not None and self.host is not None:
+            self.host.heed(deadline)
 
     def now(self, event_loop_time: float) -> float:
         """The store's clock, as far as it can be known here: what lasts longer than a run is measured by it."""
@@ -69,6 +85,24 @@ class Run(Struct, eq=False):
         """The same as a function, for a run that asks often."""
         ahead_s = self.at - self.began
         return lambda: ahead_s + event_loop_time()
+
+    @property
+    def kind(self) -> str:
+        """The kind of its task; "job" where the name is not registered."""
+        return "job" if self.work is None else self.work.kind
+
+    def log_fields(self) -> Fields:
+        """Return what a log record about this run says of its task."""
+        lease = self.lease
+        return {
+            "task_id": lease.id,
+            "kind": self.kind,
+            "name": lease.name,
+            "queue": lease.queue,
+            "key": lease.key,
+            "attempt": lease.attempt,
+            "worker": None if self.host is None else self.host.worker,
+        }
 
     @property
     def fence(self) -> str:

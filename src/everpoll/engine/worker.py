@@ -28,12 +28,13 @@ from everpoll.engine.meter import UNHEALTHY_ERRORS, Meter, PollerHealth
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.poll_signals import PollSignals
 from everpoll.engine.poller import Capacity, Poller
-from everpoll.engine.pool import Pool
+from everpoll.engine.pool import Observers, Pool
 from everpoll.engine.publishing import Cards, Publisher
 from everpoll.engine.settler import COALESCE_S, OUTAGE, SettlementListeners, Settler
 from everpoll.engine.tally import Tally
 from everpoll.engine.work import StopReason, Works
 from everpoll.errors import CannotConnect, StoreUnavailable
+from everpoll.logs.context import about
 from everpoll.policy import Duration, human, seconds, spread
 from everpoll.stores.contract import Beat, Settlement, Source, WorkerCard, encode
 from everpoll.version import __version__
@@ -71,7 +72,9 @@ class Worker:
         signals = PollSignals()
         listeners = SettlementListeners(self._lost, on_settled, signals.freed.set, self._written)
         self._settler = settler = Settler(store, self.meter, listeners, self._gather_s, patience_s)
-        self._pool = Pool(works, options.slots, settler.add, signals.slot_freed, store.hand_over, tally)
+        self._pool = Pool(
+            works, options.slots, settler.add, signals.slot_freed, store.hand_over, Observers(tally, options.label)
+        )
         capacity = Capacity(self._pool, lambda: settler.backlog, signals)
         self._poller = Poller(store, works, capacity, options, self.meter, self._sign_on_anew)
         self._heartbeat: Heartbeat | LoopHeartbeat | None = None
@@ -129,10 +132,12 @@ class Worker:
         try:
             if not await self._pool.ended(CANCEL_S):
                 for task_id in self._pool.abandon():
-                    logger.error("task %d: its handler does not end although it was canceled; left behind", task_id)
+                    text = "task %d: its handler does not end although it was canceled; left behind"
+                    logger.error(text, task_id, extra=about(task_id=task_id))
             if not await self._settler.drained(SETTLE_S):
                 logger.error("%d tasks could not be settled; the rescue will find them", self._settler.backlog)
         finally:
+            self._pool.tell_rest()
             await self._settler.stop()
             await self._leave()
 
@@ -300,7 +305,7 @@ class Worker:
     def _lost(self, task_ids: Iterable[int]) -> None:
         """A result was dropped: say so, and record it beside the task."""
         for task_id in task_ids:
-            logger.warning("task %d: the lease was lost, its result is dropped", task_id)
+            logger.warning("task %d: the lease was lost, its result is dropped", task_id, extra=about(task_id=task_id))
             note = encode(
                 {"what": "loss", "by": self.options.label, "why": "the lease was lost: its result is dropped"}
             )
@@ -312,7 +317,8 @@ class Worker:
         try:
             await self._store.note_loss(task_id, note)
         except Exception as error:  # noqa: BLE001 - a record of a loss is not worth a worker
-            logger.warning("task %d: the loss could not be recorded: %s", task_id, error)
+            extra = about(task_id=task_id)
+            logger.warning("task %d: the loss could not be recorded: %s", task_id, error, extra=extra)
 
 
 def _tell_if_it_died(polling: asyncio.Task[None]) -> None:

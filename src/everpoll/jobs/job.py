@@ -2,12 +2,9 @@
 
 import functools
 import inspect
-import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
-
-import msgspec
 
 from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.tracing import enqueueing, tracer
@@ -17,18 +14,15 @@ from everpoll.jobs.call import ArgumentFlaw, CallShape
 from everpoll.jobs.outcome import Retry, raised, refused, returned
 from everpoll.jobs.task import Task
 from everpoll.policy import Duration, flaw_of, seconds, shown, whole_number
-from everpoll.stores.contract import Again, Lease, NewTask, Settlement
+from everpoll.stores.contract import NewTask, Settlement
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
 
 P = ParamSpec("P")
 R = TypeVar("R")
-logger = logging.getLogger("everpoll.jobs")
 
 NAME_LIMIT = 200
-LOGGED_LIMIT = 500
-"""Of an error's text, what goes into a line of the log; the trail has it all."""
 TAKEN = ("delay", "priority", "key", "connection")
 """What `enqueue` takes for itself, now or later; a parameter of that name could not be passed by keyword."""
 PRIORITY_LIMIT = 1_000_000_000
@@ -149,33 +143,26 @@ class Job(Generic[P, R]):
         """Run one task: what the engine calls."""
         lease = run.lease
         if self.timeout_s is not None:
-            run.overdue = functools.partial(self._overdue, lease)
+            run.overdue = functools.partial(self._overdue, run)
         try:
             args, kwargs = self._shape.decode(lease.args, self._task(run))
         except Exception as error:  # noqa: BLE001 - arguments of another version, or written by hand
             problem = f"its arguments do not fit {self.name}: {type(error).__name__}: {error}"
-            return _told(lease, refused(lease, problem))
+            return refused(lease, problem)
         try:
             value = await self._callee(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
-            return _told(lease, raised(lease, failure(run, error), self.retry, self._rng))
+            run.error = failure(run, error)
+            return raised(lease, run.error, self.retry, self._rng)
         return returned(lease, value)
 
-    def _overdue(self, lease: Lease) -> Settlement:
+    def _overdue(self, run: Run) -> Settlement:
         """A function that swallows its cancellation has failed as one that took too long has."""
-        return _told(lease, raised(lease, not_ended(self.timeout_s), self.retry, self._rng))
+        run.error = not_ended(self.timeout_s)
+        return raised(run.lease, run.error, self.retry, self._rng)
 
     def _task(self, run: Run) -> Task | None:
         return None if self._shape.task_parameter is None else Task(self._jobs, run.lease.id, run=run)
-
-
-def _told(lease: Lease, settlement: Settlement) -> Settlement:
-    """Log what the trail will say, for whoever watches the worker."""
-    note = msgspec.json.decode(settlement.note or "{}")
-    error = f"{note['type']}: {note['error']}" if "type" in note else note["error"]
-    level = logging.WARNING if isinstance(settlement, Again) else logging.ERROR
-    logger.log(level, "%s: %s (%s)", lease.label, note["why"], error[:LOGGED_LIMIT], extra={"task": lease.id})
-    return settlement
 
 
 def _check_options(where: str, given: Iterable[str], known: type) -> None:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from everpoll.errors import NotRunning
+from everpoll.logs.context import SUBJECT, Labels
 from everpoll.loops.events import (
     Close,
     Effect,
@@ -165,7 +166,9 @@ class Loop:
             return
         try:
             # In a context of its own: the timer's is shared by all loops.
-            answer = contextvars.copy_context().run(self._ask)
+            context = contextvars.copy_context()
+            context.run(SUBJECT.set, Labels(kind="loop", name=self._name))
+            answer = context.run(self._ask)
         except BaseException as error:
             # It passes through, but not without a new deadline: a loop never dies silently.
             self._step(Tick(failure(error).reason or ""), now)
@@ -254,6 +257,7 @@ class Loop:
     async def _execute(self, run: Run, ask: bool) -> None:
         hook = run.registration.hook
         outcome = CANCELED
+        SUBJECT.set(Labels(kind="loop", name=self._name))  # for the log, in the context that this run has to itself
         try:
             decided = await self._asked(run) if ask else None
             outcome = await self._outcome(run) if decided is None else decided

@@ -2,6 +2,7 @@
 
 import logging
 
+from everpoll.logs.context import Fields, about
 from everpoll.loops.state import Life, LoopState, Phase
 from everpoll.policy import PauseReason, human
 
@@ -11,18 +12,17 @@ logger = logging.getLogger("everpoll.loops")
 def narrate(name: str, before: LoopState, after: LoopState, now: float) -> None:
     """Log what changed between two snapshots, if anything did that a person wants to know."""
     if after.failures > before.failures:
-        logger.warning(
-            "loop %r failed: %s (failures: %d, next run %s)", name, after.last_error, after.failures, _next(after, now)
-        )
+        text, extra = "loop %r failed: %s (failures: %d, next run %s)", _about(name)
+        logger.warning(text, name, after.last_error, after.failures, _next(after, now), extra=extra)
     elif before.failures and not after.failures and after.last_ok != before.last_ok:
         count = "1 failure" if before.failures == 1 else f"{before.failures} failures"
-        logger.info("loop %r recovered after %s, next run %s", name, count, _next(after, now))
+        logger.info("loop %r recovered after %s, next run %s", name, count, _next(after, now), extra=_about(name))
     # Ending and starting over, an app pauses every loop: that is no news of a single one.
     ending = PauseReason.SHUTDOWN in after.pauses | before.pauses
     if after.held != before.held and after.life is Life.LIVE and not ending:
         # Told by the reasons, not by the phase: a loop that is paused during a run is paused all the same.
         word = Phase.PAUSED if after.held else after.phase
-        logger.info("loop %r is %s, next run %s", name, word.value, _next(after, now))
+        logger.info("loop %r is %s, next run %s", name, word.value, _next(after, now), extra=_about(name))
         return
     # Waiting and running in turn is the ordinary case and must cost next to nothing.
     ordinary = after.life is before.life and after.held == before.held and after.breaker is before.breaker
@@ -32,11 +32,15 @@ def narrate(name: str, before: LoopState, after: LoopState, now: float) -> None:
     if old is new or ending:
         return
     if new is Phase.OPEN:
-        logger.warning("loop %r: breaker opened, one probe %s", name, _next(after, now))
+        logger.warning("loop %r: breaker opened, one probe %s", name, _next(after, now), extra=_about(name))
     elif new is Phase.STOPPED:
-        logger.info("loop %r stopped: %s", name, after.stop_reason)
+        logger.info("loop %r stopped: %s", name, after.stop_reason, extra=_about(name))
     elif logger.isEnabledFor(logging.DEBUG):
-        logger.debug("loop %r: %s → %s, next run %s", name, old.value, new.value, _next(after, now))
+        logger.debug("loop %r: %s → %s, next run %s", name, old.value, new.value, _next(after, now), extra=_about(name))
+
+
+def _about(name: str) -> dict[str, Fields]:
+    return about(kind="loop", name=name)
 
 
 def _next(state: LoopState, now: float) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from everpoll.errors import BadInput
+from everpoll.monitors.beat_tokens import beat_token
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.control import Control, are_reports_stale
 from everpoll.monitors.events import AnyEvent
@@ -108,6 +109,14 @@ class Service:
         await self._services.change(
             self.name, lambda one: msgspec.structs.replace(one, beats=one.beats + 1, beat_status=said)
         )
+
+    async def beat_token(self) -> str | None:
+        """Return the token by which the service beats over HTTP: `POST /api/beat/TOKEN`; None: it takes no heartbeats.
+
+        Made when the service is registered without one, and kept from then on. Whoever has it can beat.
+        """
+        row = await self._services.row(self.name)
+        return beat_token(msgspec.convert(row.args, Assignment).definition)
 
     async def mute(self, span: Duration) -> None:
         """Send no alerts about this service for that long; incidents are recorded all the same."""

@@ -28,6 +28,7 @@ from everpoll.monitors.alerts.incident_row import KIND as INCIDENT_KIND
 from everpoll.monitors.alerts.incidents import Incidents
 from everpoll.monitors.alerts.mailbox import KIND as MAILBOX_KIND
 from everpoll.monitors.alerts.maintenance_windows import MaintenanceWindows
+from everpoll.monitors.beat_tokens import with_token
 from everpoll.monitors.checks import assignment as assignments
 from everpoll.monitors.checks.assignment import CHECK, KIND, QUEUE, Assignment
 from everpoll.monitors.checks.runtime import Runtime
@@ -187,7 +188,7 @@ class Services:
         for start in range(0, len(definitions), CHUNK):
             waiting = list(definitions[start : start + CHUNK])
             while waiting:
-                answers = await store.enqueue([_new_task(one, self.wall()) for one in waiting])
+                answers = await store.enqueue([_new_task(with_token(one), self.wall()) for one in waiting])
                 there = {answer.id: one for answer, one in zip(answers, waiting, strict=True) if not answer.is_new}
                 waiting = await self._revise(store, there, held) if there else []
         return held
@@ -214,10 +215,14 @@ class Services:
             row = rows.get(task_id)
             if row is None or row.ended_at is not None:
                 again.append(definition)
-            elif row.cancel_requested:
+                continue
+            if row.cancel_requested:
                 held.append(definition)
-            elif (assignment := msgspec.convert(row.args, Assignment)).definition != definition:
-                args = assignments.write(msgspec.structs.replace(assignment, definition=definition))
+                continue
+            assignment = msgspec.convert(row.args, Assignment)
+            wanted = with_token(definition, assignment.definition)
+            if assignment.definition != wanted:
+                args = assignments.write(msgspec.structs.replace(assignment, definition=wanted))
                 revisions.append(Revision(KIND, row.key or "", args, expects=encode(row.args)))
                 revised.append(definition)
         done = await store.revise(revisions) if revisions else []

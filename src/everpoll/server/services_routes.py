@@ -1,6 +1,5 @@
 """Services: list, register, show, explain, change, remove, check, mute."""
 
-import secrets
 from typing import Annotated, Any
 
 import msgspec
@@ -8,6 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from everpoll.engine.why import Why
 from everpoll.errors import ServiceNotFound
+from everpoll.monitors.beat_tokens import beat_token, with_token
 from everpoll.monitors.checks.assignment import KIND, Assignment
 from everpoll.monitors.definition import Definition
 from everpoll.monitors.info import ServiceInfo, service_info
@@ -135,19 +135,23 @@ async def add_service(asked: Asked) -> Reply:
     """Answer `POST /api/services`."""
     new: NewService = asked.body
     services = asked.serving.app.services
-    token = secrets.token_urlsafe(24) if new.target.lower() == "beat:" else None
-    target = new.target if token is None else f"beat:{token}"
-    refuse_password(target)
-    definition = services.define(new.name, target, _options(new))
+    refuse_password(new.target)
     before = await _definition(asked, new.name)
+    definition = with_token(services.define(new.name, new.target, _options(new)), before)
     if before is not None and before != definition:
         raise Problem(409, f"service {new.name!r} is there already, and differs: PATCH changes it")
     if await services.publish([definition]):
         raise _being_removed(new.name)
     await log_action(asked, "service", new.name, "add")
-    path = f"{base_of(asked.request.scope)}/api/beat/{target[5:]}" if definition.is_heartbeat else None
-    detail = service_detail(await services.row(new.name), services.wall(), beat_path=path)
+    row = await services.row(new.name)
+    detail = service_detail(row, services.wall(), beat_path=_beat_path(asked, row))
     return Reply(detail, 201 if before is None else 200)
+
+
+def _beat_path(asked: Asked, row: TaskInfo) -> str | None:
+    """Return where the service beats, for callers that may write: whoever has the path can beat."""
+    token = beat_token(msgspec.convert(row.args, Assignment).definition)
+    return None if token is None or asked.role != "write" else f"{base_of(asked.request.scope)}/api/beat/{token}"
 
 
 async def _definition(asked: Asked, name: str) -> Definition | None:
@@ -184,6 +188,7 @@ async def _detail(asked: Asked, row: TaskInfo) -> ServiceDetail:
         uptime_24h=uptimes[SPANS[0]],
         latencies_24h_ms={word: rollups[SPANS[0]].latency_ms(share) for word, share in PERCENTILES.items()},
         looks=[look_item(look) for look in looks],
+        beat_path=_beat_path(asked, row),
     )
 
 
@@ -205,7 +210,7 @@ async def change_service(asked: Asked) -> ServiceDetail:
         old = one.definition
         target = old.target if given.target is UNSET else given.target
         merged = ServiceOptions(**(_options_of(old) | options))  # type: ignore[typeddict-item]
-        return msgspec.structs.replace(one, definition=services.define(name, target, merged))
+        return msgspec.structs.replace(one, definition=with_token(services.define(name, target, merged), old))
 
     if (await services.row(name)).cancel_requested:
         raise _being_removed(name)

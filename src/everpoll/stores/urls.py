@@ -17,6 +17,11 @@ def default_url() -> str:
     return os.environ.get("EVERPOLL_URL") or DEFAULT_URL
 
 
+def has_url() -> bool:
+    """Whether the environment says where tasks live."""
+    return bool(os.environ.get("EVERPOLL_URL"))
+
+
 def with_connections(url: str, connections: int | None) -> str:
     """The address with that many connections in it; only Postgres counts them."""
     if connections is None or url.split(":", 1)[0].lower() not in POSTGRES:

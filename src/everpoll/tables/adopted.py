@@ -14,8 +14,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-import msgspec
-
 from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.meter import PollerHealth
 from everpoll.engine.options import WorkerOptions
@@ -24,15 +22,13 @@ from everpoll.engine.work import Run, Work, Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import BadInput
 from everpoll.policy import Duration
-from everpoll.stores.contract import Ended, Lease, Settlement
+from everpoll.stores.contract import Settlement
 from everpoll.tables.contract import TableSource
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import raised, returned
 from everpoll.tables.row import Row
 
 logger = logging.getLogger("everpoll.tables")
-
-LOGGED_LIMIT = 500
 
 F = TypeVar("F", bound=Callable[[Row], Any])
 
@@ -130,28 +126,15 @@ class AdoptedTable:
     async def _run(self, run: Run) -> Settlement:
         assert self._callee is not None, "a table without a handler claims nothing"
         if self.table.timeout_s is not None:
-            run.overdue = functools.partial(self._overdue, run.lease)
+            run.overdue = functools.partial(self._overdue, run)
         try:
             value = await self._callee(Row(run))
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the handler's own
-            return _told(self.table, run.lease, raised(self.table, run.lease, failure(run, error), self._rng))
-        return _told(self.table, run.lease, returned(self.table, run.lease, value))
+            run.error = failure(run, error)
+            return raised(self.table, run.lease, run.error, self._rng)
+        return returned(self.table, run.lease, value)
 
-    def _overdue(self, lease: Lease) -> Settlement:
+    def _overdue(self, run: Run) -> Settlement:
         """A handler that swallows its cancellation has failed as one that took too long has."""
-        error = not_ended(self.table.timeout_s)
-        return _told(self.table, lease, raised(self.table, lease, error, self._rng))
-
-
-def _told(table: Table, lease: Lease, settlement: Settlement) -> Settlement:
-    """Log a failure, for whoever watches the worker: the table may have no column for it."""
-    if settlement.note is None:
-        return settlement
-    note = msgspec.json.decode(settlement.note)
-    if note["what"] not in {"failed", "retry"}:
-        return settlement
-    error = f"{note['type']}: {note['error']}" if "type" in note else note["error"]
-    is_last = isinstance(settlement, Ended)
-    what = "has failed" if is_last else f"attempt {lease.attempt} of {table.attempts} failed"
-    logger.log(logging.ERROR if is_last else logging.WARNING, "%s: %s (%s)", lease.label, what, error[:LOGGED_LIMIT])
-    return settlement
+        run.error = not_ended(self.table.timeout_s)
+        return raised(self.table, run.lease, run.error, self._rng)

@@ -62,9 +62,10 @@ def raised(table: Table, lease: Lease, error: BaseException, rng: Rng) -> Settle
     what = described(error)
     note = {"attempt": lease.attempt, "type": what["type"], "error": what["error"]}
     if table.retries is None or lease.attempt >= table.attempts:
-        return Ended(lease.id, lease.sequence, "failed", None, encode({"what": "failed", **note}))
+        return Ended(lease.id, lease.sequence, "failed", None, encode({"what": "failed", "why": "has failed", **note}))
     delay_s = None if table.due_at is None else table.backoff.delay(lease.attempt, rng)
-    return Again(lease.id, lease.sequence, delay_s, note=encode({"what": "retry", **note}))
+    why = f"attempt {lease.attempt} of {table.attempts} failed"
+    return Again(lease.id, lease.sequence, delay_s, note=encode({"what": "retry", "why": why, **note}))
 
 
 def written(table: Table, settlement: Settlement) -> RowWrite:

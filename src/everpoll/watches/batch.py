@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from everpoll.errors import BadInput, JobTimeout
+from everpoll.logs.context import SUBJECT, Subject
 from everpoll.policy import shown
 from everpoll.watches.context import LookContext
 
@@ -24,11 +25,12 @@ Waiting = tuple[Any, LookContext, "asyncio.Future[Any]"]
 class Batch:
     """The looks of one watch that wait for each other."""
 
-    def __init__(self, where: str, function: Callable[..., Any]) -> None:
+    def __init__(self, where: str, function: Callable[..., Any], subject: Subject | None = None) -> None:
         if not inspect.iscoroutinefunction(function):
             raise BadInput(f"{where}: look_many must be an async function")
         self._where = where
         self._function = function
+        self._subject = subject
         self._waiting: list[Waiting] = []
         self._sending: asyncio.TimerHandle | None = None
         self._event_loop: asyncio.AbstractEventLoop | None = None
@@ -85,6 +87,7 @@ class Batch:
                 answer.add_done_callback(gone)
 
     async def _call(self, batch: list[Waiting]) -> None:
+        SUBJECT.set(self._subject)  # else the log would say that the call is about the first run in it
         self._number += 1
         for _, context, _ in batch:
             context.call = self._number

@@ -12,6 +12,7 @@ from typing import Any
 from everpoll.engine.calls import described, failure
 from everpoll.errors import BadInput
 from everpoll.http.retry_after import retry_after_s
+from everpoll.logs.context import about
 from everpoll.policy import human, shown
 from everpoll.stores.contract import Settlement
 from everpoll.watches.cadence import History
@@ -152,7 +153,10 @@ class Planning(Settling):
         memory.errors += 1
         memory.errors_in_a_row += 1
         memory.count(f"{what} failed")
-        logger.warning("%s: %s failed (%s): %s", self._key, what, fault, told_error(error))
+        subject, text = f"{self._watch.name} {what} failed", "%s: %s failed (%s): %s"
+        extra = about(error_type=type(error).__name__)
+        args = (self._key, what, fault, told_error(error))
+        self._watch.failures.log(logging.WARNING, subject, text, *args, extra=extra)
         resting = None if remote is None else self._failed_at(remote, fault, call)
         if fault == "fatal":
             return self._conclude("failed", f"{what} failed: {told_error(error)}", evidence=described(error))

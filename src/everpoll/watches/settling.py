@@ -14,6 +14,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from everpoll.engine.work import Run
+from everpoll.logs.context import about
+from everpoll.policy import human
 from everpoll.stores.contract import Again, Ended, EndState, NewEvent, Settlement
 from everpoll.stores.contract import encode as encode_json
 from everpoll.watches.extension import extension_of
@@ -86,6 +88,7 @@ class Settling:
         memory.took_s = self._took_s() if outcome in {"ready", "failed"} else None
         memory.count(f"outcome:{outcome}")
         self._note(Decision(now, outcome, why, None, memory.status, self._changed))
+        self._tell_end(outcome, why, now)
         # What was started elsewhere is cleaned up, too; only a start of ours that never was has left nothing behind.
         is_untouched = self._watch.starts is not None and memory.handle is None and not self._may_have_started
         if self._watch.cleans is None or is_untouched:
@@ -94,8 +97,31 @@ class Settling:
         events = self._events()
         return Again(self._lease.id, self._lease.sequence, 0.0, refund=True, memory=self._stored(), events=events)
 
+    def _tell_start(self) -> None:
+        """Log that the operation runs: from here on it is looked at."""
+        self._watch.changes.log(logging.INFO, f"{self._watch.name} started", "%s: started", self._key)
+
+    def _tell_end(self, outcome: Outcome, why: str, now: float) -> None:
+        memory = self._memory
+        took_s = max(0.0, now - (now if memory.begun_at is None else memory.begun_at))
+        looks = "1 look" if memory.looks == 1 else f"{memory.looks} looks"
+        is_bad = outcome in {"failed", "timed_out"}
+        (self._watch.failures if is_bad else self._watch.changes).log(
+            logging.ERROR if is_bad else logging.INFO,
+            f"{self._watch.name} {outcome}",
+            "%s: %s after %s in %s%s",
+            self._key,
+            outcome.replace("_", " "),
+            looks,
+            human(took_s),
+            f": {why}" if why else "",
+            extra=about(outcome=outcome, duration_s=round(took_s, 6)),
+        )
+
     def _again(self, planned: NextLook) -> Settlement:
         memory = self._memory
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s: %s (%s); next step in %s", self._key, planned.why, planned.rule, human(planned.delay_s))
         self._note(Decision(self._now, planned.rule, planned.why, planned.delay_s, memory.status, self._changed))
         events = self._events()
         return Again(

@@ -63,6 +63,7 @@ class Step(Calling):
         if memory.phase in {"looking", "verifying"} and memory.started_at is None:
             memory.unpause(self._now)
             memory.started_at, memory.paused_s = self._now, 0.0
+            self._tell_start()
 
     # ── start ────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -89,6 +90,7 @@ class Step(Calling):
         memory.started_at, memory.paused_s = self._now, 0.0
         memory.phase = "looking"
         memory.errors_in_a_row = 0
+        self._tell_start()
         if not isinstance(begun.verdict, Wait):
             return self._believed(begun.verdict)
         self._heard(begun.verdict)
@@ -393,7 +395,7 @@ class Step(Calling):
         memory.errors += 1
         spent_s = self._now - since
         why = f"cleanup failed (try {memory.cleanup_tries}): {told_error(error)}"
-        logger.warning("%s: %s", self._key, why)
+        self._watch.failures.log(logging.WARNING, f"{self._watch.name} cleanup failed", "%s: %s", self._key, why)
         if fault == "fatal" or budget.spent(spent_s, 0) is not None:
             memory.cleaned = False
             self._note(Decision(self._now, "cleanup", f"{why}; given up, the sweeper tries again"))

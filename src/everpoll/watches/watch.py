@@ -23,9 +23,11 @@ import msgspec
 
 from everpoll.engine.calls import failure
 from everpoll.engine.enqueuer import Enqueuer
+from everpoll.engine.rationed_log import RationedLog
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, StopReason
 from everpoll.errors import BadInput
+from everpoll.logs.context import Labels
 from everpoll.policy import Backoff, Duration, seconds, shown, whole_number
 from everpoll.stores.contract import Again, Ended, NewEvent, NewTask, Settlement
 from everpoll.stores.contract import encode as encode_json
@@ -96,6 +98,8 @@ class Watch(Generic[Op]):
         """Of this process, over all runs (B17)."""
         self.on_decision: list[Callable[[str, Decision], None]] = []
         """Told of every decision as it is made: for timelines."""
+        self.changes, self.failures = RationedLog(logger), RationedLog(logger)
+        """The lines about starts and ends of runs, and about what failed: a storm of either is bounded."""
         self.durations_s: tuple[float, ...] = ()
         self._learned_at: float | None = None
 
@@ -152,7 +156,7 @@ class Watch(Generic[Op]):
         """One call for all runs that are due together: a list of (op, w) in, a list of verdicts out, in order."""
         if self._batch is not None:
             raise BadInput(f"{self._where}: there is a look_many already")
-        self._batch = Batch(self._where, function)
+        self._batch = Batch(self._where, function, Labels(kind="watch", name=self.name, queue=self.policy.queue))
         return function
 
     def migrate(self, old: int, new: int) -> Callable[[Migration], Migration]:

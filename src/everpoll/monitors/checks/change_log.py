@@ -1,4 +1,4 @@
-"""Change log: what the log says when a service changes. A look that changes nothing is not logged.
+"""Change log: what the log says when a service changes. Each look is logged at debug level.
 
 All of it is for information: a service that is down is no fault of the program that looks at it, and has its alerts.
 The first "up" of a service is for `--verbose`, because a fleet of ten thousand services has as many when it starts.
@@ -7,7 +7,9 @@ The first "up" of a service is for `--verbose`, because a fleet of ten thousand 
 import logging
 from collections.abc import Iterable
 
+from everpoll.logs.context import about
 from everpoll.monitors.events import CircuitOpen, ServiceEvent, StatusChange
+from everpoll.monitors.look import Look
 from everpoll.monitors.report import Status
 from everpoll.policy import human
 
@@ -23,6 +25,16 @@ def log_changes(events: Iterable[ServiceEvent]) -> None:
             left = human(max(0, round(event.until - event.timestamp)))
             text = "%s did not answer %d times in a row: the breaker is open, the next look is in %s"
             logger.info(text, event.service_name, event.failures, left)
+
+
+def log_look(logger: logging.Logger, name: str, look: Look, next_s: float) -> None:
+    """Log one look, for `--verbose`."""
+    took_s = max(0.0, look.ended_at - look.started_at)
+    status = "not asked" if look.reached is None else str(look.status)
+    why = f": {look.error}" if look.error else ""
+    extra = about(outcome=status, duration_s=round(took_s, 6))
+    next_look = human(max(0.0, round(next_s, 3)))
+    logger.debug("looked at %s in %s: %s%s; next look in %s", name, human(took_s), status, why, next_look, extra=extra)
 
 
 def _level(event: StatusChange) -> int:

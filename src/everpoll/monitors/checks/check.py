@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from everpoll.engine.work import Run, Work
 from everpoll.monitors.checks import assignment as assignments
 from everpoll.monitors.checks.assignment import CHECK, QUEUE, Assignment
-from everpoll.monitors.checks.change_log import log_changes
+from everpoll.monitors.checks.change_log import log_changes, log_look
 from everpoll.monitors.checks.fetching import HostBusy
 from everpoll.monitors.checks.known import KnownDependencies
 from everpoll.monitors.checks.looking import Looking, Reader, reader_of
@@ -101,6 +101,8 @@ class Checks:
             look = replace(look, report=None)  # only what fails needs its error in words again
         now = wall()
         decision = decide(definition, control, look, now, changes, self._rng.random())
+        if logger.isEnabledFor(logging.DEBUG):
+            log_look(logger, definition.name, look, decision.next_at - now)
         if self._tell is not None:
             self._tell((*decision.events, *look_events(definition, look, decision, changes)))
         record = new_look(definition, look, decision, changes)

@@ -1,0 +1,111 @@
+"""Narration: what the log says about runs of jobs and rows: start, end and failure, each once.
+
+    debug     a run starts · a job snoozes
+    info      done · canceled · handed back
+    warning   an attempt failed, and another follows · done, and its result is not as it was
+    error     failed for good, with the traceback
+
+Promises: while neither debug nor info is on, an ordinary end costs one comparison, since levels are looked up once for
+each batch of leases. A storm of ends or of failures is bounded (`RationedLog`), apart from each other. Looks of watches
+and of services are told by their own rooms.
+"""
+
+import logging
+
+import msgspec
+
+from everpoll.engine.calls import own_frames
+from everpoll.engine.rationed_log import RationedLog
+from everpoll.engine.work import Run
+from everpoll.logs.context import Fields, about
+from everpoll.policy import human
+from everpoll.stores.contract import Again, Ended, Settlement
+
+LOGGERS = {"job": logging.getLogger("everpoll.jobs"), "table": logging.getLogger("everpoll.tables")}
+"""By kind: other kinds of tasks are never done."""
+FAILURES = frozenset({"failed", "retry"})
+ERROR_CHARS = 500
+"""Of an error's text, what goes into a line of the log; the trail has it all."""
+
+
+class Narrator:
+    """Tells of the runs of one worker."""
+
+    def __init__(self) -> None:
+        self._ends = {kind: RationedLog(logger) for kind, logger in LOGGERS.items()}
+        self._failures = {kind: RationedLog(logger) for kind, logger in LOGGERS.items()}
+
+    def wanted(self) -> tuple[bool, bool]:
+        """Return whether starts and ordinary ends are to be told: asked once for each batch."""
+        ends = any(logger.isEnabledFor(logging.INFO) for logger in LOGGERS.values())
+        return ends and any(logger.isEnabledFor(logging.DEBUG) for logger in LOGGERS.values()), ends
+
+    def started(self, run: Run) -> None:
+        """Tell that a handler begins."""
+        logger = LOGGERS.get(run.kind)
+        if logger is not None and logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s: starts, attempt %d", run.lease.label, run.lease.attempt, extra=about(**run.log_fields()))
+
+    def ended(self, run: Run, settlement: Settlement, took_s: float | None) -> None:
+        """Tell how a run ended; `took_s` is None where its handler never began."""
+        if run.kind not in LOGGERS or run.is_told:
+            return
+        note = {} if settlement.note is None else msgspec.json.decode(settlement.note)
+        fields = run.log_fields()
+        fields["duration_s"] = None if took_s is None else round(took_s, 6)
+        fields["outcome"] = note.get("what") or (settlement.state if isinstance(settlement, Ended) else "again")
+        if fields["outcome"] in FAILURES:
+            self._failed(run, note, fields, is_last=isinstance(settlement, Ended))
+        elif isinstance(settlement, Ended) and settlement.state == "done":
+            self._done(run, note, fields)
+        else:
+            self._stopped(run, settlement, note, fields)
+
+    def flush(self) -> None:
+        """Tell what a storm withheld, before the worker ends."""
+        for one in (*self._ends.values(), *self._failures.values()):
+            one.flush()
+
+    def _failed(self, run: Run, note: Fields, fields: Fields, *, is_last: bool) -> None:
+        error, run.error = run.error, None  # its frames hold the run
+        said = f"{note['type']}: {note['error']}" if "type" in note else str(note.get("error", ""))
+        fields["error_type"] = note.get("type")
+        level = logging.ERROR if is_last else logging.WARNING
+        # With each failed attempt it would be in the log as often as there are attempts; the trail has them all.
+        exc_info = (type(error), error, own_frames(error)) if is_last and error is not None else None
+        self._failures[run.kind].log(
+            level,
+            f"{run.lease.name} {fields['outcome']}",
+            "%s: %s (%s)",
+            run.lease.label,
+            note.get("why", "has failed"),
+            said[:ERROR_CHARS],
+            extra=about(**fields),
+            exc_info=exc_info,
+        )
+
+    def _done(self, run: Run, note: Fields, fields: Fields) -> None:
+        attempt = f", attempt {run.lease.attempt}" if run.lease.attempt > 1 else ""
+        took = human(fields["duration_s"] or 0.0)
+        lines, extra, subject = self._ends[run.kind], about(**fields), f"{run.lease.name} done"
+        if "why" in note:
+            lines.log(
+                logging.WARNING,
+                subject,
+                "%s: done in %s%s: %s",
+                run.lease.label,
+                took,
+                attempt,
+                note["why"],
+                extra=extra,
+            )
+        else:
+            lines.log(logging.INFO, subject, "%s: done in %s%s", run.lease.label, took, attempt, extra=extra)
+
+    def _stopped(self, run: Run, settlement: Settlement, note: Fields, fields: Fields) -> None:
+        outcome = fields["outcome"]
+        level = logging.DEBUG if isinstance(settlement, Again) and outcome == "snooze" else logging.INFO
+        why = note.get("why") or note.get("error") or ""
+        word = {"snooze": "snoozes", "give-back": "handed back"}.get(outcome, outcome)
+        text, subject = "%s: %s: %s" if why else "%s: %s%s", f"{run.lease.name} {word}"
+        self._ends[run.kind].log(level, subject, text, run.lease.label, word, why, extra=about(**fields))

@@ -1,0 +1,111 @@
+"""Log lines: a record as text for people, or as a JSON object for machines.
+
+Promises: text of others in a record (an error's message, a server's words) is shown and not obeyed: no control
+character reaches the terminal, and no line of it can be taken for a record of its own. Passwords in addresses, bearer
+tokens and what a field's name says is a secret come out as ***. No record is lost: neither one whose arguments do not
+fit its text, nor one that cannot be encoded (a lone surrogate) or turned into JSON. Never wraps, pads or colours.
+"""
+
+import json
+import logging
+from datetime import UTC, datetime
+from typing import Any
+
+from everpoll.http.stored_secrets import without_secrets
+from everpoll.logs.context import Fields
+from everpoll.logs.fields import ATTRIBUTES, NO_TASK, fields_of, label_of
+from everpoll.policy.visible_texts import escaped, visible
+
+INDENT = "    "
+_OWN = frozenset({"task", "task_fields", *ATTRIBUTES.values()})
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class PlainLines(logging.Formatter):
+    """One line a record: time (UTC), level, logger, message, then the task's fields as `name=value`.
+
+    Further lines of a message, and a traceback, follow indented.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text."""
+        first, *further = _said(self, record).split("\n")
+        fields = "".join(f" {name}={_value(value)}" for name, value in fields_of(record).items())
+        head = f"{_time(record)} {record.levelname} {record.name}: {first}{visible(without_secrets(fields))}"
+        return f"\n{INDENT}".join((head, *further))
+
+
+class TerminalLines(logging.Formatter):
+    """The message, behind it the task that it is about, for a handler that shows time and level by itself."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as text for a terminal."""
+        first, *further = _said(self, record).split("\n")
+        fields = fields_of(record)
+        label = label_of(fields)
+        if label != NO_TASK and fields.get("key", label) not in first and label not in first:
+            first += f"  ({visible(label)}{', attempt ' + str(fields['attempt']) if 'attempt' in fields else ''})"
+        return f"\n{INDENT}".join((first, *further))
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, the task's fields, what `extra=` said, the traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as JSON."""
+        entry: Fields = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _message(record),
+        }
+        entry |= {name: value for name, value in fields_of(record).items() if name not in entry}
+        if traceback := _traceback(self, record):
+            entry["traceback"] = traceback
+        for name, value in vars(record).items():
+            if name not in _STANDARD and name not in _OWN:
+                entry.setdefault(name, _as_json(value))
+        return escaped(json.dumps(without_secrets(entry), ensure_ascii=False, default=str))
+
+
+def _said(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    """Return message and traceback as they may be shown."""
+    traceback = _traceback(formatter, record)
+    text = _message(record) + (f"\n{traceback}" if traceback else "")
+    return visible(without_secrets(text))
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception as error:  # noqa: BLE001 - a wrong placeholder, or an argument that cannot be shown
+        return f"{record.msg} (its arguments do not fit: {type(error).__name__})"
+
+
+def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
+    if record.exc_info and not record.exc_text:
+        # Kept, as `logging.Formatter` does: other handlers need not format it again.
+        record.exc_text = formatter.formatException(record.exc_info)
+    stack = formatter.formatStack(record.stack_info) if record.stack_info else ""
+    return "\n".join(one for one in (record.exc_text, stack) if one)
+
+
+def _time(record: logging.LogRecord) -> str:
+    instant = datetime.fromtimestamp(record.created, UTC)
+    return f"{instant:%Y-%m-%dT%H:%M:%S}.{instant.microsecond // 1000:03}Z"
+
+
+def _value(value: object) -> str:
+    """Return a value without a space in it, or in quotes."""
+    text = str(value)
+    return text if text and not any(one in text for one in ' "=\n\t') else json.dumps(text, ensure_ascii=False)
+
+
+def _as_json(value: Any) -> Any:
+    """Return a value of the user's own as JSON has it: a circle, NaN or an object without a text is named instead."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    try:
+        return json.loads(json.dumps(value, allow_nan=False, default=str))
+    except Exception:  # noqa: BLE001 - whatever it is, the record is worth more than the value
+        return f"({type(value).__name__} that is not JSON)"

@@ -1,0 +1,1 @@
+"""The log: which task a record is about, and how it becomes a line."""
