@@ -71,6 +71,8 @@ class CallShape:
             for one in rest
             if one.name in hints and not _is_plain(hints[one.name])
         }
+        self.is_plain = not self._converted and self.task_parameter is None
+        """The function is called with what `decode` makes of the text."""
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Check the arguments against the function and turn them into JSON."""
@@ -141,7 +143,7 @@ class CallShape:
     def decode(self, text: str, task: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         """The arguments to call the function with."""
         call = decode(text)
-        if not self._converted and self.task_parameter is None:
+        if self.is_plain:
             return call.args, call.kwargs
         given = self._callable.bind(*call.args, **call.kwargs).arguments
         for name, hint in self._converted.items():

@@ -13,11 +13,11 @@ from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.tracing import enqueueing, tracer
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput
-from everpoll.jobs.call import ArgumentFlaw, CallShape
+from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
 from everpoll.jobs.outcome import Retry, raised, refused, returned
 from everpoll.jobs.task import Task
 from everpoll.policy import Duration, flaw_of, seconds, shown, whole_number
-from everpoll.stores.contract import Again, Lease, NewTask, Settlement
+from everpoll.stores.contract import Again, Ended, Lease, NewTask, Settlement
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
@@ -74,7 +74,7 @@ class Job(Generic[P, R]):
         timeout = options.get("timeout")
         self.timeout_s = None if timeout is None else seconds(timeout, name=f"{where}: timeout", positive=True)
         _check_parameters(where, function)
-        self._callee = Callee(function, self.timeout_s, lambda: jobs.threads)
+        self._call = Callee(function, self.timeout_s, lambda: jobs.threads).plainest
         self._shape = CallShape(self.name, function, Task)
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
 
@@ -151,15 +151,19 @@ class Job(Generic[P, R]):
         if self.timeout_s is not None:
             run.overdue = functools.partial(self._overdue, lease)
         try:
-            args, kwargs = self._shape.decode(lease.args, self._task(run))
+            if self._shape.is_plain:
+                call = decode(lease.args)
+                args, kwargs = call.args, call.kwargs
+            else:
+                args, kwargs = self._shape.decode(lease.args, self._task(run))
         except Exception as error:  # noqa: BLE001 - arguments of another version, or written by hand
             problem = f"its arguments do not fit {self.name}: {type(error).__name__}: {error}"
             return _told(lease, refused(lease, problem))
         try:
-            value = await self._callee(*args, **kwargs)
+            value = await self._call(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
             return _told(lease, raised(lease, failure(run, error), self.retry, self._rng))
-        return returned(lease, value)
+        return Ended(lease.id, lease.sequence) if value is None else returned(lease, value)
 
     def _overdue(self, lease: Lease) -> Settlement:
         """A function that swallows its cancellation has failed as one that took too long has."""

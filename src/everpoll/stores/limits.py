@@ -47,6 +47,16 @@ def task_bytes(task: NewTask) -> int:
     return ROW_BYTES + size_of(task.args) + size_of(task.memory) + events
 
 
+def all_plain(settlements: Sequence[Settlement]) -> bool:
+    """Whether all of them are ordinary ends, which carry nothing: asked of a whole batch, since most are."""
+    plain = [
+        one
+        for one in settlements
+        if one.__class__ is Ended and one.result is None and one.note is None and not one.events
+    ]
+    return len(plain) == len(settlements)
+
+
 def settlement_bytes(settlement: Settlement) -> int:
     """What a settlement takes in a statement."""
     payload = settlement.result if type(settlement) is Ended else settlement.memory  # type: ignore[union-attr]
