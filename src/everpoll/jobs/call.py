@@ -17,7 +17,6 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from everpoll.engine.lost_numbers import lost_number
-from everpoll.engine.tracing import carried
 from everpoll.errors import BadInput
 
 ARGS_LIMIT = 1_000_000
@@ -74,14 +73,13 @@ class CallShape:
         self.is_plain = not self._converted and self.task_parameter is None
         """The function is called with what `decode` makes of the text."""
 
-    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Check the arguments against the function and turn them into JSON."""
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None = None) -> str:
+        """Check the arguments against the function and turn them into JSON; `trace`: the span that enqueues them."""
         shape = (len(args), *kwargs) if kwargs else len(args)
         if shape not in self._accepted:
             self._check(args, kwargs)
             if len(self._accepted) < SHAPES_LIMIT:
                 self._accepted.add(shape)
-        trace = carried()
         call = Call(args, kwargs) if trace is None else Call(args, kwargs, trace)
         try:
             encoded = _encoder.encode(call)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, U
 import msgspec
 
 from everpoll.engine.calls import Callee, failure, not_ended
-from everpoll.engine.tracing import enqueueing, tracer
+from everpoll.engine.tracing import carried, enqueueing, tracer
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput
 from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
@@ -100,7 +100,7 @@ class Job(Generic[P, R]):
 
     async def _enqueue(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
         enqueuer = await self._jobs.enqueuer()
-        enqueued = await enqueuer.one(self.new_task(tuple(args), kwargs, **options))
+        enqueued = await enqueuer.one(self._new_task(tuple(args), kwargs, options, carried()))
         return Task(self._jobs, enqueued.id, is_new=enqueued.is_new)
 
     def argument_flaw(self, args: Sequence[Any], kwargs: dict[str, Any]) -> ArgumentFlaw | None:
@@ -119,14 +119,21 @@ class Job(Generic[P, R]):
 
     async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task]:
         enqueuer = await self._jobs.enqueuer()
+        trace = carried()
         tasks = [
-            self.new_task(args if type(args) is tuple else _tuple(self.name, args), {}, **options) for args in calls
+            self._new_task(args if type(args) is tuple else _tuple(self.name, args), {}, options, trace)
+            for args in calls
         ]
         return [Task(self._jobs, one.id, is_new=one.is_new) for one in await enqueuer.many(tasks)]
 
     def new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Unpack[EnqueueOptions]) -> NewTask:
         """The task that these arguments make, checked."""
-        text = self._shape.encode(args, kwargs)
+        return self._new_task(args, kwargs, options, carried())
+
+    def _new_task(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions, trace: dict[str, str] | None
+    ) -> NewTask:
+        text = self._shape.encode(args, kwargs, trace)
         if options:
             return self._special(text, options)
         return NewTask(name=self.name, args=text, queue=self.queue, priority=self.priority, timeout_s=self.timeout_s)
