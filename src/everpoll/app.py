@@ -23,9 +23,7 @@ from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, NotRunning, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
 from everpoll.loops import LoopOptions, Loops
-from everpoll.monitors.options import ServiceOptions
-from everpoll.monitors.service import Service
-from everpoll.monitors.services import Services
+from everpoll.monitors.standby import Standby
 from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds
 from everpoll.stores.contract import Store
 from everpoll.stores.urls import default_url, has_url, store_for, with_connections
@@ -36,6 +34,9 @@ from everpoll.watches import Cadence, Watch, Watches, WatchOptions
 
 if TYPE_CHECKING:
     from everpoll.doctor import Diagnosis
+    from everpoll.monitors.options import ServiceOptions
+    from everpoll.monitors.service import Service
+    from everpoll.monitors.services import Services
     from everpoll.server.asgi import HttpApp
 
 logger = logging.getLogger("everpoll")
@@ -100,12 +101,25 @@ class Everpoll:
         self.jobs = Jobs(self._works, self.store)
         self.watches = Watches(self._works, self.store)
         wall = time.time if clock is None else clock.wall
-        self.services = Services(self.store, wall, self.worker_options.label)
+        self._wall = wall
+        self._services: Services | None = None
+        self._standby = Standby(self.store, self._start_services)
         self.tables: dict[str, AdoptedTable] = {}
         self.loops = Loops(rng=rng, wall=wall)
         self._http_apps: list[HttpApp] = []
         self._companions: list[Companion] = []
         self._showing: LoopShowing | None = None
+
+    @property
+    def services(self) -> "Services":
+        """The services that this app looks at, by name."""
+        if self._services is None:
+            # Loaded when it is first used: most programs have no services, and this takes 5 MB.
+            from everpoll.monitors.services import Services  # noqa: PLC0415
+
+            self._services = Services(self.store, self._wall, self.worker_options.label)
+            self._standby.hurry()
+        return self._services
 
     @overload
     def job(self, function: Callable[P, R], /) -> Job[P, R]: ...
@@ -152,7 +166,7 @@ class Everpoll:
 
         return register
 
-    def service(self, name: str, target: str, **options: Unpack[ServiceOptions]) -> Service:
+    def service(self, name: str, target: str, **options: "Unpack[ServiceOptions]") -> "Service":
         """Look at a service for ever: `app.service("billing", "https://billing.internal/health", every="30s")`.
 
         The target is an http, https, tcp, tls or dns address, or `"beat:"` for a service that calls everpoll. The same
@@ -205,7 +219,7 @@ class Everpoll:
     @property
     def needs_store(self) -> bool:
         """Whether the app has work in a database; one that has only loops has none."""
-        return len(self._works) > 0 or len(self.services) > 0 or self._opened_on is not None
+        return len(self._works) > 0 or bool(self._services) or self._opened_on is not None
 
     async def store(self) -> Store:
         """The store, connected and with its schema up to date."""
@@ -229,7 +243,9 @@ class Everpoll:
                 self._worker = None
                 self.jobs.forget()
                 self.watches.forget()
-                self.services.forget()
+                self._standby.forget()
+                if self._services is not None:
+                    self._services.forget()
             try:
                 await self._store.open(migrate=self._migrate)
             except BaseException:
@@ -257,7 +273,7 @@ class Everpoll:
         tables = {name: health for name, one in self.tables.items() if (health := one.health()) is not None}
         pools = [self.jobs.threads, self.watches.threads, *(one.threads for one in self.tables.values())]
         pools += [] if self.loops.threads is None else [self.loops.threads]
-        services = self.services.health()
+        services = None if self._services is None else self._services.health()
         healthy = all(one.healthy for one in (worker, services, *tables.values()) if one is not None)
         return Health(
             healthy=healthy and self._start_error is None and all(pool.is_healthy for pool in pools),
@@ -282,7 +298,7 @@ class Everpoll:
 
     def pollers(self) -> dict[str, Worker]:
         """Return the workers that run in this process, by name: "jobs", "services", and tables with their own."""
-        found = {"jobs": self._worker, "services": self.services.worker}
+        found = {"jobs": self._worker, "services": None if self._services is None else self._services.worker}
         found |= {f"table {name}": table.worker for name, table in self.tables.items()}
         return {name: worker for name, worker in found.items() if worker is not None}
 
@@ -299,7 +315,7 @@ class Everpoll:
             stopping = [
                 *([] if showing is None else [showing.stop()]),
                 self.loops.close(grace_s),
-                self.services.stop(grace_s),
+                self._stop_services(grace_s),
                 *(one.stop(grace_s) for one in self.tables.values()),
                 *(one.stop(grace_s) for one in self._companions),
             ]
@@ -382,13 +398,24 @@ class Everpoll:
                 # Another database than that of the other tables, perhaps: they and the loops do not wait for it.
                 away = away or error
         self.watches.rounds.start()
-        # An app that has only loops needs no database: it asks none for services that it does not have.
-        scouts = len(self._works) > 0 or self.services.is_set_up
-        await self.services.start(self.worker_options.lease_s, self.worker_options.keep_s, scouts=scouts)
+        if self._services is not None:
+            await self._start_services()
+        else:
+            self._standby.start(scouts=len(self._works) > 0)
         await self.loops.start()
         self._show_loops()
         if away is not None:
             raise away
+
+    async def _start_services(self) -> None:
+        # An app that has only loops needs no database: it asks none for services that it does not have.
+        scouts = len(self._works) > 0 or self.services.is_set_up
+        await self.services.start(self.worker_options.lease_s, self.worker_options.keep_s, scouts=scouts)
+
+    async def _stop_services(self, grace_s: float) -> None:
+        await self._standby.stop()
+        if self._services is not None:
+            await self._services.stop(grace_s)
 
     async def _start_worker(self) -> Worker | None:
         """The worker, if it was started just now."""

@@ -18,7 +18,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from server.site import TOKEN, free_port, is_healthy, python, until
+from server.site import TOKEN, is_healthy, python, until
+from servers.ports import reserved_port
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 UNITS = ["everpoll.service", "everpoll-serve.service"]
@@ -76,7 +77,7 @@ def unit(name: str) -> configparser.ConfigParser:
 async def test_the_command_of_a_unit_serves_and_ends_with_sigterm(name: str, shop: Path) -> None:
     """A token is asked for, and the stop timeout is longer than the grace period that the command names."""
     service = unit(name)["Service"]
-    command, port = shlex.split(service["ExecStart"]), free_port()
+    command, port = shlex.split(service["ExecStart"]), reserved_port()
     assert command[0] == EVERPOLL
     async with started(command, shop, port), httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as http:
         assert (await http.get("/api/jobs")).status_code == 401
@@ -122,7 +123,7 @@ async def test_the_command_and_the_health_check_of_the_container_work(shop: Path
     assert set(installed.split(",")) <= extras.keys()
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", found["USER"][0])
     assert found["EXPOSE"] == ["8787"]
-    command, port = json.loads(found["CMD"][0]), free_port()
+    command, port = json.loads(found["CMD"][0]), reserved_port()
     probe = json.loads(found["HEALTHCHECK"][0].partition("CMD ")[2])
     check = [sys.executable, *[part.replace(":8787", f":{port}") for part in probe[1:]]]
     assert probe[0] == "python"
@@ -156,7 +157,7 @@ async def test_nginx_passes_events_on_as_they_come(shop: Path) -> None:
     nginx = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
     if nginx is None:
         pytest.skip("nginx is not installed here")
-    port, front = free_port(), free_port()
+    port, front = reserved_port(), reserved_port()
     written = (DEPLOY / "nginx.conf").read_text().replace("127.0.0.1:8787", f"127.0.0.1:{port}")
     written = re.sub(r"listen 443 ssl;", f"listen 127.0.0.1:{front};", written)
     written = re.sub(r"\n *ssl_\w+ [^\n]+", "", written)
@@ -178,7 +179,7 @@ async def test_nginx_passes_events_on_as_they_come(shop: Path) -> None:
 
 async def test_below_a_path_everything_is_there_and_nothing_above_it(shop: Path) -> None:
     """`--prefix /polls` behind a proxy that passes the path on: the API, the login page and its cookie."""
-    port = free_port()
+    port = reserved_port()
     command = ["everpoll", "serve", "shop.tasks:app", "--prefix", "/polls/", "--allow-host", "www.example.com"]
     async with (
         started(command, shop, port, "/polls"),

@@ -52,7 +52,7 @@ def test_a_lease_that_comes_with_a_cancel_is_not_run(stage: EngineStage) -> None
 
     async def scene() -> None:
         settled: list[Settlement] = []
-        pool = Pool(stage.works, 5, lambda _incarnation, settlement: settled.append(settlement))
+        pool = Pool(stage.works, 5, lambda _incarnation, settlement, *_: settled.append(settlement))
         pool.start([Lease(1, 1, 1, "job", "default", "null", cancel_requested=True)], incarnation=9)
         assert await pool.ended(1)
         [settlement] = settled
@@ -118,7 +118,7 @@ def test_the_first_reason_to_stop_stands_and_a_clean_up_is_not_canceled_a_second
 
     async def scene() -> None:
         settled: list[Settlement] = []
-        pool = Pool(stage.works, 5, lambda _incarnation, settlement: settled.append(settlement))
+        pool = Pool(stage.works, 5, lambda _incarnation, settlement, *_: settled.append(settlement))
         pool.start([Lease(1, 1, 1, "job", "default", "null")], incarnation=9)
         await stage.clock.advance(1)
         for reason in (StopReason.CANCELED, StopReason.CANCELED, StopReason.SHUTDOWN):

@@ -384,7 +384,7 @@ def test_a_run_that_is_stopped_before_it_began_is_settled_on_the_spot_and_once(
 
     async def scene() -> None:
         settled: list[int] = []
-        pool = Pool(stage.works, 5, lambda _incarnation, settlement: settled.append(settlement.id))
+        pool = Pool(stage.works, 5, lambda _incarnation, settlement, *_: settled.append(settlement.id))
         pool.start([Lease(number, 1, 1, "job", "default", "null") for number in range(4)], incarnation=9)
         pool.stop(reason, [1, 2])
         assert settled == [1, 2]

@@ -162,7 +162,7 @@ def test_a_handler_stopped_before_its_first_step_does_not_run_and_frees_its_slot
     async def scene() -> None:
         settled: list[Settlement] = []
         freed: list[str] = []
-        pool = Pool(stage.works, 5, lambda _incarnation, settlement: settled.append(settlement), freed.append)
+        pool = Pool(stage.works, 5, lambda _incarnation, settlement, *_: settled.append(settlement), freed.append)
         pool.start([Lease(1, 1, 1, "job", "default", "null")], incarnation=9)
         pool.stop(reason)
         await asyncio.sleep(0)
@@ -178,7 +178,7 @@ def test_a_run_yields_one_settlement_even_if_it_was_abandoned_and_ends_later(sta
 
     async def scene() -> None:
         settled: list[Settlement] = []
-        pool = Pool(stage.works, 5, lambda _incarnation, settlement: settled.append(settlement))
+        pool = Pool(stage.works, 5, lambda _incarnation, settlement, *_: settled.append(settlement))
         pool.start([Lease(1, 1, 1, "job", "default", "null")], incarnation=9)
         await stage.clock.advance(1)
         assert pool.abandon() == [1]
@@ -272,7 +272,7 @@ def test_a_cancellation_that_a_run_leaves_behind_hits_no_other(stage: EngineStag
     stage.works.add(Work("job", "default", run))
 
     async def scene() -> None:
-        pool = Pool(stage.works, 50, lambda _incarnation, settlement: settled.append(settlement))
+        pool = Pool(stage.works, 50, lambda _incarnation, settlement, *_: settled.append(settlement))
         pool.start([Lease(number, 1, 1, "job", "default", "null") for number in range(4)], incarnation=9)
         await stage.clock.advance(1)
         assert [(one.id, type(one)) for one in settled] == [(number, Ended) for number in range(4)]
@@ -293,7 +293,7 @@ def test_runs_that_suspend_have_a_task_of_their_own_and_only_the_one_meant_is_ca
     stage.works.add(Work("job", "default", run))
 
     async def scene() -> None:
-        pool = Pool(stage.works, 50, lambda _incarnation, one: settled.update({one.id: one}))
+        pool = Pool(stage.works, 50, lambda _incarnation, one, *_: settled.update({one.id: one}))
         pool.start([Lease(number, 1, 1, "job", "default", "null") for number in range(8)], incarnation=9)
         await stage.clock.advance(1)
         assert len(set(tasks.values())) == 8

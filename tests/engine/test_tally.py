@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everpoll.engine.tally import NAMES, RESCUES, Entry, Tally
+from everpoll.engine.tally import MANY, NAMES, RESCUES, Batch, Entry, Tally
 from everpoll.policy import Histogram
 from everpoll.stores.contract import Again, Ended, Lease, Settlement
 from everpoll.stores.figures import HOUR_S, MINUTE_S, OTHERS, Figure
@@ -27,8 +27,14 @@ def made() -> Tally:
 
 
 def ran(tally: Tally, settlement: Settlement, now: float = START, **fields: Any) -> None:
-    tally.ended(lease(settlement.id, **fields), 0.5)
-    tally.settled([settlement], set(), now)
+    entries = tally.leased([lease(settlement.id, **fields)], [])
+    tally.settled(Batch([settlement], list(entries), [0.5]), set(), now)
+
+
+def batch(tally: Tally, settlements: list[Settlement], names: str, time_s: float = 0.1) -> Batch:
+    """Settlements of runs of these names."""
+    entries = tally.leased([lease(number, name) for number, name in enumerate(names)], [])
+    return Batch(settlements, list(entries), [time_s] * len(settlements))
 
 
 def counts(tally: Tally) -> dict[tuple[str, str, str], dict[str, int]]:
@@ -66,16 +72,14 @@ def test_outcomes(settlement: Settlement, name: str, outcome: str) -> None:
 
 def test_a_result_that_was_dropped_is_lost_and_nothing_else() -> None:
     tally = made()
-    for number in (1, 2):
-        tally.ended(lease(number), 0.1)
-    tally.settled([Ended(1, 1), Ended(2, 1)], {2}, START)
-    assert counts(tally) == {("job", "job", "default"): {"done": 1, "lost": 1}}
+    tally.settled(batch(tally, [Ended(1, 1), Ended(2, 1)], "aa"), {2}, START)
+    assert counts(tally) == {("job", "a", "default"): {"done": 1, "lost": 1}}
 
 
 def test_what_never_began_is_not_counted() -> None:
     """A settlement without a run: leased and handed back at a shutdown."""
     tally = made()
-    tally.settled([Again(1, 1, None, refund=True)], set(), START)
+    tally.settled(Batch([Again(1, 1, None, refund=True)], [None], [0.0]), set(), START)
     assert counts(tally) == {}
 
 
@@ -93,11 +97,39 @@ def test_waiting_and_running_times() -> None:
 def test_times_of_any_size_are_counted(time: float) -> None:
     """Clocks differ a little: a task may seem to have waited for less than nothing."""
     tally = made()
-    tally.leased([lease()], [time * 1e6])
-    tally.ended(lease(), time)
-    tally.settled([Ended(1, 1)], set(), START)
+    entries = list(tally.leased([lease()], [time * 1e6]))
+    tally.settled(Batch([Ended(1, 1)], entries, [time]), set(), START)
     [entry] = tally.entries()
     assert sum(entry.waited.values()) == sum(entry.ran.values()) == 1
+
+
+def test_a_batch_is_counted_as_its_tasks_one_by_one() -> None:
+    """However many there are, and whatever they settle as."""
+    settlements: list[Settlement] = [
+        *(Ended(number, 1, "failed" if number % 3 else "done") for number in range(MANY * 3)),
+        *(Again(number, 1, 5.0) for number in range(MANY)),
+    ]
+    times_s = [number * 7e-5 for number in range(len(settlements))]
+    together, alone, ends = made(), made(), made()
+    for tally, portions in ((together, [slice(None)]), (alone, [slice(at, at + 1) for at in range(len(times_s))])):
+        entries = list(tally.leased([lease(one.id) for one in settlements], []))
+        for some in portions:
+            tally.settled(Batch(settlements[some], entries[some], times_s[some]), set(), START)
+    [one], [other] = together.entries(), alone.entries()
+    assert (one.counts, one.ran) == (other.counts, other.ran)
+    assert one.ran_s == pytest.approx(sum(times_s))
+    ends.settled(batch(ends, settlements[: MANY * 3], "a" * MANY * 3), set(), START)
+    assert counts(ends) == {("job", "a", "default"): {"done": MANY, "failed": 2 * MANY}}
+
+
+@pytest.mark.parametrize("names", ["aaa", "aab"])
+def test_one_waiting_time_stands_for_all_tasks_of_a_look(names: str) -> None:
+    """Stores tell one where those of all are about the same."""
+    tally = made()
+    tally.leased([lease(number, name) for number, name in enumerate(names)], [2_000_000.0])
+    waited = {one.name: (one.waited_s, one.waited) for one in tally.entries()}
+    [bucket] = dict(Histogram.of([2_000_000]).counts)
+    assert waited == {name: (2.0 * names.count(name), {bucket: names.count(name)}) for name in set(names)}
 
 
 def test_a_minute_and_an_hour_are_published_with_sums_for_the_queue_and_the_kind() -> None:
@@ -223,18 +255,11 @@ def _total(entry: Entry) -> int:
     return sum(entry.counts.values())
 
 
-def test_settlements_in_any_order_are_counted_by_their_own_names() -> None:
-    """Refused ones are settled later; others never began; some are never settled by this worker."""
+def test_settlements_of_several_names_are_counted_by_their_own() -> None:
+    """In one batch; some never began, and some have been lost."""
     tally = made()
-    for number, name in enumerate("aabbc"):
-        tally.ended(lease(number, name), 0.1)
-    tally.settled([Ended(0, 1), Ended(3, 1), Ended(77, 1)], set(), START)
-    tally.ended(lease(9, "d"), 0.1)
-    tally.settled([Ended(9, 1), Ended(1, 1, "failed"), Again(2, 1, 5.0)], set(), START)
+    settlements: list[Settlement] = [Ended(0, 1), Ended(1, 1, "failed"), Again(2, 1, 5.0), Ended(3, 1), Ended(4, 1)]
+    mixed = batch(tally, settlements, "aabbc")
+    tally.settled(mixed._replace(entries=[*mixed.entries[:4], None]), {3}, START)
     found = {name: one for (_, name, _), one in counts(tally).items()}
-    assert found == {"a": {"done": 1, "failed": 1}, "b": {"done": 1, "retried": 1}, "d": {"done": 1}}
-    tally.settled([Ended(4, 1)], set(), START)
-    tally.ended(lease(10, "a"), 0.1)
-    tally.settled([Ended(10, 1)], set(), START)
-    found = {name: one for (_, name, _), one in counts(tally).items()}
-    assert (found["c"], found["a"]["done"]) == ({"done": 1}, 2)
+    assert found == {"a": {"done": 1, "failed": 1}, "b": {"retried": 1, "lost": 1}, "c": {}}

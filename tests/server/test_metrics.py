@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from everpoll import Backoff, Budget, Everpoll, Retry
-from everpoll.engine.tally import Entry, Tally
+from everpoll.engine.tally import Batch, Entry, Tally
 from everpoll.server import metrics as metrics_module
 from everpoll.server.metric_families import BOUNDS_S, tasks
 from everpoll.server.metrics import Metrics
@@ -169,9 +169,8 @@ async def test_a_store_that_is_away_is_said_and_what_the_process_did_is_still_to
 def test_buckets_are_cumulative_and_hold_every_value() -> None:
     tally = Tally(lambda _: "job")
     times = [0.0001, 0.004, 0.09, 0.2, 3.0, 100.0, 10_000.0]
-    for number, time_s in enumerate(times):
-        tally.ended(Lease(number, 1, 1, "job", "default", "null"), time_s)
-    tally.settled([Ended(number, 1) for number in range(len(times))], set(), 0.0)
+    entries = tally.leased([Lease(number, 1, 1, "job", "default", "null") for number in range(len(times))], [])
+    tally.settled(Batch([Ended(number, 1) for number in range(len(times))], list(entries), times), set(), 0.0)
     [family] = [one for one in tasks(tally.entries()) if one.name == "everpoll_job_running_seconds"]
     buckets = {one.labels["le"]: one.value for one in family.samples if one.name.endswith("_bucket")}
     assert list(buckets.values()) == sorted(buckets.values())

@@ -90,7 +90,7 @@ async def test_loops_of_a_process_without_jobs_are_shown_too(tmp_path: Path) -> 
     """It has a database and answers HTTP, so its heartbeat publishes them."""
     url = f"sqlite:///{tmp_path / 'tasks.db'}"
     (tmp_path / "alone.py").write_text(LOOPS_ALONE.format(url=url))
-    port = free_port()
+    port = reserved_port()
     with python(["-m", "everpoll", "run", "alone:app", "--serve", "--port", str(port)], tmp_path):
         async with site(example_app(url)) as here:
 

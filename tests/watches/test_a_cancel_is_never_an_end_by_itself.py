@@ -23,7 +23,7 @@ async def test_a_run_that_waits_for_its_turn_is_handed_back_and_not_ended() -> N
         raise AssertionError("never begun")
 
     works.add(Work("query", "default", busy, handles_cancel=True))
-    pool = Pool(works, 5, lambda _incarnation, settlement: settled.append(settlement))
+    pool = Pool(works, 5, lambda _incarnation, settlement, *_: settled.append(settlement))
     pool.start([Lease(7, 3, 1, "query", "default", "null")], 1)
     pool.stop(StopReason.CANCELED, [7])
     assert settled == [Again(7, 3, 0.0, refund=True)]
@@ -44,7 +44,7 @@ async def test_a_start_that_outlasts_the_shutdown_after_a_cancel_is_handed_back_
 
     leave = asyncio.Event()
     works.add(Work("query", "default", stubborn, handles_cancel=True))
-    pool = Pool(works, 5, lambda _incarnation, settlement: settled.append(settlement))
+    pool = Pool(works, 5, lambda _incarnation, settlement, *_: settled.append(settlement))
     pool.start([Lease(7, 3, 1, "query", "default", "null")], 1)
     await begun.wait()
     pool.stop(StopReason.CANCELED, [7])

@@ -41,10 +41,12 @@ class Callee:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         """What it returns."""
-        if self._in_loop and self.timeout_s is None:
-            called: Awaitable[Any] = self._function(*args, **kwargs)
-            return called
         return self.within(self.timeout_s, *args, **kwargs)
+
+    @property
+    def plainest(self) -> Callable[..., Awaitable[Any]]:
+        """Itself; the function where nothing is to be done about a call: once a job, a detour costs."""
+        return self._function if self._in_loop and self.timeout_s is None else self
 
     def within(self, timeout_s: float | None, /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
         """What it returns, within this time instead of its own timeout."""

@@ -12,6 +12,8 @@ class PollSignals:
     def __init__(self) -> None:
         self.freed = asyncio.Event()
         """There may be room for more: a slot is free, or settlements were written."""
+        self.is_slot_awaited = False
+        """Whether the poller waits for `freed`: if not, no run needs to set it."""
         self.woken = asyncio.Event()
         """There is a reason to look before the rest is over."""
         self.full_queues: set[str] = set()
@@ -19,6 +21,8 @@ class PollSignals:
 
     def slot_freed(self, queue: str) -> None:
         """A handler of this queue has ended. Called once a run."""
-        self.freed.set()
+        if self.is_slot_awaited:
+            self.is_slot_awaited = False
+            self.freed.set()
         if queue in self.full_queues:
             self.woken.set()

@@ -198,7 +198,11 @@ class Poller:
     async def _slot(self) -> None:
         """Wait for a free slot or a shorter backlog, and a moment longer for more of them."""
         self._signals.freed.clear()
-        await self._signals.freed.wait()
+        self._signals.is_slot_awaited = True
+        try:
+            await self._signals.freed.wait()
+        finally:
+            self._signals.is_slot_awaited = False
         if self._pool.free < self._pool.slots // 2:
             await asyncio.sleep(GATHER_S)
 

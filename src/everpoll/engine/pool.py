@@ -16,16 +16,19 @@ the context variables of another, or is hit by a cancellation that was meant for
 
 import asyncio
 import contextlib
-import contextvars
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass
+from itertools import repeat
+from operator import attrgetter
+from typing import Protocol
 
 from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.failure_events import failure_event
 from everpoll.engine.narration import Narrator
-from everpoll.engine.tally import Tally
+from everpoll.engine.tally import Entry, Tally
 from everpoll.engine.tracing import traced, tracer
 from everpoll.engine.work import Run, StopReason, Works
 from everpoll.logs.context import SUBJECT, about
@@ -33,6 +36,8 @@ from everpoll.policy import human
 from everpoll.stores.contract import DEADLINE_GRACE_S, Again, Ended, Lease, Settlement, encode
 
 logger = logging.getLogger("everpoll.engine")
+
+_name = attrgetter("name")
 
 # How long one carrier keeps the event loop to itself before others have their turn.
 CARRY_S = 0.001
@@ -66,6 +71,15 @@ class Observers:
     """The label of the worker, for the log."""
 
 
+class Settle(Protocol):
+    """What the pool does with a settlement."""
+
+    def __call__(
+        self, incarnation: int, settlement: Settlement, entry: Entry | None = None, took_s: float = 0.0, /
+    ) -> None:
+        """Settle it. `entry`: where its end is counted, and how long its run took; none where it never began."""
+
+
 class Pool:
     """Runs leases and hands each settlement on.
 
@@ -77,7 +91,7 @@ class Pool:
         self,
         works: Works,
         slots: int,
-        settle: Callable[[int, Settlement], None],
+        settle: Settle,
         on_freed: Callable[[str], None] = _ignore,
         on_turn: Callable[[], None] | None = None,
         observers: Observers = Observers(),  # noqa: B008 - frozen
@@ -97,7 +111,7 @@ class Pool:
         self._waiting: deque[Run] = deque()
         self._spare: asyncio.Task[None] | None = None
         self._carrier: asyncio.Task[None] | None = None
-        self._context = contextvars.copy_context()
+        self._context = copy_context()
         self._all_ended = asyncio.Event()
         self._carried = 0
         self._deadlines: asyncio.TimerHandle | None = None
@@ -128,13 +142,16 @@ class Pool:
         now = self._event_loop.time()
         self._tracer = tracer()
         self._tells_starts, self._tells_ends = self._narrator.wanted()
-        if self._tally is not None and waited_us:
-            self._tally.leased(leases, waited_us)
-        find = self._works.get
-        runs = [Run(lease, incarnation, find(lease.name), at=at, began=now, host=self) for lease in leases]
-        for run in runs:
-            if run.work is not None and run.work.timeout_s is not None:
-                run.deadline = now + run.work.timeout_s
+        entries: Iterable[Entry | None] = repeat(None) if self._tally is None else self._tally.leased(leases, waited_us)
+        names = list(map(_name, leases))
+        works = {name: self._works.get(name) for name in set(names)}
+        # Made without a step of the interpreter for each.
+        of_names = map(works.__getitem__, names)
+        runs = list(map(Run, leases, repeat(incarnation), of_names, entries, repeat(self), repeat(at), repeat(now)))
+        if any(work is not None and work.timeout_s is not None for work in works.values()):
+            for run in runs:
+                if run.work is not None and run.work.timeout_s is not None:
+                    run.deadline = now + run.work.timeout_s
         self._carriers.update(dict.fromkeys(runs))
         self._waiting.extend(runs)
         self._have_spare()
@@ -176,7 +193,7 @@ class Pool:
     def give_back(self, leases: Sequence[Lease], incarnation: int) -> None:
         """Hand back what was leased but is not to be run any more."""
         for lease in leases:
-            self._settle(incarnation, _stopped(Run(lease, incarnation, None, StopReason.SHUTDOWN)))
+            self._settle(incarnation, _stopped(Run(lease, incarnation, None, stop_reason=StopReason.SHUTDOWN)))
 
     async def ended(self, timeout_s: float) -> bool:
         """Wait for all handlers; False if some still run after that time."""
@@ -256,84 +273,88 @@ class Pool:
             # Not by create_task: an eager factory would run it here and now.
             self._spare = asyncio.Task(self._carry(), loop=self._event_loop, context=self._context.copy())
 
-    async def _carry(self) -> None:
-        # Its first step: whoever carried until now has suspended or ended.
+    def _take_over(self) -> "asyncio.Task[None]":
+        """The first step of a carrier: the one before it has suspended or ended."""
         carrier, self._spare = self._spare, None
         assert carrier is not None, "it is the spare until its first step"
         self._carrier = carrier
         self._now = self._event_loop.time()
+        return carrier
+
+    async def _carry(self) -> None:  # noqa: C901, PLR0912 - steps of each run: as calls they would cost a tenth of it
+        carrier = self._take_over()
         until = self._now + CARRY_S
+        waiting, carriers, context, failure = self._waiting, self._carriers, self._context, None
         try:
-            while self._waiting:
-                run = self._waiting.popleft()
-                if run not in self._carriers:
+            while waiting:
+                run = waiting.popleft()
+                if run not in carriers:
                     continue  # stopped while it waited
-                self._have_spare()
-                self._carriers[run] = carrier
+                if (spare := self._spare) is None or spare.cancelling():
+                    self._have_spare()
+                carriers[run] = carrier
                 run.started = self._now
+                token = SUBJECT.set(run)
                 if self._tells_starts:
                     self._narrator.started(run)
-                await self._run(run)
+                try:
+                    settlement = await self._begin(run)
+                except BaseException as error:  # noqa: BLE001 - it is raised again where it is not the run's own
+                    settlement, failure = self._broken_off(run, error)
+                if run in carriers:
+                    self._end(run, settlement)
+                if failure is not None:
+                    raise failure
+                SUBJECT.reset(token)
                 self._carried += 1
                 if self._carried % TURN_RUNS == 0 and self._on_turn is not None:
                     self._on_turn()
-                if self._carrier is not carrier or self._now > until or self._is_worn(carrier):
+                # A run may have left a trace in its carrier that the next one would meet.
+                if self._carrier is not carrier or self._now > until or carrier.cancelling():
+                    break
+                try:
+                    if copy_context() != context:
+                        break
+                except Exception:  # noqa: BLE001 - a value that cannot be compared is not the one that was there before
                     break
         finally:
-            if self._waiting:
+            if waiting:
                 self._have_spare()
 
-    def _is_worn(self, carrier: "asyncio.Task[None]") -> bool:
-        """Whether a run has left a trace in its carrier that the next one would meet."""
-        if carrier.cancelling():
-            return True
-        try:
-            return contextvars.copy_context() != self._context
-        except Exception:  # noqa: BLE001 - a value that cannot be compared is not the one that was there before
-            return True
+    def _begin(self, run: Run) -> Awaitable[Settlement]:
+        """Call its handler, or what stands in for it."""
+        lease, work = run.lease, run.work
+        if lease.cancel_requested and not self._is_strange(run) and (work is None or not work.handles_cancel):
+            run.stop_reason = StopReason.CANCELED
+        if run.stop_reason is not None:
+            return _at_once(_stopped(run))
+        if work is None:
+            return _at_once(_unknown(run, self._works))
+        if work.timeout_s is not None:
+            # It may have waited for the event loop: its time counts from here.
+            run.ends_by(self._event_loop.time() + work.timeout_s)
+        return work.run(run) if self._tracer is None else traced(self._tracer, run)
 
-    async def _run(self, run: Run) -> None:
+    def _is_strange(self, run: Run) -> bool:
+        """Whether it stands in the middle of its life, and is not registered here."""
+        return run.work is None and run.lease.memory is not None and self._works.of_strangers is not None
+
+    def _broken_off(self, run: Run, error: BaseException) -> tuple[Settlement, BaseException | None]:
+        """What becomes of a run that raised in the place of returning a settlement, and what is to be raised again."""
+        if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+            is_ours = isinstance(error, asyncio.CancelledError) and run.stop_reason is not None
+            return _stopped(run), None if is_ours else error
         lease = run.lease
-        settlement: Settlement | None = None
-        token = SUBJECT.set(run)
-        try:
-            is_strange = run.work is None and lease.memory is not None and self._works.of_strangers is not None
-            if lease.cancel_requested and not is_strange and (run.work is None or not run.work.handles_cancel):
-                run.stop_reason = StopReason.CANCELED
-            if run.stop_reason is not None:
-                settlement = _stopped(run)
-            elif run.work is None:
-                settlement = _unknown(run, self._works)
-            else:
-                if run.work.timeout_s is not None:
-                    # It may have waited for the event loop: its time counts from here.
-                    run.ends_by(self._event_loop.time() + run.work.timeout_s)
-                settlement = await (run.work.run(run) if self._tracer is None else traced(self._tracer, run))
-        except asyncio.CancelledError:
-            settlement = _stopped(run)
-            if run.stop_reason is None:
-                raise
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            logger.exception("running task %d (%s) failed inside everpoll", lease.id, lease.name)
-            run.is_told = True
-            said = storable(f"{type(error).__name__}: {error}", ERROR_LIMIT)
-            note = {"what": "failed", "error": said, "attempt": lease.attempt}
-            settlement = Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note))
-        finally:
-            if run in self._carriers:
-                self._end(run, _stopped(run) if settlement is None else settlement)
-            SUBJECT.reset(token)
+        logger.error("running task %d (%s) failed inside everpoll", lease.id, lease.name, exc_info=error)
+        run.is_told = True
+        said = storable(f"{type(error).__name__}: {error}", ERROR_LIMIT)
+        note = {"what": "failed", "error": said, "attempt": lease.attempt}
+        return Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note)), None
 
     def _end(self, run: Run, settlement: Settlement) -> None:
         del self._carriers[run]
         # Read once a run: when one ends without a pause, the next one begins.
         self._now = now = self._event_loop.time()
-        if self._tally is not None and run.started >= 0:
-            # Not by a call of `ended`: once a run, that costs.
-            self._tally.runs.append(run.lease)
-            self._tally.times_s.append(now - run.started)
         if self._tells_ends or settlement.note is not None:
             self._narrator.ended(run, settlement, now - run.started if run.started >= 0 else None)
         if not self._carriers:
@@ -341,8 +362,15 @@ class Pool:
             if self._deadlines is not None:
                 self._deadlines.cancel()
                 self._deadlines = None
-        self._settle(run.incarnation, settlement)
+        if run.started < 0:
+            self._settle(run.incarnation, settlement)
+        else:
+            self._settle(run.incarnation, settlement, run.entry, now - run.started)
         self._on_freed(run.lease.queue)
+
+
+async def _at_once(settlement: Settlement) -> Settlement:
+    return settlement
 
 
 def _stopped(run: Run) -> Settlement:

@@ -7,19 +7,20 @@ settlements and STATEMENT_BYTES. A statement that the store refuses is split unt
 """
 
 import asyncio
-import itertools
 import logging
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.meter import Meter
 from everpoll.engine.refusals import may_be_of_one
 from everpoll.engine.refused import Refused
+from everpoll.engine.tally import Batch, Entry
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Ended, Settlement, Source
-from everpoll.stores.limits import STATEMENT_BYTES, in_portions, settlement_bytes
+from everpoll.stores.limits import all_plain, in_portions, settlement_bytes
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -28,6 +29,8 @@ BATCH = 500
 COALESCE_S = 0.002
 OUTAGE = Backoff("100ms", cap="5s", jitter=0.2)
 PATIENCE_S = 30.0
+
+_id = attrgetter("id")
 
 
 class NotSettled(Exception):
@@ -53,7 +56,7 @@ class SettlementListeners:
     """Gets the ids of the tasks that have ended or have new events."""
     on_shorter: Callable[[], None] = _ignore
     """Called after each statement: fewer settlements wait."""
-    on_written: Callable[[list[Settlement], set[int]], None] | None = None
+    on_written: Callable[[Batch, set[int]], None] | None = None
     """Gets each batch that the store has written, and the ids that were lost."""
 
 
@@ -76,7 +79,8 @@ class Settler:
         self._meter = meter
         self._listeners = listeners
         self._gather_s = gather_s
-        self._waiting: list[tuple[int, Settlement]] = []
+        self._waiting: list[tuple[int, Settlement, Entry | None, float]] = []
+        self._refused_ends: dict[tuple[int, int], tuple[Entry | None, float]] = {}
         self._added = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -89,12 +93,12 @@ class Settler:
         """Begin to settle."""
         self._task = asyncio.get_running_loop().create_task(self._work(), name="everpoll-settler")
 
-    def add(self, incarnation: int, settlement: Settlement) -> None:
-        """Settle this soon."""
-        self._waiting.append((incarnation, settlement))
-        if not self._added.is_set():
+    def add(self, incarnation: int, settlement: Settlement, entry: Entry | None = None, took_s: float = 0.0) -> None:
+        """Settle this soon; its end is counted there, and how long its run took. Called once a run."""
+        if not self._waiting:
             self._added.set()
             self._idle.clear()
+        self._waiting.append((incarnation, settlement, entry, took_s))
 
     @property
     def backlog(self) -> int:
@@ -128,75 +132,81 @@ class Settler:
                 await asyncio.sleep(gather_s)
             incarnation, batch = self._portion()
             await self._settle(incarnation, batch)
-            del self._waiting[: len(batch)]
+            del self._waiting[: len(batch.settlements)]
             if not self._waiting:
                 self._added.clear()
             self._shorter()
 
-    def _portion(self) -> tuple[int, list[Settlement]]:
+    def _portion(self) -> tuple[int, Batch]:
         """The first that wait, of one incarnation, as many as one statement carries."""
-        incarnation = self._waiting[0][0]
-        first = self._waiting[:BATCH]
-        batch = [settlement for owner, settlement in first if owner == incarnation]
-        if len(batch) < len(first):  # the worker has signed on anew meanwhile
-            batch = [settlement for _, settlement in itertools.takewhile(lambda one: one[0] == incarnation, first)]
-        sizes = list(map(settlement_bytes, batch))
-        if sum(sizes) > STATEMENT_BYTES:
-            batch = list(next(in_portions(batch, sizes, BATCH)))
-        return incarnation, batch
+        incarnations, *columns = zip(*self._waiting[:BATCH], strict=True)
+        batch = Batch(*columns)
+        incarnation, count = incarnations[0], len(incarnations)
+        if incarnations.count(incarnation) < count:  # the worker has signed on anew meanwhile
+            count = next(place for place, one in enumerate(incarnations) if one != incarnation)
+        if not all_plain(batch.settlements):
+            own = batch.settlements[:count]
+            count = len(next(in_portions(own, list(map(settlement_bytes, own)), BATCH)))
+        return incarnation, batch if count == len(incarnations) else batch.part(0, count)
 
     def _shorter(self) -> None:
         if not self.backlog:
             self._idle.set()
         self._listeners.on_shorter()
 
-    async def _settle(self, incarnation: int, batch: list[Settlement], *, is_repeat: bool = False) -> None:
+    async def _settle(self, incarnation: int, batch: Batch, *, is_repeat: bool = False) -> None:
         try:
             await self._settle_all(incarnation, batch, is_repeat)
         except NotSettled as refused:
-            if len(batch) == 1:
-                self._refused.add(incarnation, batch[0], refused.error, refused.is_repeat)
+            count, first = len(batch.settlements), batch.settlements[0]
+            if count == 1:
+                self._refused_ends[first.id, first.sequence] = (batch.entries[0], batch.times_s[0])
+                self._refused.add(incarnation, first, refused.error, refused.is_repeat)
                 return
-            logger.warning("the store refuses a batch of %d settlements: %s; splitting it", len(batch), refused.error)
-            middle = len(batch) // 2
-            await self._settle(incarnation, batch[:middle], is_repeat=refused.is_repeat)
-            await self._settle(incarnation, batch[middle:], is_repeat=refused.is_repeat)
+            logger.warning("the store refuses a batch of %d settlements: %s; splitting it", count, refused.error)
+            await self._settle(incarnation, batch.part(0, count // 2), is_repeat=refused.is_repeat)
+            await self._settle(incarnation, batch.part(count // 2, count), is_repeat=refused.is_repeat)
 
     async def _settle_alone(self, incarnation: int, settlement: Settlement, is_repeat: bool) -> None:
-        await self._settle_all(incarnation, [settlement], is_repeat)
+        fence = (settlement.id, settlement.sequence)
+        entry, took_s = self._refused_ends.get(fence, (None, 0.0))
+        await self._settle_all(incarnation, Batch([settlement], [entry], [took_s]), is_repeat)
+        self._refused_ends.pop(fence, None)
 
-    async def _settle_all(self, incarnation: int, batch: list[Settlement], is_repeat: bool) -> None:
+    async def _settle_all(self, incarnation: int, batch: Batch, is_repeat: bool) -> None:
         """Settle the batch, however long the store is away. Raises `NotSettled` if the store refuses it."""
         failures = 0
         while True:
             try:
-                lost = await self._store.settle(incarnation, batch)
+                lost = await self._store.settle(incarnation, batch.settlements)
                 if lost and (is_repeat or failures):
-                    lost = await self._really_lost(incarnation, batch, lost)
+                    lost = await self._really_lost(incarnation, batch.settlements, lost)
             except Exception as error:
                 if may_be_of_one(error):
                     raise NotSettled(error, is_repeat or failures > 0) from error
                 failures += 1
                 delay_s = OUTAGE.delay(failures, self._rng)
                 what = "cannot settle %d tasks: %s; trying again in %.1f s"
-                self._warnings.failed(error, what, len(batch), error, delay_s)
+                self._warnings.failed(error, what, len(batch.settlements), error, delay_s)
                 await self._store.back_off(delay_s)
             else:
                 self._warnings.works()
                 self._record(batch, lost)
                 return
 
-    def _record(self, batch: list[Settlement], lost: set[int]) -> None:
-        self._meter.settlement(asyncio.get_running_loop().time(), len(batch), len(lost))
+    def _record(self, batch: Batch, lost: set[int]) -> None:
+        self._meter.settlement(asyncio.get_running_loop().time(), len(batch.settlements), len(lost))
         if self._listeners.on_written is not None:
             self._listeners.on_written(batch, lost)
         if lost:
             self._listeners.on_lost(lost)
         # Callers wait for ends and events; most looks of a watch settle without either.
         on_settled = self._listeners.on_settled
-        if on_settled is not None and (news := [one.id for one in batch if one.events or isinstance(one, Ended)]):
-            on_settled(news)
+        if on_settled is not None:
+            told = [one for one in batch.settlements if one.__class__ is Ended or one.events]
+            if told:
+                on_settled(list(map(_id, told)))
 
-    async def _really_lost(self, incarnation: int, batch: list[Settlement], lost: set[int]) -> set[int]:
+    async def _really_lost(self, incarnation: int, batch: Sequence[Settlement], lost: set[int]) -> set[int]:
         """Of those that are lost, the ones that no earlier try has settled."""
         return lost - await self._store.settled_before(incarnation, [one for one in batch if one.id in lost])

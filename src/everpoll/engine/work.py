@@ -11,6 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from everpoll.engine.tally import Entry
 from everpoll.logs.context import Fields
 from everpoll.stores.contract import Lease, Settlement
 
@@ -47,6 +48,14 @@ class Run(Struct, eq=False):
     incarnation: int
     work: "Work | None"
     """How it is run, as it was registered when the lease came; None: nobody here knows the name."""
+    entry: Entry | None = None
+    """Where its end is counted; None: nowhere."""
+    host: "RunHost | None" = None
+    """The pool that runs it: told of each new deadline."""
+    at: float = 0.0
+    """The store's clock when it was leased …"""
+    began: float = 0.0
+    """… and the event loop's."""
     stop_reason: StopReason | None = None
     deadline: float | None = None
     """When the call that is under way must have ended, by the event loop's clock. The pool and the heartbeat read it;
@@ -58,12 +67,6 @@ class Run(Struct, eq=False):
     overdue: Callable[[], Settlement] | None = None
     """What becomes of the task if its handler goes on behind its deadline; set by the front. None: the
     rescue takes it back."""
-    host: "RunHost | None" = None
-    """The pool that runs it: told of each new deadline."""
-    at: float = 0.0
-    """The store's clock when it was leased …"""
-    began: float = 0.0
-    """… and the event loop's."""
     started: float = -1.0
     """When its handler began, by the event loop's clock; below 0: not yet."""
     is_told: bool = False
@@ -133,9 +136,15 @@ class Works:
     """What becomes of a task that remembers something and that nobody here knows: it may be in the middle of its life.
     Others fail, which is the clearest."""
 
+    queues: list[str] = field(default_factory=list)
+    """Every queue that some work belongs to, sorted. The poller asks for them with each look."""
+
     def add(self, work: Work) -> None:
         """Make a name runnable; the last one wins."""
+        is_new = work.name not in self._works
         self._works[work.name] = work
+        if not is_new or work.queue not in self.queues:
+            self.queues = sorted({one.queue for one in self})
 
     def get(self, name: str) -> Work | None:
         """The work of that name."""
@@ -156,8 +165,3 @@ class Works:
     def names(self) -> list[str]:
         """All names, sorted."""
         return sorted(self._works)
-
-    @property
-    def queues(self) -> list[str]:
-        """Every queue that some work belongs to, sorted."""
-        return sorted({work.queue for work in self})

@@ -31,12 +31,12 @@ from everpoll.engine.poller import Capacity, Poller
 from everpoll.engine.pool import Observers, Pool
 from everpoll.engine.publishing import Cards, Publisher
 from everpoll.engine.settler import COALESCE_S, OUTAGE, SettlementListeners, Settler
-from everpoll.engine.tally import Tally
+from everpoll.engine.tally import Batch, Tally
 from everpoll.engine.work import StopReason, Works
 from everpoll.errors import CannotConnect, StoreUnavailable
 from everpoll.logs.context import about
 from everpoll.policy import Duration, human, seconds, spread
-from everpoll.stores.contract import Beat, Settlement, Source, WorkerCard, encode
+from everpoll.stores.contract import Beat, Source, WorkerCard, encode
 from everpoll.version import __version__
 
 logger = logging.getLogger("everpoll.engine")
@@ -283,7 +283,7 @@ class Worker:
     def _store_now(self) -> float:
         return self.meter.store_now(self._event_loop.time(), time.time())
 
-    def _written(self, batch: list[Settlement], lost: set[int]) -> None:
+    def _written(self, batch: Batch, lost: set[int]) -> None:
         self.tally.settled(batch, lost, self._store_now())
 
     def _rescued(self, tasks: int) -> None:

@@ -17,7 +17,6 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from everpoll.engine.lost_numbers import lost_number
-from everpoll.engine.tracing import carried
 from everpoll.errors import BadInput
 
 ARGS_LIMIT = 1_000_000
@@ -71,15 +70,16 @@ class CallShape:
             for one in rest
             if one.name in hints and not _is_plain(hints[one.name])
         }
+        self.is_plain = not self._converted and self.task_parameter is None
+        """The function is called with what `decode` makes of the text."""
 
-    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Check the arguments against the function and turn them into JSON."""
+    def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None = None) -> str:
+        """Check the arguments against the function and turn them into JSON; `trace`: the span that enqueues them."""
         shape = (len(args), *kwargs) if kwargs else len(args)
         if shape not in self._accepted:
             self._check(args, kwargs)
             if len(self._accepted) < SHAPES_LIMIT:
                 self._accepted.add(shape)
-        trace = carried()
         call = Call(args, kwargs) if trace is None else Call(args, kwargs, trace)
         try:
             encoded = _encoder.encode(call)
@@ -141,7 +141,7 @@ class CallShape:
     def decode(self, text: str, task: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         """The arguments to call the function with."""
         call = decode(text)
-        if not self._converted and self.task_parameter is None:
+        if self.is_plain:
             return call.args, call.kwargs
         given = self._callable.bind(*call.args, **call.kwargs).arguments
         for name, hint in self._converted.items():

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
 
 from everpoll.engine.calls import Callee, failure, not_ended
-from everpoll.engine.tracing import enqueueing, tracer
+from everpoll.engine.tracing import carried, enqueueing, tracer
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput
-from everpoll.jobs.call import ArgumentFlaw, CallShape
+from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
 from everpoll.jobs.outcome import Retry, raised, refused, returned
 from everpoll.jobs.task import Task
 from everpoll.policy import Duration, flaw_of, seconds, shown, whole_number
-from everpoll.stores.contract import NewTask, Settlement
+from everpoll.stores.contract import Ended, NewTask, Settlement
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
@@ -68,7 +68,7 @@ class Job(Generic[P, R]):
         timeout = options.get("timeout")
         self.timeout_s = None if timeout is None else seconds(timeout, name=f"{where}: timeout", positive=True)
         _check_parameters(where, function)
-        self._callee = Callee(function, self.timeout_s, lambda: jobs.threads)
+        self._call = Callee(function, self.timeout_s, lambda: jobs.threads).plainest
         self._shape = CallShape(self.name, function, Task)
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
 
@@ -94,7 +94,7 @@ class Job(Generic[P, R]):
 
     async def _enqueue(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
         enqueuer = await self._jobs.enqueuer()
-        enqueued = await enqueuer.one(self.new_task(tuple(args), kwargs, **options))
+        enqueued = await enqueuer.one(self._new_task(tuple(args), kwargs, options, carried()))
         return Task(self._jobs, enqueued.id, is_new=enqueued.is_new)
 
     def argument_flaw(self, args: Sequence[Any], kwargs: dict[str, Any]) -> ArgumentFlaw | None:
@@ -113,14 +113,21 @@ class Job(Generic[P, R]):
 
     async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task]:
         enqueuer = await self._jobs.enqueuer()
+        trace = carried()
         tasks = [
-            self.new_task(args if type(args) is tuple else _tuple(self.name, args), {}, **options) for args in calls
+            self._new_task(args if type(args) is tuple else _tuple(self.name, args), {}, options, trace)
+            for args in calls
         ]
         return [Task(self._jobs, one.id, is_new=one.is_new) for one in await enqueuer.many(tasks)]
 
     def new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Unpack[EnqueueOptions]) -> NewTask:
         """The task that these arguments make, checked."""
-        text = self._shape.encode(args, kwargs)
+        return self._new_task(args, kwargs, options, carried())
+
+    def _new_task(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions, trace: dict[str, str] | None
+    ) -> NewTask:
+        text = self._shape.encode(args, kwargs, trace)
         if options:
             return self._special(text, options)
         return NewTask(name=self.name, args=text, queue=self.queue, priority=self.priority, timeout_s=self.timeout_s)
@@ -145,16 +152,20 @@ class Job(Generic[P, R]):
         if self.timeout_s is not None:
             run.overdue = functools.partial(self._overdue, run)
         try:
-            args, kwargs = self._shape.decode(lease.args, self._task(run))
+            if self._shape.is_plain:
+                call = decode(lease.args)
+                args, kwargs = call.args, call.kwargs
+            else:
+                args, kwargs = self._shape.decode(lease.args, self._task(run))
         except Exception as error:  # noqa: BLE001 - arguments of another version, or written by hand
             problem = f"its arguments do not fit {self.name}: {type(error).__name__}: {error}"
             return refused(lease, problem)
         try:
-            value = await self._callee(*args, **kwargs)
+            value = await self._call(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
             run.error = failure(run, error)
             return raised(lease, run.error, self.retry, self._rng)
-        return returned(lease, value)
+        return Ended(lease.id, lease.sequence) if value is None else returned(lease, value)
 
     def _overdue(self, run: Run) -> Settlement:
         """A function that swallows its cancellation has failed as one that took too long has."""

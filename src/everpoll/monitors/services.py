@@ -14,7 +14,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -24,14 +24,11 @@ from everpoll.errors import BadInput, ServiceNotFound
 from everpoll.monitors.alerting import Message
 from everpoll.monitors.alerts.channel import Channel
 from everpoll.monitors.alerts.channels import Channels
-from everpoll.monitors.alerts.incident_row import KIND as INCIDENT_KIND
 from everpoll.monitors.alerts.incidents import Incidents
-from everpoll.monitors.alerts.mailbox import KIND as MAILBOX_KIND
 from everpoll.monitors.alerts.maintenance_windows import MaintenanceWindows
 from everpoll.monitors.beat_tokens import with_token
 from everpoll.monitors.checks import assignment as assignments
 from everpoll.monitors.checks.assignment import CHECK, KIND, QUEUE, Assignment
-from everpoll.monitors.checks.runtime import Runtime
 from everpoll.monitors.checks.scout import SCOUT_S, Scout
 from everpoll.monitors.control import write as write_control
 from everpoll.monitors.decision import register
@@ -39,10 +36,14 @@ from everpoll.monitors.definition import Definition
 from everpoll.monitors.events import ServiceEvent
 from everpoll.monitors.events import write as write_event
 from everpoll.monitors.options import DEFAULT_BOUNDS, Bounds, ServiceOptions, define
+from everpoll.monitors.presence import Presence
 from everpoll.monitors.service import Service
 from everpoll.policy import Duration, shown, whole_number
-from everpoll.stores.contract import LIVE_STATES, NewEvent, NewTask, Store, TaskFilter, TaskInfo, encode
+from everpoll.stores.contract import NewEvent, NewTask, Store, TaskFilter, TaskInfo, encode
 from everpoll.stores.operations import Revision
+
+if TYPE_CHECKING:
+    from everpoll.monitors.checks.runtime import Runtime
 
 logger = logging.getLogger("everpoll.monitors")
 
@@ -51,8 +52,6 @@ SLOTS = 1_000
 """Looks under way at a time in one process; most of them wait for an answer."""
 CHUNK = 500
 """Services that are published in one statement."""
-LEFTOVERS_S = 60.0
-"""How often a process without services asks for incidents and messages that are left of removed ones."""
 REMOVING_S = 0.2
 """How often a service is tried again whose predecessor of the same name is not removed yet."""
 
@@ -78,7 +77,7 @@ class Services:
         self._runtime: Runtime | None = None
         self._publishing: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
-        self._leftovers_at = -LEFTOVERS_S
+        self._presence = Presence()
 
     def configure(
         self,
@@ -264,7 +263,7 @@ class Services:
         """The event loop of earlier calls is gone, and with it what looked at services there."""
         self._runtime = self._publishing = None
         self._changed = asyncio.Event()
-        self._leftovers_at = -LEFTOVERS_S
+        self._presence = Presence()
         self._unpublished = dict(self._definitions)
 
     def health(self) -> PollerHealth | None:
@@ -288,6 +287,9 @@ class Services:
 
     async def _look(self, lease_s: float, keep_s: float | None) -> None:
         if self._runtime is None:
+            # Only here: an app without services needs none of what looks, which takes 4 MB.
+            from everpoll.monitors.checks.runtime import Runtime  # noqa: PLC0415
+
             runtime = Runtime(
                 await self.store(), self._bounds.per_host, self.channels, self._tell if self._listeners else None
             )
@@ -356,24 +358,7 @@ class Services:
         """Whether there is anything to do: a service, an incident that is not over, a message that waits."""
         if self._definitions:
             return True
-        store = await self.store()
-        if await self._is_live(store, KIND):
-            return True
-        now = asyncio.get_running_loop().time()
-        if now < self._leftovers_at + LEFTOVERS_S:
-            return False
-        self._leftovers_at = now
-        if await self._is_live(store, INCIDENT_KIND):
-            return True
-        # Mailboxes never end; an empty one needs no worker.
-        mailboxes = await store.tasks(TaskFilter(kind=MAILBOX_KIND, indexed=True), limit=100)
-        return any(one.ended_at is None and one.args.get("notices") for one in mailboxes.tasks)
-
-    async def _is_live(self, store: Store, kind: str) -> bool:
-        for state in LIVE_STATES:
-            if (await store.tasks(TaskFilter(kind=kind, indexed=True, state=state), limit=1)).tasks:
-                return True
-        return False
+        return await self._presence.is_any(await self.store())
 
     def _tell(self, events: Sequence[ServiceEvent]) -> None:
         for listener in self._listeners:

@@ -39,8 +39,11 @@ class MeasuredApp(Protocol):
     """An app as metrics see it."""
 
     watches: Watches
-    services: Services
     loops: Loops
+
+    @property
+    def services(self) -> Services:
+        """The services of the app, by name."""
 
     @property
     def needs_store(self) -> bool:

@@ -20,9 +20,12 @@ class ServedApp(Protocol):
 
     jobs: Jobs
     watches: Watches
-    services: Services
     loops: Loops
     tables: dict[str, AdoptedTable]
+
+    @property
+    def services(self) -> Services:
+        """The services of the app, by name."""
 
     @property
     def needs_store(self) -> bool:

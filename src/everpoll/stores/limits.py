@@ -5,6 +5,7 @@ An ASCII text costs no copy: its length is its size.
 """
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import NoReturn, TypeVar
 
 from everpoll.errors import BadInput
@@ -30,8 +31,17 @@ ROW_BYTES = 200
 PRIORITY_LIMIT = 2**31 - 1
 VERSION_LIMIT = 2**15 - 1
 NUMBER_LIMIT = 2**63 - 1
+MANY, JOINED_CHARS = 8, 2**20
+"""So many tasks are looked at together, if their arguments are no longer than that."""
+NAMES_KEPT = 1_000
+"""Names of jobs that are known to be fit; there are seldom more."""
 LONGEST_S = 31_536_000_000.0
 """A thousand years. A due time is stored as a date, and must not leave the calendar."""
+
+_fit_names: set[tuple[str, str, str]] = set()
+_beside_args = attrgetter(
+    *("name", "queue", "kind", "key", "memory", "priority", "delay_s", "version", "timeout_s", "events", "once")
+)
 
 
 def size_of(text: str | None) -> int:
@@ -45,6 +55,16 @@ def task_bytes(task: NewTask) -> int:
     """What a new task takes in a statement."""
     events = sum(size_of(event.body) for event in task.events) if task.events else 0
     return ROW_BYTES + size_of(task.args) + size_of(task.memory) + events
+
+
+def all_plain(settlements: Sequence[Settlement]) -> bool:
+    """Whether all of them are ordinary ends, which carry nothing: asked of a whole batch, since most are."""
+    plain = [
+        one
+        for one in settlements
+        if one.__class__ is Ended and one.result is None and one.note is None and not one.events
+    ]
+    return len(plain) == len(settlements)
 
 
 def settlement_bytes(settlement: Settlement) -> int:
@@ -70,25 +90,49 @@ def in_portions(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator
 
 def checked_bytes(tasks: Sequence[NewTask]) -> int:
     """What these tasks take in a statement. Raises `BadInput` for the first one that some database could not keep."""
-    size = ROW_BYTES * len(tasks)
-    like: NewTask | None = None
-    for task in tasks:
-        # Most tasks of a call share the texts of their job: 0.2 us a task, against 0.4 where each is looked at.
-        if like is None or not (task.name is like.name and task.queue is like.queue and task.kind is like.kind):
-            _check_names(task)
-            like = task
-        args = task.args
-        is_simple = args.isascii() and len(args) <= PAYLOAD_BYTES and "\0" not in args
-        size += len(args) if is_simple else _checked(task, "args", args, PAYLOAD_BYTES)
-        if task.key is not None:
-            _checked(task, "key", task.key, KEY_BYTES)
-        if task.memory is not None:
-            size += _checked(task, "memory", task.memory, PAYLOAD_BYTES)
-        if task.priority != 0 or task.delay_s != 0.0 or task.version != 1 or task.timeout_s is not None:
-            _check_numbers(task)
-        if task.events or task.once:
-            _refuse_misused_once(task)
-            size += _checked_events(task)
+    if len(tasks) >= MANY and (size := _bytes_if_alike(tasks)) is not None:
+        return size
+    return ROW_BYTES * len(tasks) + sum(map(_checked_task, tasks))
+
+
+def _bytes_if_alike(tasks: Sequence[NewTask]) -> int | None:
+    """The same for tasks that differ in their arguments only, all of them plain; None: each is to be looked at.
+
+    Most calls with many tasks are like that: 0.1 us a task, against 0.3 where each is looked at.
+    """
+    try:
+        are_alike = len(set(map(_beside_args, tasks))) == 1
+    except TypeError:
+        return None
+    texts = [task.args for task in tasks]
+    chars = sum(map(len, texts))
+    if not are_alike or chars > JOINED_CHARS:
+        return None
+    joined = "".join(texts)
+    if not joined.isascii() or "\0" in joined:
+        return None
+    return chars + len(tasks) * (ROW_BYTES + _checked_task(tasks[0]) - len(texts[0]))
+
+
+def _checked_task(task: NewTask) -> int:
+    """What the payloads of a task take."""
+    names = (task.name, task.queue, task.kind)
+    if names not in _fit_names:
+        _check_names(task)
+        if len(_fit_names) < NAMES_KEPT:
+            _fit_names.add(names)
+    args = task.args
+    is_simple = args.isascii() and len(args) <= PAYLOAD_BYTES and "\0" not in args
+    size = len(args) if is_simple else _checked(task, "args", args, PAYLOAD_BYTES)
+    if task.key is not None:
+        _checked(task, "key", task.key, KEY_BYTES)
+    if task.memory is not None:
+        size += _checked(task, "memory", task.memory, PAYLOAD_BYTES)
+    if task.priority != 0 or task.delay_s != 0.0 or task.version != 1 or task.timeout_s is not None:
+        _check_numbers(task)
+    if task.events or task.once:
+        _refuse_misused_once(task)
+        size += _checked_events(task)
     return size
 
 

@@ -22,9 +22,10 @@ from msgspec.structs import replace
 
 from everpoll.monitors.alerting import Notice, ready_at
 from everpoll.monitors.definition import hashed
+from everpoll.monitors.presence import MAILBOX_KIND
 from everpoll.policy import Backoff
 
-KIND = "mailbox"
+KIND = MAILBOX_KIND
 MAILBOX = "everpoll.mailbox"
 GIVE_UP_S = 86_400.0
 KEPT_S = GIVE_UP_S + 3_600.0

@@ -11,9 +11,10 @@ import msgspec
 from msgspec import Struct
 
 from everpoll.monitors.definition import Definition
+from everpoll.monitors.presence import CHECK_KIND
 from everpoll.monitors.report import Status
 
-KIND = "check"
+KIND = CHECK_KIND
 CHECK = "everpoll.check"
 QUEUE = "everpoll.checks"
 

@@ -8,7 +8,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -44,7 +44,6 @@ from everpoll.stores.limits import checked_bytes, size_of
 from everpoll.stores.lost_answers import was_settled
 from everpoll.stores.memory.examination import MemoryExaminer
 from everpoll.stores.memory.figures import MemoryFigures
-from everpoll.stores.memory.health import MemoryHealth
 from everpoll.stores.memory.operations import MemoryOperations
 from everpoll.stores.memory.rows import TaskRow, WorkerRow, instant
 from everpoll.stores.operations import LogEntry
@@ -52,6 +51,10 @@ from everpoll.stores.task_events import LOST_WORKER, OVERDUE, canceled_event, re
 from everpoll.stores.task_search import checked
 
 WORKERS_SHOWN_S = 86_400.0
+
+
+if TYPE_CHECKING:
+    from everpoll.stores.memory.health import MemoryHealth
 
 
 class MemoryStore(MemoryOperations, MemoryFigures):
@@ -63,11 +66,15 @@ class MemoryStore(MemoryOperations, MemoryFigures):
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__(clock)
         self._last_id = 0
-        self._health = MemoryHealth(self._lock)
+        self._health: MemoryHealth | None = None
 
     @property
-    def health(self) -> MemoryHealth:
-        """See the contract."""
+    def health(self) -> "MemoryHealth":
+        """See the contract. Made when it is first used: most programs have no services."""
+        if self._health is None:
+            from everpoll.stores.memory.health import MemoryHealth  # noqa: PLC0415
+
+            self._health = MemoryHealth(self._lock)
         return self._health
 
     async def open(self, *, migrate: bool = True) -> None:

@@ -110,7 +110,7 @@ class Leasing:
             more.next_due_s,
             at=more.at,
             is_all=more.is_all,
-            waited_us=[*found.waited_us, *more.waited_us],
+            waited_us=[*_each(found), *_each(more)],
         )
 
     async def _look(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased:
@@ -146,7 +146,7 @@ class Leasing:
 
     def _answer(self, row: Any, ranges: Ranges, leases: list[Lease], most: int) -> Leased:
         next_due_s: float | None = row["next_due_s"]
-        waited_us: list[float] = row["waited_us"] or []
+        waited_us: list[float] = row["waited_us"] if leases else []
         if row["is_cut"]:
             return Leased(leases, at=row["at"], waited_us=waited_us)
         if len(leases) < most and (row["has_more"] or not ranges.is_whole):
@@ -205,6 +205,12 @@ class Leasing:
                 await self.recover(incarnation)
             except EverpollError as error:
                 logger.debug("could not make sure of what %016x holds: %s; its next look does", incarnation, error)
+
+
+def _each(leased: Leased) -> list[float]:
+    """How long each waited: two looks may have waited for differently long."""
+    waited_us, count = list(leased.waited_us), len(leased.leases)
+    return waited_us * count if len(waited_us) == 1 else waited_us
 
 
 def _leases(row: Any, queues: list[str]) -> list[Lease]:

@@ -14,7 +14,7 @@ A process that only enqueues has one.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from everpoll.drivers.postgres.address import read_address
 from everpoll.drivers.postgres.connections import Connections
@@ -60,7 +60,6 @@ from everpoll.stores.postgres import (
 )
 from everpoll.stores.postgres.examination import PostgresExaminer
 from everpoll.stores.postgres.hands import Hands
-from everpoll.stores.postgres.health import PostgresHealth
 from everpoll.stores.postgres.leasing import Leasing
 from everpoll.stores.postgres.marks import Marks
 from everpoll.stores.postgres.notify import CHANNEL, Notifier
@@ -80,6 +79,9 @@ SIGN_OFF = """update everpoll.workers set stopped_at = now(), is_clear = $2
     where incarnation = $1 and stopped_at is null"""
 PROGRESS = """update everpoll.tasks set progress = $4
     where id = $1 and owner = $2 and sequence = $3 and is_leased returning 1"""
+if TYPE_CHECKING:
+    from everpoll.stores.postgres.health import PostgresHealth
+
 LANES = 4
 NOTE_LOSS = "insert into everpoll.losses (task_id, note) values ($1, $2)"
 
@@ -101,10 +103,8 @@ class PostgresStore:
         self._desk = Lane(connections, first + 3, is_slow=True)
         self._calls = Lane(connections, first + 3)
         self._heartbeats = connections.heartbeats()
-        # Looks are recorded beside settlements, and upkeep keeps no reader waiting.
-        self._health = PostgresHealth(
-            Lane(connections, first + 2), self._desk, Lane(connections, first + 3, is_slow=True)
-        )
+        self._first = first
+        self._health: PostgresHealth | None = None
         self._marks = Marks()
         self._hands = Hands()
         self._leasing = Leasing(connections, first + 1, self._desk, self._marks, self._hands, self._wake)
@@ -112,8 +112,17 @@ class PostgresStore:
         self._listener = Listener(connections, self._calls, CHANNEL, self._leasing.reconnected)
 
     @property
-    def health(self) -> PostgresHealth:
-        """See the contract."""
+    def health(self) -> "PostgresHealth":
+        """See the contract. Made when it is first used: most programs have no services."""
+        if self._health is None:
+            from everpoll.stores.postgres.health import PostgresHealth  # noqa: PLC0415
+
+            # Looks are recorded beside settlements, and upkeep keeps no reader waiting.
+            recording, upkeep = (
+                Lane(self._connections, self._first + 2),
+                Lane(self._connections, self._first + 3, is_slow=True),
+            )
+            self._health = PostgresHealth(recording, self._desk, upkeep)
         return self._health
 
     @property

@@ -18,7 +18,7 @@ import msgspec
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.errors import LeaseLost
 from everpoll.stores import limits
-from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased, encode
+from everpoll.stores.contract import ALIKE_SHARE, LEASE_LIMIT, Lease, Leased, encode
 
 PROMOTE_LIMIT = 5_000
 """7 to 20 ms."""
@@ -37,8 +37,10 @@ BEST = """select id from everpoll_tasks indexed by everpoll_tasks_ready
 LINE = """select rank, due_at, id from everpoll_tasks indexed by everpoll_tasks_ready
     where line = 0 and is_leased = 0 and queue = ? order by rank, due_at, id limit ?"""
 # All rows as one text, decoded in one go: 0.97 us a row, against 1.03 for rows that cross over one by one.
-ROWS = """json_array(json_group_array(json_array(t.id, t.sequence + 1, t.attempt + 1, t.name, t.queue, t.args, t.memory,
-    t.key, t.rescues, t.version)), json_group_array(:now - t.due_at))"""
+_ROWS = """json_array(json_group_array(json_array(t.id, t.sequence + 1, t.attempt + 1, t.name, t.queue, t.args,
+    t.memory, t.key, t.rescues, t.version)), {waited})"""
+ROWS = _ROWS.format(waited="json_group_array(:now - t.due_at)")
+ROWS_ALIKE = _ROWS.format(waited="json_array(:now - (coalesce(best.first, :now) + coalesce(best.last, :now)) / 2)")
 # The newer function reads no payload that is on pages of its own.
 _BYTES = "octet_length({})" if sqlite3.sqlite_version_info >= (3, 43) else "length(cast({} as blob))"
 SIZE = f"{_BYTES.format('t.args')} + coalesce({_BYTES.format('t.memory')}, 0)"
@@ -58,12 +60,16 @@ IS_ASKED = "select exists (select 1 from everpoll_tasks indexed by everpoll_task
 ASKED = """select t.id from json_each(?) j cross join everpoll_tasks t
     where t.id = j.value and t.cancel_requested = 1"""
 # No rows where their payloads are too much for one look. Asking that first costs 0.2 us a row; a running sum costs 0.6.
+# The same question tells whether one waiting time stands for all (ALIKE_SHARE).
 _BEST_ROWS = f"from ({BEST}) j cross join everpoll_tasks t where t.id = j.id"
 IS_PAUSED = "select exists (select 1 from everpoll_pauses where queue = ?)"
 LOOK = f"""select exists ({IS_CURRENT.replace("?", ":owner")}), ({NEXT_DUE.replace("?", ":queue")}), ({IS_ASKED}),
     ({IS_PAUSED.replace("?", ":queue")}),
-    case when ({NEXT_DUE.replace("?", ":queue")}) <= :until then null
-        when (select total({SIZE}) {_BEST_ROWS}) <= :bytes then (select {ROWS} {_BEST_ROWS}) end"""
+    case when ({NEXT_DUE.replace("?", ":queue")}) <= :until then null else (
+        select case when best.bytes > :bytes then null
+            when best.last - best.first > (:now - best.last) * {ALIKE_SHARE} then (select {ROWS} {_BEST_ROWS})
+            else (select {ROWS_ALIKE} {_BEST_ROWS}) end
+        from (select total({SIZE}) as bytes, min(t.due_at) as first, max(t.due_at) as last {_BEST_ROWS}) best) end"""  # noqa: S608 - only texts of this module are put into SQL
 HOLD_BEST = HOLD.format(ids=BEST)
 
 
@@ -205,4 +211,4 @@ def _leased(found: _Found, next_due: int | None, now: int, look: Look, *, is_cut
     leases, waited_us = found
     is_full = is_cut or len(leases) == look.limit(LEASE_LIMIT)
     next_due_s = None if is_full or next_due is None else (next_due - now) / 1e6
-    return Leased(leases, next_due_s, at=now / 1e6, is_all=not is_full, waited_us=waited_us)
+    return Leased(leases, next_due_s, at=now / 1e6, is_all=not is_full, waited_us=waited_us if leases else ())

@@ -15,7 +15,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from everpoll.drivers.sqlite.address import read_address
 from everpoll.drivers.sqlite.bell import Bell, Listener, bell_of
@@ -63,10 +63,12 @@ from everpoll.stores.sqlite import (
 )
 from everpoll.stores.sqlite.clock import Instants, microseconds
 from everpoll.stores.sqlite.examination import SqliteExaminer
-from everpoll.stores.sqlite.health import SqliteHealth
 from everpoll.stores.sqlite.pulse import SqlitePulse
 from everpoll.stores.sqlite.schema import check, prepare
 from everpoll.stores.task_search import checked
+
+if TYPE_CHECKING:
+    from everpoll.stores.sqlite.health import SqliteHealth
 
 T = TypeVar("T")
 
@@ -96,11 +98,15 @@ class SqliteStore:
         self._reader: Lane | None = None
         self._pid = os.getpid()
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
-        self._health = SqliteHealth(self._write, self._read)
+        self._health: SqliteHealth | None = None
 
     @property
-    def health(self) -> SqliteHealth:
-        """See the contract."""
+    def health(self) -> "SqliteHealth":
+        """See the contract. Made when it is first used: most programs have no services."""
+        if self._health is None:
+            from everpoll.stores.sqlite.health import SqliteHealth  # noqa: PLC0415
+
+            self._health = SqliteHealth(self._write, self._read)
         return self._health
 
     async def open(self, *, migrate: bool = True) -> None:

@@ -18,6 +18,8 @@
 --
 -- A paused queue is left out, and with it what falls due there: a fleet whose queues are all paused rests.
 --
+-- waited_us: how long each had been due; a single value where they differ by less than a 32nd of the shortest (contract).
+--
 -- most_bytes: the payloads that one call hands out; the first task comes whatever its size.
 --
 -- The worker's own row is locked against being declared dead: a dead worker leases nothing any more (is_lost), and
@@ -141,15 +143,20 @@ begin
         returning t.id, t.sequence, t.attempt, t.name, t.args, t.queue, t.memory, t.key, t.rescues, t.version,
                   t.cancel_requested, t.rank, t.due_at),
     marks as (
-        select g.queue, g.rank, max(g.due_at) as due_at
+        select g.queue, g.rank, max(g.due_at) as due_at, min(g.due_at) as first_due_at
           from got g group by g.queue, g.rank),
+    reach as (
+        select array_agg(m.queue) as queues, array_agg(m.rank) as ranks, array_agg(m.due_at) as dues,
+               min(m.first_due_at) as first_at, max(m.due_at) as last_at,
+               max(m.due_at) - min(m.first_due_at) > (now() - max(m.due_at)) / 32 as differ from marks m),
     -- A Tid Scan finds rows in the order of the pages. Only what all need is sorted: wide rows cost.
     most as (
         select array_agg(g.id) as ids, array_agg(g.sequence) as sequences,
-               array_agg(g.name) as names, array_agg(g.args) as args, array_agg(g.waited_us) as waited_us,
+               array_agg(g.name) as names, array_agg(g.args) as args,
+               array_agg(date_part('epoch', now() - g.due_at) * 1e6::float8)
+                   filter (where (select r.differ from reach r)) as waited_us,
                array_agg(g.queue) filter (where not is_one) as queues
-          from (select g.id, g.sequence, g.name, g.args, g.queue,
-                       date_part('epoch', now() - g.due_at) * 1e6::float8 as waited_us
+          from (select g.id, g.sequence, g.name, g.args, g.queue, g.due_at
                   from got g order by g.rank, g.due_at, g.id) g),
     odd as (
         select array_agg(g.id) as ids, array_agg(g.attempt) as attempts, array_agg(g.memory) as memories,
@@ -158,10 +165,9 @@ begin
                array_agg(g.cancel_requested) as canceled
           from got g
          where g.attempt <> g.sequence or g.memory is not null or g.key is not null or g.rescues > 0 or g.version <> 1
-            or g.cancel_requested),
-    reach as (
-        select array_agg(m.queue) as queues, array_agg(m.rank) as ranks, array_agg(m.due_at) as dues from marks m)
-    select m.ids, m.sequences, m.names, m.args, m.queues, m.waited_us,
+            or g.cancel_requested)
+    select m.ids, m.sequences, m.names, m.args, m.queues, case when r.differ then m.waited_us else
+               array[date_part('epoch', now() - r.last_at + (r.last_at - r.first_at) / 2) * 1e6::float8] end,
            o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, r.queues, r.ranks, r.dues,
            (select f.bytes > most_bytes and cardinality(p.ctids) < cardinality(f.ctids) from found f cross join fitting p)
       into ids, sequences, names, args, in_queues, waited_us,

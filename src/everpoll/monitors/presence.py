@@ -1,0 +1,41 @@
+"""Whether there is anything to do for the worker of services: asked by processes that have no service of their own.
+
+Promises: asks for services each time, and for what is left of removed ones once in LEFTOVERS_S. Imports nothing else of
+this room: most programs have no services, and load nothing more of it.
+"""
+
+import asyncio
+
+from everpoll.stores.contract import LIVE_STATES, Store, TaskFilter
+
+CHECK_KIND, INCIDENT_KIND, MAILBOX_KIND = "check", "incident", "mailbox"
+LEFTOVERS_S = 60.0
+"""How often a process without services asks for incidents and messages that are left of removed ones."""
+
+
+class Presence:
+    """What one process asks for."""
+
+    def __init__(self) -> None:
+        self._leftovers_at = -LEFTOVERS_S
+
+    async def is_any(self, store: Store) -> bool:
+        """Whether there is a service, an incident that is not over, or a message that waits."""
+        if await _is_live(store, CHECK_KIND):
+            return True
+        now = asyncio.get_running_loop().time()
+        if now < self._leftovers_at + LEFTOVERS_S:
+            return False
+        self._leftovers_at = now
+        if await _is_live(store, INCIDENT_KIND):
+            return True
+        # Mailboxes never end; an empty one needs no worker.
+        mailboxes = await store.tasks(TaskFilter(kind=MAILBOX_KIND, indexed=True), limit=100)
+        return any(one.ended_at is None and one.args.get("notices") for one in mailboxes.tasks)
+
+
+async def _is_live(store: Store, kind: str) -> bool:
+    for state in LIVE_STATES:
+        if (await store.tasks(TaskFilter(kind=kind, indexed=True, state=state), limit=1)).tasks:
+            return True
+    return False

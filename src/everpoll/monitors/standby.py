@@ -1,0 +1,81 @@
+"""Standby: a process without services waits for the first one, its own or that of another process.
+
+    waiting ──a service in the store, or one registered here──▶ begin() ──▶ over
+       └──stop──▶ over
+
+Promises: `begin` is called once there is something to look at, within two seconds, and again until it succeeds. Loads
+nothing of what looks at services: that takes 5 MB, and most programs have none.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from everpoll.monitors.checks.scout import SCOUT_S, Scout
+from everpoll.monitors.presence import Presence
+from everpoll.stores.contract import Store
+
+logger = logging.getLogger("everpoll.monitors")
+
+
+class Standby:
+    """Of one app."""
+
+    def __init__(self, store: Callable[[], Awaitable[Store]], begin: Callable[[], Awaitable[None]]) -> None:
+        self._store = store
+        self._begin = begin
+        self._waiting: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._is_wanted = False
+
+    def start(self, *, scouts: bool) -> None:
+        """Wait from now on; `scouts=False` asks no store for services of other processes. Repeatable."""
+        if self._waiting is None:
+            self._is_wanted = False
+            self._changed = asyncio.Event()
+            following = self._wait(scouts)
+            self._waiting = asyncio.get_running_loop().create_task(following, name="everpoll-services-standby")
+
+    def hurry(self) -> None:
+        """Begin now: this process has services itself. Any thread may call it before the start, later only its own."""
+        self._is_wanted = True
+        self._changed.set()
+
+    async def stop(self) -> None:
+        """Wait no more."""
+        waiting = self._waiting
+        self.forget()
+        if waiting is not None and waiting is not asyncio.current_task():
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    def forget(self) -> None:
+        """The event loop of earlier calls is gone."""
+        self._waiting = None
+
+    async def _wait(self, scouts: bool) -> None:
+        scout, presence = Scout(self._changed), Presence()
+        rest_s = 0.0 if scouts else None
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(rest_s):
+                        await self._changed.wait()
+                self._changed.clear()
+                try:
+                    if self._is_wanted or (scouts and await self._is_any(scout, presence)):
+                        await scout.stop()
+                        await self._begin()
+                        return
+                    rest_s = scout.rest_s if scouts else None
+                except Exception as error:  # noqa: BLE001 - whatever it is, the next try may succeed
+                    logger.warning("cannot look for services: %s; trying again", error)
+                    rest_s = SCOUT_S
+        finally:
+            await scout.stop()
+
+    async def _is_any(self, scout: Scout, presence: Presence) -> bool:
+        store = await self._store()
+        await scout.begin(store)
+        return await presence.is_any(store)
