@@ -29,6 +29,7 @@ from everpoll.stores.contract import (
     EventPage,
     Lease,
     Leased,
+    LimitInfo,
     NewTask,
     QueueInfo,
     Settlement,
@@ -177,6 +178,7 @@ class PostgresStore:
             lease_s,
         )
         self._hands.sign_on(card.incarnation)
+        self._leasing.sign_on(card)
         self._connections.await_heartbeat()
 
     async def sign_off(self, incarnation: int) -> None:
@@ -186,6 +188,7 @@ class PostgresStore:
         is_clear = self._hands.holds(incarnation) == ([], []) and not self._hands.has_doubts(incarnation)
         await self._calls.row(SIGN_OFF, incarnation, is_clear)
         self._hands.sign_off(incarnation)
+        self._leasing.sign_off(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
@@ -206,6 +209,8 @@ class PostgresStore:
                 lambda: settling.settle(self._settlements, incarnation, known)
             )
         self._hands.let_go(incarnation, settlements, lost)
+        if self._leasing.let_go(settlements):
+            self._listener.wake()  # another task of the same limit may start now
         if Again in set(map(type, settlements)):
             self._due_again([one for one in settlements if isinstance(one, Again)])
         return lost
@@ -347,6 +352,10 @@ class PostgresStore:
     async def queues(self) -> list[QueueInfo]:
         """See the contract."""
         return await reading.queues(self._desk)
+
+    async def limit(self, key: str) -> LimitInfo:
+        """See the contract."""
+        return await reading.at_key(self._desk, key)
 
     async def series(
         self, of: SeriesOf, from_at: float, to_at: float, step_s: int, queue: str | None = None, name: str | None = None
