@@ -204,6 +204,8 @@ class Worker:
             queues=tuple(self.options.queues or self._works.queues),
             slots=self.options.slots,
             version=__version__,
+            limits=self._works.limits,
+            aging_s=self.options.aging_s,
         )
         failures, rng = 0, random.Random()  # noqa: S311 - spreads a fleet, no secret
         warnings = RepeatedWarnings(logger, "signing on", event_loop_time)

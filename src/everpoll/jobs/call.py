@@ -72,6 +72,11 @@ class CallShape:
             if one.name in hints and not _is_plain(hints[one.name])
         }
 
+    @property
+    def signature(self) -> inspect.Signature:
+        """How callers call it: without the task."""
+        return self._callable
+
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Check the arguments against the function and turn them into JSON."""
         shape = (len(args), *kwargs) if kwargs else len(args)

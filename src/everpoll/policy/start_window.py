@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
     began: float
     ended: float
-    count: int
+    starts: int
 
 
 def window_s(per_s: float) -> float:
@@ -39,7 +39,7 @@ def counting(spans: Iterable[Span], now: float, window: float) -> list[Span]:
 
 def left(limit: int, spans: Iterable[Span]) -> int:
     """How many more may start now."""
-    return max(0, limit - sum(span.count for span in spans))
+    return max(0, limit - sum(span.starts for span in spans))
 
 
 def opens_at(spans: Sequence[Span], window: float) -> float:
@@ -51,5 +51,5 @@ def started(spans: Sequence[Span], now: float, count: int, per: float) -> list[S
     """The spans with so many more starts."""
     if spans and spans[-1].began > now - per / SPANS:
         last = spans[-1]
-        return [*spans[:-1], Span(last.began, max(now, last.ended), last.count + count)]
+        return [*spans[:-1], Span(last.began, max(now, last.ended), last.starts + count)]
     return [*spans, Span(now, now, count)]

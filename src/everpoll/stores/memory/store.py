@@ -327,7 +327,7 @@ class MemoryStore(MemoryOperations, MemoryFigures):
                 waiting=sum(row.state == "queued" and row.due_at <= now for row in rows),
                 running=len(running),
                 oldest_started_at=instant(min(running)) if running else None,
-                starts=tuple((instant(span.ended), span.count) for span in self._lines.starts.spans.get(key, ())),
+                starts=tuple((instant(span.ended), span.starts) for span in self._lines.starts.spans.get(key, ())),
             )
 
     async def prune(self, older_than_s: float) -> int:

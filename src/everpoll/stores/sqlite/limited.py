@@ -206,7 +206,7 @@ def note_starts(con: Connection, now: int, limits: Sequence[Limit]) -> None:
         spans, window = _counting(con, now, limit)
         con.execute(FORGET_SPANS, (key, now - window))
         last = started(spans, now, count, microseconds(limit.per_s))[-1]
-        con.execute(PUT_SPAN, (key, last.began, last.ended, last.ended + window, last.count))
+        con.execute(PUT_SPAN, (key, last.began, last.ended, last.ended + window, last.starts))
 
 
 def forget_starts(con: Connection, now: int) -> bool:
