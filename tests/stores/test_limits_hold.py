@@ -39,7 +39,7 @@ async def test_a_slot_is_free_however_its_task_let_go(stage: Stage, way: str) ->
     assert lease.id == first
     match way:
         case "done" | "failed":
-            await stage.store.settle(worker, [done(lease, state=way)])  # type: ignore[arg-type]
+            await stage.store.settle(worker, [done(lease, state=way)])
         case "retry":
             await stage.store.settle(worker, [again(lease, HOUR_S)])
         case "given back":

@@ -55,6 +55,7 @@ declare
     take_queues text[] := wanted; take_rooms int[] := rooms; is_one boolean := cardinality(wanted) = 1;
     has_pauses boolean; left_over int := room; extra tid[]; extra_bytes bigint := 0; limited record; aged record;
     asked_at timestamptz; opens_at timestamptz; aged_before timestamptz;
+    are_limits_cut boolean := false;
 begin
     perform pg_advisory_xact_lock(me);
     -- In one statement: asking for pauses by another one takes 10 us, as much as leasing two rows.
@@ -135,6 +136,7 @@ begin
         end if;
         visited := limited.visited;
         opens_at := limited.opens_at;
+        are_limits_cut := limited.is_cut;
         if limited.places is not null then
             started := everpoll.fitting(limited.bytes, most_bytes);
             extra := limited.places[:started];
@@ -242,7 +244,7 @@ begin
                     order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) one
                 where take_rooms[1] > found_ids - started) into has_more;
         end if;
-        has_more := has_more or (asks_limits and limited.is_cut);
+        has_more := has_more or are_limits_cut;
         next_due_s := extract(epoch from least(next_at, opens_at) - clock_timestamp());
         -- What runs may end in another process, which tells nobody.
         if visited > 0 then next_due_s := least(next_due_s, 1.0); end if;
