@@ -73,6 +73,7 @@ class Everpoll:
         history: Duration | None = "30d",
         migrate: bool = True,
         connections: int | None = None,
+        aging: Duration | None = "10m",
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
@@ -95,6 +96,7 @@ class Everpoll:
             queues=queues,
             lease_s=seconds(lease, name="lease", positive=True),
             keep_s=None if history is None else seconds(history, name="history"),
+            aging_s=None if aging is None else seconds(aging, name="aging", positive=True),
         )
         self.queues = Queues(self._served_queues, self.store)
         """The queues that a worker of this app serves, by name."""
@@ -130,7 +132,8 @@ class Everpoll:
     def job(self, function: Callable[P, R] | None = None, /, **options: Unpack[JobOptions]) -> Any:
         """Make the decorated function a job: `await it.enqueue(…)` has a worker run it; plain ones run in threads.
 
-        Options: name, queue, priority, retry, timeout; see `JobOptions`. `@app.job` alone takes the defaults.
+        Options: name, queue, priority, retry, timeout, concurrency, rate, per; see `JobOptions`. `@app.job` alone takes
+        the defaults.
         """
 
         def register(function: Callable[P, R]) -> Job[P, R]:

@@ -299,7 +299,7 @@ async def test_a_task_whose_handler_blocks_the_event_loop_past_the_lease_is_not_
     async with asyncio.timeout(LIMIT_S):
         await ended.wait()
     await worker.stop()
-    assert len(set(numbers)) == 5
+    assert numbers[-1] >= 5
     info = (await store.info([task.id]))[task.id]
     assert (info.state, info.attempt, info.rescues) == ("done", 1, 0)
     no_heart_beats()

@@ -47,6 +47,11 @@ async def block(for_s: float, task: Task) -> str:
     return task.fence
 
 
+async def limited(which: str, gate: str, task: Task) -> str:
+    """Goes on until the gate is open; two of each key at a time."""
+    return await hold(gate, task)
+
+
 def is_open(gate: str, task: Task) -> bool:
     """For this run."""
     return Path(gate).exists() or Path(f"{gate}.{task.fence}").exists()
@@ -57,6 +62,7 @@ def crew(url: str | None = None) -> Everpoll:
     app = Everpoll(url, lease=os.environ.get(LEASE, "30s"), slots=int(os.environ.get(SLOTS, "4")))
     for function in (step, hold, clutch, block):
         app.job(function)
+    app.jobs.add(limited, concurrency=2, per="which")
     return app
 
 

@@ -26,7 +26,8 @@ FORGET = """delete from everpoll.tasks; delete from everpoll.history; delete fro
     delete from everpoll.health_looks; delete from everpoll.health_packed; delete from everpoll.health_minutes;
     delete from everpoll.health_hours; delete from everpoll.health_days; delete from everpoll.health_dependencies;
     delete from everpoll.health_errors; delete from everpoll.health_aliases; delete from everpoll.health_windows;
-    delete from everpoll.health_horizon; delete from everpoll.pauses; delete from everpoll.feed_horizon"""
+    delete from everpoll.health_horizon; delete from everpoll.starts; delete from everpoll.pauses;
+    delete from everpoll.feed_horizon"""
 INSTANTS = """select c.relname, a.attname from pg_class c join pg_attribute a on a.attrelid = c.oid
     where c.relnamespace = 'everpoll'::regnamespace and c.relkind in ('r', 'p') and not c.relispartition
       and c.relname not in ('migrations', 'function_sets')

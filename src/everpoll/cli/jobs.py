@@ -13,12 +13,22 @@ from rich.text import Text
 from everpoll.cli.session import AsJson, Url, actor, ago, console, numbered, plain, print_json, tell_more, with_store
 from everpoll.engine.actors import action
 from everpoll.engine.live_workers import gone_here
-from everpoll.engine.why import recorded
+from everpoll.engine.why import limit_text, recorded
 from everpoll.engine.work import Works
 from everpoll.errors import BadInput, TaskNotFound, WrongState
 from everpoll.jobs import Jobs
 from everpoll.jobs.task import refuse_to_retry_a_run
-from everpoll.stores.contract import END_STATES, LIVE_STATES, Store, TaskFilter, TaskInfo, TaskPage, WorkerInfo, encode
+from everpoll.stores.contract import (
+    END_STATES,
+    LIVE_STATES,
+    Limit,
+    Store,
+    TaskFilter,
+    TaskInfo,
+    TaskPage,
+    WorkerInfo,
+    encode,
+)
 
 STATE_STYLE = {"queued": "cyan", "running": "bold cyan", "done": "green", "failed": "bold red", "canceled": "yellow"}
 STATES = (*LIVE_STATES, *END_STATES)
@@ -155,6 +165,8 @@ def _shown(field: str, value: Any) -> str:
         return f"{value:016x}"
     if isinstance(value, str | int):
         return str(value)
+    if isinstance(value, Limit):
+        return limit_text(value)
     if field == "args" and isinstance(value, dict) and value.keys() == {"args", "kwargs"}:
         named = [f"{name}={encode(one)}" for name, one in value["kwargs"].items()]
         return ", ".join([*map(encode, value["args"]), *named]) or "none"

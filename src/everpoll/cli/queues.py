@@ -26,11 +26,11 @@ def list_queues(url: Url = None, as_json: AsJson = False) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("queue", style="bold", overflow="fold")
-    for column in ("ready", "running", "waiting", "oldest"):
+    for column in ("ready", "running", "limited", "waiting", "oldest"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
     for one in found:
-        counts = (_count(number) for number in (one.ready, one.running, one.waiting))
+        counts = (_count(number) for number in (one.ready, one.running, one.limited, one.waiting))
         table.add_row(plain(one.queue), *counts, ago(one.oldest_due_at), _state(one))
     console().print(table if found else "No queue has tasks.")
 

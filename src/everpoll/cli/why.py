@@ -29,9 +29,12 @@ def explain(task: TaskOrService, url: Url = None, as_json: AsJson = False) -> No
         if service is not None:
             return await why_service(store, service)
         found = await found_task(store, task)
-        answer = why_run if found.kind == "watch" else why_task
-        losses, workers = await store.losses(found.id), await store.workers()
-        return answer(found, workers, await store.queues(), losses, datetime.now(UTC), gone_here(workers))
+        losses, workers, queues = await store.losses(found.id), await store.workers(), await store.queues()
+        gone, now = gone_here(workers), datetime.now(UTC)
+        if found.kind == "watch":
+            return why_run(found, workers, queues, losses, now, gone)
+        limit = None if found.limit is None else await store.limit(found.limit.key)
+        return why_task(found, workers, queues, losses, now, gone, limit)
 
     answer = with_store(url, use)
     if as_json:

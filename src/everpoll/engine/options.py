@@ -38,6 +38,8 @@ class WorkerOptions:
     gather_s: float | None = None
     """While nearly all slots are in use: how long to wait for handlers that end together before their tasks are settled
     and others are leased. Larger batches cost less CPU time a task; None: settle and lease as they come."""
+    aging_s: float | None = None
+    """A task that has been due for longer than this goes first, whatever its priority; None: priorities do not age."""
     claim_level: int = logging.INFO
     """The log level of claims: a worker that looks at services for ever has nothing to tell by them."""
     label: str = field(default_factory=worker_label)

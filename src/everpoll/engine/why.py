@@ -11,7 +11,8 @@ from typing import Any
 from msgspec import Struct
 
 from everpoll.policy import human
-from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
+from everpoll.policy.start_window import Span, counting, left, opens_at, window_s
+from everpoll.stores.contract import Limit, LimitInfo, QueueInfo, TaskInfo, WorkerInfo
 from everpoll.stores.operations import Pause
 
 # A rest beneath a working push takes up to a minute, jitter included: what is due for longer should have been leased.
@@ -35,15 +36,17 @@ def why(
     losses: Sequence[dict[str, Any]],
     now: datetime,
     gone: Collection[int] = (),
+    limit: LimitInfo | None = None,
 ) -> Why:
     """Name what keeps the task from ending, or how it ended.
 
-    `gone`: the incarnations of workers whose process does not exist any more, as far as the caller can see.
+    `limit`: what happens at the key of its limit, if it has one. `gone`: the incarnations of workers whose process does
+    not exist any more, as far as the caller can see.
     """
     if task.state == "running":
         answer = _running(task, workers, now, gone)
     elif task.state == "queued":
-        answer = _due(task, workers, queues, now, gone) if task.due_at <= now else _waiting(task, queues, now)
+        answer = _due(task, workers, queues, now, gone, limit) if task.due_at <= now else _waiting(task, queues, now)
     else:
         answer = _ended(task)
     records = tuple(recorded(entry) for entry in (*task.trail, *losses))
@@ -134,7 +137,12 @@ def _not_due(task: TaskInfo, due: str) -> Why:
 
 
 def _due(
-    task: TaskInfo, workers: Sequence[WorkerInfo], queues: Sequence[QueueInfo], now: datetime, gone: Collection[int]
+    task: TaskInfo,
+    workers: Sequence[WorkerInfo],
+    queues: Sequence[QueueInfo],
+    now: datetime,
+    gone: Collection[int],
+    limit: LimitInfo | None,
 ) -> Why:
     living = [one for one in workers if one.is_alive and one.incarnation not in gone]
     serving = [one for one in living if task.queue in one.queues]
@@ -151,6 +159,8 @@ def _due(
             tuple(evidence),
             advice="start one: everpoll run module:app",
         )
+    if task.limit is not None and limit is not None and (behind := behind_limit(task.limit, limit, now)) is not None:
+        return Why(behind.verdict, (*evidence, *behind.evidence), behind.advice)
     if waiting is not None:
         evidence.append(f"{waiting.ready} tasks of this queue are ready, {waiting.running} are running")
     evidence += [f"{_heard(one)}, runs {one.running} of {one.slots}" for one in serving[:10]]
@@ -181,6 +191,45 @@ def _due(
             advice="read their logs: looks that fail are told there",
         )
     return Why("It is about to be leased.", tuple(evidence))
+
+
+def limit_text(limit: Limit) -> str:
+    """A limit as a line of text."""
+    running = [] if limit.running is None else [f"{limit.running} at a time"]
+    starts = [] if limit.starts is None else [f"{limit.starts} starts in {human(limit.per_s)}"]
+    return f"{limit.key}: {', '.join([*running, *starts])}"
+
+
+def behind_limit(limit: Limit, at_key: LimitInfo, now: datetime) -> Why | None:
+    """What a limit says about its next task; None: it is not in the way."""
+    evidence = [f"{at_key.waiting} tasks of this key are due and wait; keys take turns"]
+    if limit.running is not None and at_key.running >= limit.running:
+        if at_key.oldest_started_at is not None:
+            evidence.append(f"of those that run, the first one started {_span(at_key.oldest_started_at, now)} ago")
+        return Why(
+            f"It waits behind the limit of its key {limit.key!r}: {at_key.running} of {limit.running} run.",
+            tuple(evidence),
+            advice="it may start when one of them ends; to allow more at a time, raise concurrency= of the job",
+        )
+    if limit.starts is None:
+        return None
+    window = window_s(limit.per_s)
+    spans = [Span(at.timestamp(), at.timestamp(), starts) for at, starts in at_key.starts]
+    spans = counting(spans, now.timestamp(), window)
+    if left(limit.starts, spans) > 0:
+        return None
+    next_at = datetime.fromtimestamp(opens_at(spans, window), now.tzinfo)
+    evidence += [f"{span.starts} started {_span(_instant(span, now), now)} ago" for span in spans[-10:]]
+    return Why(
+        f"It waits behind the rate of its key {limit.key!r}: {limit.starts} have started within "
+        f"{human(limit.per_s)}; the next one may start {_relative(next_at, now)}.",
+        tuple(evidence),
+        advice="to allow more starts, raise rate= of the job",
+    )
+
+
+def _instant(span: Span, now: datetime) -> datetime:
+    return datetime.fromtimestamp(span.ended, now.tzinfo)
 
 
 def _queue_of(task: TaskInfo, queues: Sequence[QueueInfo]) -> QueueInfo | None:

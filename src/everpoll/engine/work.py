@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from everpoll.engine.tally import Entry
 from everpoll.logs.context import Fields
-from everpoll.stores.contract import Lease, Settlement
+from everpoll.stores.contract import Lease, Limit, Settlement
 
 
 class StopReason(StrEnum):
@@ -125,6 +125,8 @@ class Work:
     """It wants to be run although somebody wants it canceled: it has something to tell a remote first."""
     kind: str = "job"
     """Of its tasks, for figures."""
+    limit: Limit | None = None
+    """How many of its tasks may run and start; which of them count together, each task says."""
 
 
 @dataclass(slots=True)
@@ -149,6 +151,11 @@ class Works:
     def get(self, name: str) -> Work | None:
         """The work of that name."""
         return self._works.get(name)
+
+    @property
+    def limits(self) -> dict[str, Limit]:
+        """The limits of those that have one, by name."""
+        return {work.name: work.limit for work in self._works.values() if work.limit is not None}
 
     def kind_of(self, name: str) -> str:
         """The kind of the tasks of that name; "job" where it is not registered."""

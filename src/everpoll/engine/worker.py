@@ -210,6 +210,8 @@ class Worker:
             slots=self.options.slots,
             version=__version__,
             names=tuple(self._works.names),
+            limits=self._works.limits,
+            aging_s=self.options.aging_s,
         )
         failures, rng = 0, random.Random()  # noqa: S311 - spreads a fleet, no secret
         warnings = RepeatedWarnings(logger, "signing on", event_loop_time)

@@ -73,6 +73,11 @@ class CallShape:
         self.is_plain = not self._converted and self.task_parameter is None
         """The function is called with what `decode` makes of the text."""
 
+    @property
+    def signature(self) -> inspect.Signature:
+        """How callers call it: without the task."""
+        return self._callable
+
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None = None) -> str:
         """Check the arguments against the function and turn them into JSON; `trace`: the span that enqueues them."""
         shape = (len(args), *kwargs) if kwargs else len(args)

@@ -11,10 +11,11 @@ from everpoll.engine.tracing import carried, enqueueing, tracer
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput
 from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
+from everpoll.jobs.limits import JobLimits, Per
 from everpoll.jobs.outcome import Retry, raised, refused, returned
 from everpoll.jobs.task import Task
-from everpoll.policy import Duration, flaw_of, seconds, shown, whole_number
-from everpoll.stores.contract import Ended, NewTask, Settlement
+from everpoll.policy import Duration, Rate, flaw_of, seconds, shown, whole_number
+from everpoll.stores.contract import Ended, Limit, NewTask, Settlement
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
@@ -39,6 +40,13 @@ class JobOptions(TypedDict, total=False):
     retry: Retry
     timeout: Duration | None
     """How long one run may take; then it has failed, as if it had raised."""
+    concurrency: int | None
+    """How many of its tasks run at a time, over the whole fleet."""
+    rate: Rate | None
+    """How many of its tasks start in any stretch of time, over the whole fleet."""
+    per: Per | None
+    """Which tasks count together for these limits: those with the same value of this parameter, or for which this
+    function of the arguments gives the same key. None for a call: it counts for no limit."""
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -70,6 +78,7 @@ class Job(Generic[P, R]):
         _check_parameters(where, function)
         self._call = Callee(function, self.timeout_s, lambda: jobs.threads).plainest
         self._shape = CallShape(self.name, function, Task)
+        self.limits = JobLimits.of(where, self.name, self._shape.signature, dict(options))
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -128,11 +137,19 @@ class Job(Generic[P, R]):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions, trace: dict[str, str] | None
     ) -> NewTask:
         text = self._shape.encode(args, kwargs, trace)
+        limit = None if self.limits is None else self.limits.limit_of(args, kwargs)
         if options:
-            return self._special(text, options)
-        return NewTask(name=self.name, args=text, queue=self.queue, priority=self.priority, timeout_s=self.timeout_s)
+            return self._special(text, options, limit)
+        return NewTask(
+            name=self.name,
+            args=text,
+            queue=self.queue,
+            priority=self.priority,
+            timeout_s=self.timeout_s,
+            limit=limit,
+        )
 
-    def _special(self, args: str, options: EnqueueOptions) -> NewTask:
+    def _special(self, args: str, options: EnqueueOptions, limit: Limit | None) -> NewTask:
         where = f"job {self.name!r}"
         _check_options(where, options, EnqueueOptions)
         key = options.get("key")
@@ -144,6 +161,7 @@ class Job(Generic[P, R]):
             priority=_priority(f"{where}: priority", options["priority"]) if "priority" in options else self.priority,
             delay_s=seconds(options["delay"], name=f"{where}: delay") if "delay" in options else 0.0,
             timeout_s=self.timeout_s,
+            limit=limit,
         )
 
     async def run(self, run: Run) -> Settlement:

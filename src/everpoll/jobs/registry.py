@@ -38,7 +38,8 @@ class Jobs:
             kind = "job" if job.name in self._jobs else "watch"
             raise BadInput(f"{kind} {job.name!r} is registered already; give one of the two another name=")
         self._jobs[job.name] = job
-        self._works.add(Work(job.name, job.queue, job.run, job.timeout_s))
+        limit = None if job.limits is None else job.limits.rule()
+        self._works.add(Work(job.name, job.queue, job.run, job.timeout_s, limit=limit))
         return job
 
     def __getitem__(self, name: str) -> Job[..., Any]:

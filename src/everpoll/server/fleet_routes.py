@@ -57,6 +57,8 @@ class QueueItem(Struct, frozen=True, kw_only=True):
     ready: int
     waiting: int
     running: int
+    limited: int
+    """Due jobs that wait until their limit lets them start; they are not among the ready ones."""
     oldest_due_at: datetime | None
     """Since when the ready task that has waited longest has been due."""
     paused: Pause | None
@@ -153,6 +155,7 @@ def _queue(one: QueueInfo) -> QueueItem:
         ready=one.ready,
         waiting=one.waiting,
         running=one.running,
+        limited=one.limited,
         oldest_due_at=one.oldest_due_at,
         paused=one.paused,
     )
@@ -214,6 +217,7 @@ _QUEUE: dict[str, Any] = {
     "ready": 3,
     "waiting": 10,
     "running": 1,
+    "limited": 0,
     "oldest_due_at": instant_example(0),
     "paused": None,
 }

@@ -20,6 +20,7 @@ from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
 from everpoll.server.shapes import After, Limit, Page, Reason, instant_example, task_number
 from everpoll.stores.contract import Event, Store, TaskFilter, TaskInfo, TaskState
+from everpoll.stores.contract import Limit as JobLimit
 from everpoll.stores.operations import Retried
 
 LIST = "jobs"
@@ -114,6 +115,9 @@ class JobItem(Struct, frozen=True, kw_only=True):
     progress: Any
     error: JobError | None
     """Of its last failed attempt, without traceback."""
+    limit: JobLimit | None
+    """The key that it counts for, how many of the key may run at a time, and how many may start in a stretch; null: no
+    limit."""
 
 
 class JobAction(Struct, frozen=True, kw_only=True):
@@ -185,7 +189,8 @@ async def explain_job(asked: Asked) -> Why:
     task = await _found(store, _id(asked))
     workers = await store.workers()
     losses, queues = await store.losses(task.id), await store.queues()
-    return without_secrets_in(why_task(task, workers, queues, losses, datetime.now(UTC), gone_here(workers)))
+    limit = None if task.limit is None else await store.limit(task.limit.key)
+    return without_secrets_in(why_task(task, workers, queues, losses, datetime.now(UTC), gone_here(workers), limit))
 
 
 async def cancel_job(asked: Asked) -> JobDetail:
@@ -316,6 +321,7 @@ ITEM: dict[str, Any] = {
     "kwargs": {},
     "progress": None,
     "error": {"error": "503 Service Unavailable", "type": "HTTPError", "attempt": 3},
+    "limit": {"key": "audit/example.com", "running": 3, "starts": 5, "per_s": 1.0},
 }
 DETAIL = ITEM | {
     "result": None,

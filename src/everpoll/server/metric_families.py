@@ -125,8 +125,8 @@ def queues(infos: Iterable[QueueInfo], now: float) -> Iterator[Metric]:
     oldest = GaugeMetricFamily("everpoll_queue_oldest_wait_seconds", "Of its ready tasks.", labels=("queue",))
     paused = GaugeMetricFamily("everpoll_queue_paused", "1: no worker leases from it.", labels=("queue",))
     for info in itertools.islice(infos, LABELS_LIMIT):
-        for state, count in (("ready", info.ready), ("waiting", info.waiting), ("running", info.running)):
-            family.add_metric((info.queue, state), count)
+        for state in ("ready", "waiting", "running", "limited"):
+            family.add_metric((info.queue, state), getattr(info, state))
         since = info.oldest_due_at
         oldest.add_metric((info.queue,), 0.0 if since is None else max(0.0, now - since.timestamp()))
         paused.add_metric((info.queue,), info.paused is not None)

@@ -12,8 +12,11 @@ Every implementation promises the same (one conformance suite proves it):
 - A task is in exactly one place: live, or in history. It moves in the transaction that settles it.
 - Due times are decided by the store's own clock; callers only ever pass delays. No clock decides that a worker is
   dead: another worker does, which has watched its beat number stand still (`policy/liveness.py`).
-- Higher priority first, then the earlier due time, then the earlier enqueued.
+- Higher priority first, then the earlier due time, then the earlier enqueued. A task that has been due for longer than
+  the worker's aging comes before those that have not, whatever its priority.
 - A key has at most one live task of each kind; enqueueing it again answers with that one.
+- Of the tasks that share a limit, no more are leased at a time, and no more in any stretch of time, than it allows.
+  Running ones are counted from the leases themselves. Keys of limits take turns among equal priorities.
 - A task that `cancels_itself` is only asked: a cancel makes it due and tells it, and nothing else ends it.
 - Events are written with what they tell about, or not at all; whoever reads the feed from a position misses none.
 - Errors of the connection are raised as `StoreUnavailable`, and then nothing is known about the outcome. Every
@@ -70,6 +73,21 @@ class NewEvent(Struct, frozen=True, gc=False):
     body: str
 
 
+class Limit(Struct, frozen=True, gc=False):
+    """How many tasks of one key may run at a time, and how many may start in any stretch of time."""
+
+    key: str
+    """All live tasks with this key count together."""
+    running: int | None = None
+    starts: int | None = None
+    per_s: float = 0.0
+    """Never more than `starts` leases in any stretch of so many seconds; nothing is saved up."""
+
+    def ruled_by(self, rule: "Limit | None") -> "Limit":
+        """The same key under the numbers of another limit."""
+        return self if rule is None else Limit(self.key, rule.running, rule.starts, rule.per_s)
+
+
 class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """What is to be enqueued. `args` and `memory` are JSON texts, which the store does not read."""
 
@@ -92,6 +110,8 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """With a key, for indexed tasks: an ended task that history still has answers as well; nothing is begun twice."""
     events: tuple[NewEvent, ...] = ()
     """Written with the task, unless the key was taken."""
+    limit: Limit | None = None
+    """None: it counts for no limit, and pays for none."""
 
 
 class Enqueued(Struct, frozen=True, gc=False):
@@ -116,6 +136,7 @@ class Lease(Struct, frozen=True, gc=False):
     rescues: int = 0
     version: int = 1
     cancel_requested: bool = False
+    limit_key: str | None = None
 
     @property
     def label(self) -> str:
@@ -193,6 +214,11 @@ class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
     version: str
     names: tuple[str, ...] = ()
     """The tasks that it can run."""
+    limits: dict[str, Limit] = {}
+    """By name of the task: what this worker's own code says. It counts for its leases in place of what a task brought
+    along, so that a changed limit holds for tasks that wait already. Their keys mean nothing."""
+    aging_s: float | None = None
+    """A task that has been due for longer than this comes first, whatever its priority; None: priorities do not age."""
 
 
 class Beat(Struct, frozen=True, gc=False, kw_only=True):
@@ -235,6 +261,8 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
     memory: Any = None
     progress: Any = None
     result: Any = None
+    limit: Limit | None = None
+    """What it counts for, as it was enqueued."""
     trail: tuple[dict[str, Any], ...] = ()
     """Decisions in order, each with `at`, `by`, `what` and its evidence; failed attempts carry the error."""
 
@@ -308,6 +336,21 @@ class QueueInfo(Struct, frozen=True, kw_only=True):
     in one queue the lowest are not looked at."""
     paused: Pause | None = None
     """None: workers lease from it. A paused queue is listed also without tasks."""
+    limited: int = 0
+    """Due tasks that count for a limit, and wait until it lets them start; they are not among the ready ones."""
+
+
+class LimitInfo(Struct, frozen=True, kw_only=True):
+    """What happens at one key of a limit; counts stop at `COUNT_LIMIT`."""
+
+    key: str
+    waiting: int
+    """Due, and not started."""
+    running: int
+    oldest_started_at: datetime | None = None
+    """Of those that run, when the first one started."""
+    starts: tuple[tuple[datetime, int], ...] = ()
+    """How many started when, oldest first, for as long as a rate counts them; starts close to one another are one."""
 
 
 COUNT_LIMIT = 10_000
@@ -487,3 +530,6 @@ class Store(Source, Operations, Figures, Protocol):
 
     def examiner(self) -> "Examiner":
         """Return what gathers facts for a doctor: on its own connections, also while this store is closed."""
+
+    async def limit(self, key: str) -> LimitInfo:
+        """What happens at a key; a key that no task has is one at which nothing happens."""

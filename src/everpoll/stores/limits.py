@@ -10,7 +10,7 @@ from typing import NoReturn, TypeVar
 
 from everpoll.errors import BadInput
 from everpoll.policy import unstorable
-from everpoll.stores.contract import Ended, NewTask, Settlement
+from everpoll.stores.contract import Ended, Limit, NewTask, Settlement
 
 T = TypeVar("T")
 
@@ -18,6 +18,8 @@ T = TypeVar("T")
 NAME_BYTES = 1_000
 KIND_BYTES = 500
 KEY_BYTES = 2_000
+LIMIT_KEY_BYTES = 1_000
+"""It shares an index entry with the queue's name."""
 REASON_BYTES = 2_000
 """Of a pause."""
 PAYLOAD_BYTES = 16 * 2**20
@@ -29,6 +31,8 @@ LEASE_BYTES = 64 * 2**20
 ROW_BYTES = 200
 """What a row takes beside its payloads, roughly."""
 PRIORITY_LIMIT = 2**31 - 1
+COUNTED_LIMIT = 2**31 - 1
+"""Of a limit."""
 VERSION_LIMIT = 2**15 - 1
 NUMBER_LIMIT = 2**63 - 1
 MANY, JOINED_CHARS = 8, 2**20
@@ -40,7 +44,20 @@ LONGEST_S = 31_536_000_000.0
 
 _fit_names: set[tuple[str, str, str]] = set()
 _beside_args = attrgetter(
-    *("name", "queue", "kind", "key", "memory", "priority", "delay_s", "version", "timeout_s", "events", "once")
+    *(
+        "name",
+        "queue",
+        "kind",
+        "key",
+        "memory",
+        "priority",
+        "delay_s",
+        "version",
+        "timeout_s",
+        "events",
+        "once",
+        "limit",
+    )
 )
 
 
@@ -130,6 +147,8 @@ def _checked_task(task: NewTask) -> int:
         size += _checked(task, "memory", task.memory, PAYLOAD_BYTES)
     if task.priority != 0 or task.delay_s != 0.0 or task.version != 1 or task.timeout_s is not None:
         _check_numbers(task)
+    if task.limit is not None:
+        _check_limit(task, task.limit)
     if task.events or task.once:
         _refuse_misused_once(task)
         size += _checked_events(task)
@@ -173,6 +192,19 @@ def _check_numbers(task: NewTask) -> None:
         _refuse(task, f"delay_s must be a number of seconds, at most 1,000 years, not {task.delay_s!r}")
     if task.timeout_s is not None and not (_is_number(task.timeout_s) and 0.0 < task.timeout_s <= LONGEST_S):
         _refuse(task, f"timeout_s must be a number of seconds above 0, at most 1,000 years, not {task.timeout_s!r}")
+
+
+def _check_limit(task: NewTask, limit: Limit) -> None:
+    _checked(task, "limit's key", limit.key, LIMIT_KEY_BYTES)
+    if not limit.key:
+        _refuse(task, "limit's key is empty")
+    for what, number in (("running", limit.running), ("starts", limit.starts)):
+        if number is not None and not _is_whole(number, 1, COUNTED_LIMIT):
+            _refuse(task, f"limit of {what} must be a whole number from 1 to {COUNTED_LIMIT:,}, not {number!r}")
+    if limit.starts is not None and not (_is_number(limit.per_s) and 0.0 < limit.per_s <= LONGEST_S):
+        _refuse(task, f"limit's per_s must be a number of seconds above 0, at most 1,000 years, not {limit.per_s!r}")
+    if limit.running is None and limit.starts is None:
+        _refuse(task, "limit limits nothing: give it running or starts")
 
 
 def _checked_events(task: NewTask) -> int:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from everpoll.drivers.postgres.lane import Connection
-from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, NewEvent, NewTask, TaskFilter
+from everpoll.stores.contract import LEASE_LIMIT, Again, Ended, Limit, NewEvent, NewTask, TaskFilter
 from everpoll.stores.operations import Revision
 from everpoll.stores.postgres import PostgresStore
 from everpoll.stores.postgres.functions import versioned
@@ -352,3 +352,33 @@ async def test_every_list_is_read_by_an_index(
         assert not re.search(r"Seq Scan on history_\d+", plan), (wanted, plan)
         for index in indexes:
             assert re.search(index, plan), f"{wanted} {index} {plan}"
+
+
+@pytest.mark.parametrize("statistics", STATISTICS)
+async def test_limited_tasks_are_found_and_counted_by_their_own_indexes(
+    stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int, statistics: str
+) -> None:
+    """Whatever the statistics say, beside many that wait behind a limit that is full."""
+    worker = await stage.worker(aging_s=600.0)
+    await prepare(stage, store, worker, statistics)
+    await stage.put(2_000, limit=Limit("stuck", running=1))
+    calls = [
+        NewTask(name="job", limit=Limit(f"k{number % 50}", running=2, starts=3, per_s=60.0)) for number in range(300)
+    ]
+    await stage.store.enqueue(calls)
+    await stage.put(2, priority=3)
+    await explained(store)
+    plans = Plans(postgres_servers, major)
+    store._leasing._limit_looks._aged_at = 0.0
+    for most in (1, 10, 100):
+        await turn(stage, worker, most)
+        plan = plans.new()
+        assert BAD.findall(plan) == []
+        assert "Seq Scan on starts" not in plan
+        assert "using tasks_limited on tasks" in plan
+        assert "using tasks_limited_running on tasks" in plan
+    await store._desk.call(lambda connection: connection.execute(EXPLAIN))
+    plans.new()
+    await stage.store.limit("stuck")
+    await stage.store.queues()
+    assert BAD.findall(plans.new()) == []

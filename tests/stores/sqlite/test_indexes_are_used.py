@@ -17,6 +17,7 @@ from everpoll.stores.sqlite import (
     feed,
     figures,
     leasing,
+    limited,
     listing,
     moves,
     reading,
@@ -27,6 +28,7 @@ from everpoll.stores.sqlite import (
 
 FUTURE = 100_000
 READY, WAITING = "everpoll_tasks_ready", "everpoll_tasks_waiting"
+LIMITED = "everpoll_tasks_limited"
 LEASED, CANCELS, KEY = "everpoll_tasks_leased", "everpoll_tasks_cancels", "everpoll_tasks_key"
 BEST = {"queue": "default", "limit": 10}
 BY_ID = "USING INTEGER PRIMARY KEY"
@@ -73,6 +75,20 @@ STATEMENTS: list[tuple[str, str]] = [
     (figures.OF_NAME, "PRIMARY KEY (span_s=? AND kind=? AND name=?)"),
     (figures.DROP, "everpoll_figures_age (span_s=? AND began<?)"),
     (reading.WORKERS, LEASED),
+    (leasing.LOOK, f"{LIMITED} (queue=?)"),
+    (leasing.NEXT_RANK, f"{READY} (queue=? AND rank>?)"),
+    (leasing.AGED_OF_RANK, f"{READY} (queue=? AND rank=? AND due_at<?)"),
+    (limited.HAS_LIMITED, f"{LIMITED} (queue=?)"),
+    (limited.NEXT_QUEUE, f"{LIMITED} (queue>?)"),
+    (limited.NEXT_RANK, f"{LIMITED} (queue=? AND rank>?)"),
+    (limited.NEXT_KEY, f"{LIMITED} (queue=? AND rank=? AND limit_key>?)"),
+    (limited.OF_KEY, f"{LIMITED} (queue=? AND rank=? AND limit_key=?)"),
+    (limited.COUNT_OF_KEY, f"{LIMITED} (queue=? AND rank=? AND limit_key=?)"),
+    (limited.RUNNING, "everpoll_tasks_limited_running (limit_key=?)"),
+    (limited.OLDEST_RUNNING, "everpoll_tasks_limited_running (limit_key=?)"),
+    (limited.SPANS, "PRIMARY KEY (limit_key=?)"),
+    (limited.FORGET_SPANS, "PRIMARY KEY (limit_key=?)"),
+    (limited.FORGET_OLD, "everpoll_starts_old (until_at<?)"),
     (reading.BY_ID, BY_ID),
     (reading.ENDED_BY_ID, BY_ID),
 ]
@@ -155,6 +171,7 @@ async def _plan(store: SqliteStore, statement: str) -> list[str]:
         "oldest",
         "queue",
         "limit",
+        "asks_limits",
     )
     names = (*names, "kind", "key", "name", "span_s", "first", "last")
     bound: Any = dict.fromkeys(names, "[]") if ":" in statement else ("[]",) * statement.count("?")

@@ -1,30 +1,130 @@
 """Lines: which queued task is the best, and when the next one falls due.
 
-Promises: an entry is pushed once and judged when it comes to the front: one whose row has moved on meanwhile is
-dropped then. Never: owns a row; what lives is the shelves' to say.
+    not due yet ──▶ ready: one line for each queue
+                └─▶ limited: one line for each key of a limit in each queue; keys take turns
+
+Promises: an entry is judged when it comes to the front: one whose row has moved on meanwhile is dropped then. Never:
+owns a row; what lives is the shelves' to say.
 """
 
+import bisect
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
+from everpoll.stores.contract import Limit
 from everpoll.stores.memory.rows import TaskRow
+from everpoll.stores.memory.starts import Starts
+
+AGED = -(2**31)
+"""The rank of what has been due for too long: better than every priority."""
 
 
-class Lines:
-    """One line for each queue, and one in front of them for what is not due yet."""
+class Looking(NamedTuple):
+    """What one look asks with: its time, the limits of the worker's own code, and before when due is aged."""
+
+    now: float
+    limits: Mapping[str, Limit]
+    aged_before: float = float("-inf")
+
+    def order(self, row: TaskRow) -> tuple[int, float, int]:
+        """The order of work, aging included."""
+        rank, due_at, task_id = row.order
+        return (AGED if due_at < self.aged_before else rank, due_at, task_id)
+
+
+class Line:
+    """Rows in the order of work, and again by their due times, for those that age."""
 
     def __init__(self, live: Mapping[int, TaskRow]) -> None:
         self._live = live
-        self._ready: defaultdict[str, list[tuple[int, float, int]]] = defaultdict(list)
+        self._ordered: list[tuple[int, float, int]] = []
+        self._oldest: list[tuple[float, int]] = []
+
+    def add(self, row: TaskRow) -> None:
+        """A queued row, in its place."""
+        heapq.heappush(self._ordered, row.order)
+        heapq.heappush(self._oldest, row.order[1:])
+
+    def best(self, looking: Looking) -> TaskRow | None:
+        """The row whose turn it is; it stays in line until it is leased."""
+        while self._oldest and not self._is_here(self._oldest[0]):
+            heapq.heappop(self._oldest)
+        if self._oldest and self._oldest[0][0] < looking.aged_before:
+            return self._live[self._oldest[0][1]]
+        while self._ordered and not self._is_here(self._ordered[0][1:]):
+            heapq.heappop(self._ordered)
+        return self._live[self._ordered[0][2]] if self._ordered else None
+
+    def _is_here(self, entry: tuple[float, int]) -> bool:
+        row = self._live.get(entry[1])
+        return row is not None and row.state == "queued" and row.order[1:] == entry
+
+
+class LimitedLines:
+    """The limited tasks of one queue: a line for each key, and whose turn it is."""
+
+    def __init__(self, live: Mapping[int, TaskRow]) -> None:
+        self._live = live
+        self._lines: dict[str, Line] = {}
+        self._keys: list[str] = []
+        self._served: str = ""
+
+    def add(self, row: TaskRow, key: str) -> None:
+        """A queued row, in the line of its key."""
+        if key not in self._lines:
+            self._lines[key] = Line(self._live)
+            bisect.insort(self._keys, key)
+        self._lines[key].add(row)
+
+    def best(self, looking: Looking, starts: Starts) -> TaskRow | None:
+        """Of the keys that may start a task, the one with the best rank; of equal ranks, the one whose turn it is."""
+        found: tuple[int, TaskRow] | None = None
+        for row in self.heads(looking):
+            rank = looking.order(row)[0]
+            if (found is None or rank < found[0]) and starts.may_start(_limit(row, looking), looking.now):
+                found = (rank, row)
+        return None if found is None else found[1]
+
+    def heads(self, looking: Looking) -> Iterator[TaskRow]:
+        """The first of each key, beginning behind the key that was served last."""
+        turn = bisect.bisect_right(self._keys, self._served)
+        for key in self._keys[turn:] + self._keys[:turn]:
+            row = self._lines[key].best(looking)
+            if row is None:
+                del self._lines[key]
+                self._keys.remove(key)
+            else:
+                yield row
+
+    def served(self, key: str) -> None:
+        """It is the turn of the key behind this one."""
+        self._served = key
+
+
+class Lines:
+    """One line for each queue, those of limits beside it, and one in front of them for what is not due yet."""
+
+    def __init__(self, live: Mapping[int, TaskRow]) -> None:
+        self._live = live
+        self._ready: defaultdict[str, Line] = defaultdict(lambda: Line(live))
+        self._limited: defaultdict[str, LimitedLines] = defaultdict(lambda: LimitedLines(live))
         self._waiting: list[tuple[float, int]] = []
+        self.starts = Starts()
 
     def add(self, row: TaskRow, now: float) -> None:
         """A queued row, in its place."""
         if row.due_at > now:
             heapq.heappush(self._waiting, (row.due_at, row.id))
         else:
-            heapq.heappush(self._ready[row.new.queue], row.order)
+            self._join(row)
+
+    def _join(self, row: TaskRow) -> None:
+        if row.new.limit is None:
+            self._ready[row.new.queue].add(row)
+        else:
+            self._limited[row.new.queue].add(row, row.new.limit.key)
 
     def promote(self, now: float) -> None:
         """Waiting rows whose time has come join the line."""
@@ -32,30 +132,36 @@ class Lines:
             due_at, task_id = heapq.heappop(self._waiting)
             row = self._live.get(task_id)
             if row is not None and row.state == "queued" and row.due_at == due_at:
-                heapq.heappush(self._ready[row.new.queue], row.order)
+                self._join(row)
 
-    def take_best(self, rooms: Mapping[str, int]) -> TaskRow | None:
-        """The best of all queues that have room, out of its line."""
-        heads = [(head, queue) for queue, room in rooms.items() if room > 0 and (head := self._head(queue))]
-        if not heads:
-            return None
-        _, queue = min(heads)
-        return self._live[heapq.heappop(self._ready[queue])[2]]
+    def best(self, rooms: Mapping[str, int], looking: Looking) -> TaskRow | None:
+        """The best of all queues that have room."""
+        heads = [head for queue, room in rooms.items() if room > 0 for head in self._heads(queue, looking)]
+        return min(heads, key=looking.order, default=None)
 
-    def next_due_s(self, queues: Iterable[str], now: float) -> float | None:
-        """How long until the first of those that wait."""
-        wanted = set(queues)
+    def _heads(self, queue: str, looking: Looking) -> Iterator[TaskRow]:
+        if (ready := self._ready[queue].best(looking)) is not None:
+            yield ready
+        if (limited := self._limited[queue].best(looking, self.starts)) is not None:
+            yield limited
+
+    def leased(self, row: TaskRow, looking: Looking) -> None:
+        """It starts now, and counts for its limit."""
+        if row.new.limit is not None:
+            self._limited[row.new.queue].served(row.new.limit.key)
+            self.starts.started(row.id, _limit(row, looking), looking.now)
+
+    def next_due_s(self, queues: Iterable[str], looking: Looking) -> float | None:
+        """How long until the first of those that wait falls due, or until a rate lets one start."""
+        wanted, now = set(queues), looking.now
         rows = (self._live.get(task_id) for _, task_id in self._waiting)
         # What was canceled while it waited and put back since is in the line, and has an old entry here.
-        waits = (row.due_at - now for row in rows if row and row.state == "queued" and row.new.queue in wanted)
-        return min((wait_s for wait_s in waits if wait_s > 0), default=None)
+        waits = [row.due_at - now for row in rows if row and row.state == "queued" and row.new.queue in wanted]
+        heads = (row for queue in wanted for row in self._limited[queue].heads(looking))
+        waits += [self.starts.opens_at(_limit(row, looking), now) - now for row in heads]
+        return min((wait_s for wait_s in waits if 0 < wait_s < float("inf")), default=None)
 
-    def _head(self, queue: str) -> tuple[int, float, int] | None:
-        """The first entry that still stands for a queued row in that place."""
-        line = self._ready[queue]
-        while line:
-            row = self._live.get(line[0][2])
-            if row is not None and row.state == "queued" and row.order == line[0]:
-                return line[0]
-            heapq.heappop(line)
-        return None
+
+def _limit(row: TaskRow, looking: Looking) -> Limit:
+    assert row.new.limit is not None, "only limited rows are in these lines"
+    return row.new.limit.ruled_by(looking.limits.get(row.new.name))

@@ -105,6 +105,7 @@ class TaskRow:
             memory=_decoded(self.memory),
             progress=_decoded(self.progress),
             result=_decoded(self.result),
+            limit=self.new.limit,
             trail=tuple(self.trail),
         )
 

@@ -44,11 +44,13 @@ class MemoryState:
 
     def _again(self, row: TaskRow, delay_s: float | None) -> None:
         row.state, row.incarnation, row.deadline_at = "queued", None, None
+        self._lines.starts.ended(row.id, row.new.limit)
         row.due_at = row.due_at if delay_s is None else self._now() + delay_s
         self._lines.add(row, self._now())
 
     def _end(self, row: TaskRow, state: EndState) -> None:
         self._shelves.end(row, state, self._now())
+        self._lines.starts.ended(row.id, row.new.limit)
 
     def _now(self) -> float:
         return self._epoch + self._clock.now()

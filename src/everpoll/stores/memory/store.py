@@ -31,6 +31,7 @@ from everpoll.stores.contract import (
     EventPage,
     Lease,
     Leased,
+    LimitInfo,
     NewTask,
     QueueInfo,
     Settlement,
@@ -44,6 +45,7 @@ from everpoll.stores.limits import checked_bytes, size_of
 from everpoll.stores.lost_answers import was_settled
 from everpoll.stores.memory.examination import MemoryExaminer
 from everpoll.stores.memory.figures import MemoryFigures
+from everpoll.stores.memory.lines import Looking
 from everpoll.stores.memory.operations import MemoryOperations
 from everpoll.stores.memory.rows import TaskRow, WorkerRow, instant
 from everpoll.stores.operations import LogEntry
@@ -128,24 +130,29 @@ class MemoryStore(MemoryOperations, MemoryFigures):
             worker = self._workers.get(incarnation)
             if worker is None or worker.stopped_at is not None:
                 raise LeaseLost(f"worker {incarnation} was declared dead: sign on anew")
-            self._lines.promote(self._now())
+            looking = self._looking(worker)
+            self._lines.promote(looking.now)
             rooms = {queue: room for queue, room in rooms.items() if queue not in self._pauses}
             most, left = min(most, LEASE_LIMIT), dict(rooms)
             leases: list[Lease] = []
             waited_us: list[float] = []
             taken, is_cut = 0, False
-            while len(leases) < most and (row := self._lines.take_best(left)):
+            while len(leases) < most and (row := self._lines.best(left, looking)):
                 taken += size_of(row.new.args) + size_of(row.memory)
                 if is_cut := bool(leases) and taken > limits.LEASE_BYTES:
-                    self._lines.add(row, self._now())
                     break
                 left[row.new.queue] -= 1
+                self._lines.leased(row, looking)
                 leases.append(self._lease(row, worker))
                 waited_us.append((self._now() - row.due_at) * 1e6)
             now = self._now()
             is_all = len(leases) < most and not is_cut
-            next_due_s = self._lines.next_due_s(rooms, now) if is_all else None
+            next_due_s = self._lines.next_due_s(rooms, self._looking(worker)) if is_all else None
             return Leased(leases, next_due_s, at=now, is_all=is_all, waited_us=waited_us)
+
+    def _looking(self, worker: WorkerRow) -> Looking:
+        now, aging_s = self._now(), worker.card.aging_s
+        return Looking(now, worker.card.limits, float("-inf") if aging_s is None else now - aging_s)
 
     def _lease(self, row: TaskRow, worker: WorkerRow) -> Lease:
         now = self._now()
@@ -166,6 +173,7 @@ class MemoryStore(MemoryOperations, MemoryFigures):
             rescues=row.rescues,
             version=row.new.version,
             cancel_requested=row.cancel_requested,
+            limit_key=None if row.new.limit is None else row.new.limit.key,
         )
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
@@ -173,9 +181,11 @@ class MemoryStore(MemoryOperations, MemoryFigures):
         again = [one for one in settlements if isinstance(one, Again)]
         with self._lock:
             unheard = any((row := self._shelves.live.get(one.id)) and row.is_unheard for one in again)
+            # Another task of the same limit may start now.
+            limited = any((row := self._shelves.live.get(one.id)) and row.new.limit for one in settlements)
             lost = {one.id for one in settlements if not self._settle(incarnation, one)}
-        if again:
-            self._wake(due_s=0.0 if unheard else min(one.delay_s or 0.0 for one in again))
+        if again or limited:
+            self._wake(due_s=0.0 if unheard or limited else min(one.delay_s or 0.0 for one in again))
         return lost
 
     def _settle(self, incarnation: int, settlement: Settlement) -> bool:
@@ -304,21 +314,38 @@ class MemoryStore(MemoryOperations, MemoryFigures):
         """See the contract."""
         with self._lock:
             now = self._now()
-            counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+            counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
             dues: defaultdict[str, list[float]] = defaultdict(list)
             for row in self._shelves.live.values():
-                counts[row.new.queue][2 if row.state == "running" else row.due_at > now] += 1
-                if row.state == "queued" and row.due_at <= now:
+                is_ready = row.state == "queued" and row.due_at <= now
+                is_limited = is_ready and row.new.limit is not None
+                place = 3 if is_limited else 2 if row.state == "running" else row.due_at > now
+                counts[row.new.queue][place] += 1
+                if is_ready and not is_limited:
                     dues[row.new.queue].append(row.due_at)
             return [
                 QueueInfo(
                     queue=queue,
-                    **dict(zip(("ready", "waiting", "running"), _capped(counts[queue]), strict=True)),
+                    **dict(zip(("ready", "waiting", "running", "limited"), _capped(counts[queue]), strict=True)),
                     oldest_due_at=instant(min(dues[queue])) if dues[queue] else None,
                     paused=self._pauses.get(queue),
                 )
                 for queue in sorted({*counts, *self._pauses})
             ]
+
+    async def limit(self, key: str) -> LimitInfo:
+        """See the contract."""
+        with self._lock:
+            now = self._now()
+            rows = [row for row in self._shelves.live.values() if row.new.limit and row.new.limit.key == key]
+            running = [row.started_at or now for row in rows if row.state == "running"]
+            return LimitInfo(
+                key=key,
+                waiting=sum(row.state == "queued" and row.due_at <= now for row in rows),
+                running=len(running),
+                oldest_started_at=instant(min(running)) if running else None,
+                starts=tuple((instant(span.ended), span.starts) for span in self._lines.starts.spans.get(key, ())),
+            )
 
     async def prune(self, older_than_s: float) -> int:
         """See the contract."""
@@ -330,6 +357,7 @@ class MemoryStore(MemoryOperations, MemoryFigures):
                 self._losses.pop(row.id, None)
             self._feed.drop(oldest)
             self._drop_figures()
+            self._lines.starts.forget(self._now())
             return len(gone)
 
     async def listen(self, on_wake: OnWake) -> None:

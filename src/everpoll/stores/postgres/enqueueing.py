@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+import msgspec
+
 from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.stores import limits
 from everpoll.stores.contract import Enqueued, NewTask
@@ -41,22 +43,35 @@ MANY = """with put as (
       from unnest($1::text[], $2::text[], $3::int[], $4::text[], $5::float8[], $6::text[], $7::int[], $8::text[],
                   $9::float8[]) u(queue, name, rank, args, timeout_s, kind, version, memory, delay_s) returning id)
     select array_agg(id), case when $10 then pg_notify('everpoll', '') end from put"""
+LIMITED = """with put as (
+    insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind, version, memory, line, due_at,
+        limit_key, limit_running, limit_starts, limit_per_s)
+    select u.queue, u.name, u.rank, u.args, u.timeout_s, u.kind, u.version, u.memory,
+           case when u.delay_s > 0 then 1 when u.limit_key is null then 0 else 3 end,
+           clock_timestamp() + u.delay_s * interval '1 second',
+           u.limit_key, u.limit_running, u.limit_starts, u.limit_per_s
+      from unnest($1::text[], $2::text[], $3::int[], $4::text[], $5::float8[], $6::text[], $7::int[], $8::text[],
+                  $9::float8[], $11::text[], $12::int[], $13::int[], $14::float8[])
+           u(queue, name, rank, args, timeout_s, kind, version, memory, delay_s, limit_key, limit_running, limit_starts,
+             limit_per_s) returning id)
+    select array_agg(id), case when $10 then pg_notify('everpoll', '') end from put"""
 KEYED = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_keyed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) e""")
 SPECIAL = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
-    from everpoll.enqueue_special($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17) e""")
+    from everpoll.enqueue_special($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17, $18,
+        $19, $20, $21) e""")
 
 _shape = attrgetter(
     *("queue", "name", "priority", "timeout_s", "kind", "version", "delay_s"),
-    *("memory", "key", "once", "cancels_itself", "indexed", "events"),
+    *("memory", "key", "once", "cancels_itself", "indexed", "events", "limit"),
 )
-PLAIN = (None, None, False, False, False, ())
+PLAIN = (None, None, False, False, False, (), None)
 
 
 async def enqueue(lane: Lane, tasks: Sequence[NewTask], notify: bool) -> list[Enqueued]:
     """Put them in; the last statement carries the notification."""
     size = checked_bytes(tasks)
-    if len(tasks) == 1 and _shape(tasks[0])[-5:] == PLAIN[-5:]:
+    if len(tasks) == 1 and _shape(tasks[0])[-6:] == PLAIN[-6:]:
         return [Enqueued((await _one(lane, tasks[0], notify))[0])]
     if len(tasks) <= CHUNK and size <= limits.STATEMENT_BYTES:
         return await lane.call(lambda connection: _many(connection, tasks, notify))
@@ -91,7 +106,7 @@ async def _one(lane: Lane, task: NewTask, notify: bool) -> Any:
 
 async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) -> list[Enqueued]:
     shape = _shape(tasks[0])
-    if shape[-6:] == PLAIN and all(map(shape.__eq__, map(_shape, tasks))):
+    if shape[-7:] == PLAIN and all(map(shape.__eq__, map(_shape, tasks))):
         queue, name, priority, timeout_s, kind, version, delay_s, *_ = shape
         args = [task.args for task in tasks]
         row = await connection.fetchrow(
@@ -116,27 +131,43 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
         ),
         strict=True,
     )
-    if any(task.once or task.events or task.cancels_itself or task.indexed for task in tasks):
-        columns = (queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys)
-        row = await connection.fetchrow(SPECIAL, *columns, notify, *_specials(tasks))
+    is_limited = any(task.limit is not None for task in tasks)
+    has_keys = any(key is not None for key in keys)
+    is_special = any(task.once or task.events or task.cancels_itself or task.indexed for task in tasks)
+    if is_special or (is_limited and has_keys):
+        special = (queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys)
+        row = await connection.fetchrow(SPECIAL, *special, notify, *_specials(tasks), *_events(tasks))
         return [Enqueued(*answer) for answer in zip(row[0], row[1], strict=True)]
-    if any(key is not None for key in keys):
+    if has_keys:
         row = await connection.fetchrow(
             KEYED, queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys, notify
         )
         return [Enqueued(*answer) for answer in zip(row[0], row[1], strict=True)]
-    row = await connection.fetchrow(
-        MANY, queues, names, ranks, argss, timeouts_s, kinds, versions, memories, delays_s, notify
-    )
+    columns = (queues, names, ranks, argss, timeouts_s, kinds, versions, memories, delays_s)
+    if is_limited:
+        row = await connection.fetchrow(LIMITED, *columns, notify, *_limits(tasks))
+    else:
+        row = await connection.fetchrow(MANY, *columns, notify)
     return [Enqueued(task_id) for task_id in row[0]]
 
 
-def _specials(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
-    """What few tasks have; and the events, by the place of their task."""
-    events = [(place, event.seq, event.body) for place, task in enumerate(tasks, 1) for event in task.events]
-    flags: list[list[Any] | None] = [
+def _specials(tasks: Sequence[NewTask]) -> list[list[Any]]:
+    """What few tasks have."""
+    return [
         [task.once for task in tasks],
         [task.cancels_itself for task in tasks],
         [task.indexed for task in tasks],
+        *_limits(tasks),
     ]
-    return [*flags, *(list(column) for column in zip(*events, strict=True))] if events else [*flags, None, None, None]
+
+
+def _limits(tasks: Sequence[NewTask]) -> list[list[Any]]:
+    """Keys, how many may run, how many may start, and in which stretch."""
+    limits = [(None,) * 4 if task.limit is None else msgspec.structs.astuple(task.limit) for task in tasks]
+    return [list(column) for column in zip(*limits, strict=True)]
+
+
+def _events(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
+    """The events, by the place of their task."""
+    events = [(place, event.seq, event.body) for place, task in enumerate(tasks, 1) for event in task.events]
+    return [list(column) for column in zip(*events, strict=True)] if events else [None, None, None]

@@ -16,6 +16,7 @@ from importlib.resources import files
 from everpoll.drivers.postgres.lane import Connection
 from everpoll.stores.health_batches import DependencyRow
 from everpoll.stores.health_chunks import FIGURES
+from everpoll.stores.limit_looks import VISITS
 from everpoll.stores.postgres.health_sums import SUMS_OF_LOOKS, sums_of
 from everpoll.stores.task_events import canceled_event
 
@@ -23,6 +24,7 @@ from everpoll.stores.task_events import canceled_event
 KEPT = (
     *("due_at", "created_at", "owner", "started_at", "timeout_s", "sequence", "rank", "version", "cancels_itself"),
     *("indexed", "kind", "queue", "name", "key", "args", "progress"),
+    *("limit_key", "limit_running", "limit_starts", "limit_per_s"),
 )
 # Defined in this order: a function in SQL is checked when it is made, so what it calls must be there.
 FILES = (
@@ -34,6 +36,7 @@ FILES = (
         "feed",
         "move",
         "promote",
+        "limited",
         "lease",
         "recover",
         "settle",
@@ -65,6 +68,7 @@ _LISTS = {
     "sums of h": sums_of("h"),
     "sums of looks": SUMS_OF_LOOKS,
     "canceled meanwhile": canceled_event().body,
+    "visits": str(VISITS),
 }
 """Lists of columns, and texts that all stores share, which stand in the files as `{name}`."""
 

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
@@ -18,18 +18,21 @@ from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import EverpollError, LeaseLost, StoreUnavailable
 from everpoll.stores import limits
-from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
+from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased, Settlement, WorkerCard
+from everpoll.stores.limit_looks import LimitLooks
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.hands import Hands
 from everpoll.stores.postgres.marks import Behind, Marks, Ranges
 
 logger = logging.getLogger("everpoll.stores")
 
-LEASE = versioned("select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)")
+LEASE = versioned("""select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
+    $16, $17, $18, $19, $20)""")
 BEHIND = versioned("select * from everpoll.behind($1, $2, $3, $4, $5)")
 RECOVER = versioned("select everpoll.recover($1, $2, $3)")
 SETTLING_S = 0.005
 """A settlement that was written this recently is followed by another: it makes the leases before it durable."""
+NO_LIMITS: list[Any] = [False, *[None] * 6]
 EMPTY: tuple[list[int], list[int]] = ([], [])
 
 
@@ -54,6 +57,26 @@ class Leasing:
         self._recovery: asyncio.Task[None] | None = None
         self._settled_at = float("-inf")
         self._was_connected = False
+        self._cards: dict[int, WorkerCard] = {}
+        self._limit_looks = LimitLooks()
+        self._limited: set[int] = set()
+        """The tasks with a limit that workers of this process hold."""
+
+    def sign_on(self, card: WorkerCard) -> None:
+        """Remember what the worker says about limits and aging."""
+        self._cards[card.incarnation] = card
+
+    def sign_off(self, incarnation: int) -> None:
+        """Forget it."""
+        self._cards.pop(incarnation, None)
+
+    def let_go(self, settlements: Iterable[Settlement]) -> bool:
+        """These are settled, or were lost; whether one of them counted for a limit."""
+        if not self._limited:
+            return False
+        ended = self._limited.intersection([one.id for one in settlements])
+        self._limited -= ended
+        return bool(ended)
 
     def _connected(self) -> None:
         self._marks.forget()
@@ -116,6 +139,7 @@ class Leasing:
     async def _look(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased:
         queues, caps = list(rooms), [max(0, min(room, most)) for room in rooms.values()]
         where = [None] * 4 if ranges.is_full else [ranges.queues, ranges.ranks_from, ranges.dues_from, ranges.ranks_to]
+        about_limits, aging_s = self._about_limits(incarnation)
         try:
             row = await self._lane.row(
                 LEASE,
@@ -128,6 +152,8 @@ class Leasing:
                 ranges.asks_waiting,
                 ranges.waits_from,
                 time.monotonic() - self._settled_at < SETTLING_S,
+                *about_limits,
+                aging_s,
             )
         except BaseException as error:
             # A cancellation as well: the server may have leased tasks without an answer.
@@ -140,9 +166,38 @@ class Leasing:
         leases = _leases(row, queues)
         known = self._hands.take(incarnation, dict(zip(row["ids"] or (), row["sequences"] or (), strict=True)))
         self._remember(row, ranges, len(leases), most)
+        self._remember_limits(row, leases, most, aging_s)
         if known:
             return Leased([lease for lease in leases if lease.id not in known], 0.0, at=row["at"])
         return self._answer(row, ranges, leases, most)
+
+    def _about_limits(self, incarnation: int) -> tuple[list[Any], float | None]:
+        """Whether this look asks about limits, and with what; and about tasks that have been due for how long."""
+        looks, card = self._limit_looks, self._cards.get(incarnation)
+        aging_s = card.aging_s if card is not None and looks.asks_aged(card.aging_s) else None
+        if not looks.are_due:
+            return NO_LIMITS, aging_s
+        rules = {} if card is None else card.limits
+        return [
+            True,
+            list(looks.turns),
+            list(looks.turns.values()),
+            list(rules),
+            [one.running for one in rules.values()],
+            [one.starts for one in rules.values()],
+            [one.per_s for one in rules.values()],
+        ], aging_s
+
+    def _remember_limits(self, row: Any, leases: list[Lease], most: int, aging_s: float | None) -> None:
+        looks = self._limit_looks
+        looks.looked(len(leases), most)
+        if aging_s is not None:
+            looks.asked_aged(aging_s, found=row["has_aged"])
+        if row["visited"] is not None:
+            looks.visited(row["visited"], row["started"], row["limits_took_s"])
+            looks.turns.update(zip(row["served_queues"] or (), row["served_keys"] or (), strict=True))
+        if row["started"]:
+            self._limited.update(lease.id for lease in leases if lease.limit_key is not None)
 
     def _answer(self, row: Any, ranges: Ranges, leases: list[Lease], most: int) -> Leased:
         next_due_s: float | None = row["next_due_s"]
@@ -159,7 +214,7 @@ class Leasing:
 
     def _remember(self, row: Any, ranges: Ranges, found: int, most: int) -> None:
         self._marks.looked(ranges, row["took_s"], found, most)
-        if found:
+        if row["mark_queues"]:
             self._marks.leased(zip(row["mark_queues"], row["mark_ranks"], row["mark_dues"], strict=True))
         if row["done_queues"]:
             self._marks.nothing_waits(zip(row["done_queues"], row["done_until"], strict=True))
@@ -222,7 +277,7 @@ def _leases(row: Any, queues: list[str]) -> list[Lease]:
     # The attempt is the sequence, unless some lease was not counted: such a row is an odd one.
     leases = list(map(Lease, ids, sequences, sequences, row["names"], in_queues, row["args"]))
     if row["odd_ids"]:
-        columns = ("attempts", "memories", "keys", "rescues", "versions", "canceled")
+        columns = ("attempts", "memories", "keys", "rescues", "versions", "canceled", "limit_keys")
         odd = zip(*(row[column] for column in columns), strict=True)
         rest = dict(zip(row["odd_ids"], odd, strict=True))
         return [_whole(lease, *rest[lease.id]) if lease.id in rest else lease for lease in leases]

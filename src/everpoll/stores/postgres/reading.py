@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from everpoll.drivers.postgres.lane import Lane
-from everpoll.stores.contract import COUNT_LIMIT, QueueInfo, TaskInfo, WorkerInfo
+from everpoll.stores.contract import COUNT_LIMIT, LimitInfo, QueueInfo, TaskInfo, WorkerInfo
 from everpoll.stores.operations import Pause
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.rows import ENDED, LIVE, WORKER, task_info, worker_info
@@ -32,10 +32,13 @@ RUNNING = versioned("select queue, owner, tasks from everpoll.running($1)")
 QUEUES = versioned("""select queue, 'running' as what, tasks, null::timestamptz as at, null as reason, null as by
       from everpoll.running($2)
     union all select queue, 'ready', tasks, null, null, null from everpoll.ready($1)
+    union all select queue, 'limited', tasks, null, null, null from everpoll.limited($1)
     union all select queue, case when is_late then 'ready' else 'waiting' end, tasks, null, null, null
       from everpoll.waiting($1)
     union all select queue, 'oldest', 0, due_at, null, null from everpoll.oldest_due()
     union all select queue, 'paused', 0, at, reason, paused_by from everpoll.pauses""")
+AT_KEY = versioned("select * from everpoll.at_key($1, $2)")
+STARTS = "select at, starts from everpoll.starts where limit_key = $1 order by began_at"
 RUNNING_LIMIT = 100_000
 """Running tasks that are counted at most, over all queues."""
 
@@ -90,6 +93,20 @@ async def queues(lane: Lane) -> list[QueueInfo]:
             running=min(counted["running"], COUNT_LIMIT),
             oldest_due_at=oldest.get(queue),
             paused=pauses.get(queue),
+            limited=min(counted["limited"], COUNT_LIMIT),
         )
         for queue, counted in sorted(counts.items())
     ]
+
+
+async def at_key(lane: Lane, key: str) -> LimitInfo:
+    """What happens at one key of a limit."""
+    row = await lane.row(AT_KEY, key, COUNT_LIMIT)
+    starts = await lane.rows(STARTS, key)
+    return LimitInfo(
+        key=key,
+        waiting=row["waiting"],
+        running=row["running"],
+        oldest_started_at=row["oldest_started_at"],
+        starts=tuple((at, count) for at, count in starts),
+    )

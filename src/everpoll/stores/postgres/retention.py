@@ -26,6 +26,9 @@ DELETE_EVENTS = """with old as (select id, at from everpoll.events order by id l
         insert into everpoll.feed_horizon (pruned) select max(id) from gone having count(*) > 0
         on conflict (one) do update set pruned = greatest(feed_horizon.pruned, excluded.pruned))
     select count(*) from gone"""
+DELETE_STARTS = """with old as (select ctid from everpoll.starts where until_at < now() limit $1),
+    gone as (delete from everpoll.starts s where s.ctid = any(array(select ctid from old)) returning 1)
+    select count(*) from gone"""
 # Their labels are in the rows that they held.
 DELETE_WORKERS = "delete from everpoll.workers where is_clear and stopped_at < now() - interval '1 day'"
 
@@ -40,5 +43,7 @@ async def prune(lane: Lane, older_than_s: float) -> int:
     while await lane.value(DELETE_EVENTS, older_than_s, STEP) == STEP:
         pass
     await figures.drop(lane)
+    while await lane.value(DELETE_STARTS, STEP) == STEP:
+        pass
     await lane.row(DELETE_WORKERS)
     return gone

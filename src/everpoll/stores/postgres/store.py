@@ -29,6 +29,7 @@ from everpoll.stores.contract import (
     EventPage,
     Lease,
     Leased,
+    LimitInfo,
     NewTask,
     QueueInfo,
     Settlement,
@@ -189,6 +190,7 @@ class PostgresStore:
             list(card.names),
         )
         self._hands.sign_on(card.incarnation)
+        self._leasing.sign_on(card)
         self._connections.await_heartbeat()
 
     async def sign_off(self, incarnation: int) -> None:
@@ -198,6 +200,7 @@ class PostgresStore:
         is_clear = self._hands.holds(incarnation) == ([], []) and not self._hands.has_doubts(incarnation)
         await self._calls.row(SIGN_OFF, incarnation, is_clear)
         self._hands.sign_off(incarnation)
+        self._leasing.sign_off(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
@@ -218,6 +221,8 @@ class PostgresStore:
                 lambda: settling.settle(self._settlements, incarnation, known)
             )
         self._hands.let_go(incarnation, settlements, lost)
+        if self._leasing.let_go(settlements):
+            self._listener.wake()  # another task of the same limit may start now
         if Again in set(map(type, settlements)):
             self._due_again([one for one in settlements if isinstance(one, Again)])
         return lost
@@ -363,6 +368,10 @@ class PostgresStore:
     def examiner(self) -> PostgresExaminer:
         """See the contract."""
         return PostgresExaminer(self._dial.address)
+
+    async def limit(self, key: str) -> LimitInfo:
+        """See the contract."""
+        return await reading.at_key(self._desk, key)
 
     async def series(
         self, of: SeriesOf, from_at: float, to_at: float, step_s: int, queue: str | None = None, name: str | None = None

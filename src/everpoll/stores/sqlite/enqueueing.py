@@ -8,6 +8,8 @@ STATEMENT_BYTES takes several statements.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores import limits
 from everpoll.stores.contract import Enqueued, NewEvent, NewTask, encode
@@ -31,6 +33,10 @@ class Row(NamedTuple):
     version: int
     cancels_itself: bool
     indexed: bool
+    limit_key: str | None = None
+    limit_running: int | None = None
+    limit_starts: int | None = None
+    limit_per_s: float | None = None
 
 
 class Special(NamedTuple):
@@ -51,19 +57,24 @@ class Call(NamedTuple):
 
 
 ONE = """insert into everpoll_tasks
-    (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, due_at, line, created_at)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, limit_key, limit_running,
+     limit_starts, limit_per_s, due_at, line, created_at)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 # Tasks that differ in their arguments and keys only, as those of one call nearly always do.
 ALIKE = """insert into everpoll_tasks
-    (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, due_at, line, created_at)
+    (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, limit_key, limit_running,
+     limit_starts, limit_per_s, due_at, line, created_at)
     select :name, j.value ->> 0, :kind, :queue, j.value ->> 1, :rank,
-           :timeout_s, :memory, :version, :cancels_itself, :indexed, :now + :delay_us, :delay_us > 0, :now
+           :timeout_s, :memory, :version, :cancels_itself, :indexed, :limit_key, :limit_running, :limit_starts,
+           :limit_per_s, :now + :delay_us, :line, :now
     from json_each(:rows) j"""
 MANY = """insert into everpoll_tasks
-    (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, due_at, line, created_at)
+    (name, args, kind, queue, key, rank, timeout_s, memory, version, cancels_itself, indexed, limit_key, limit_running,
+     limit_starts, limit_per_s, due_at, line, created_at)
     select j.value ->> 0, j.value ->> 1, j.value ->> 2, j.value ->> 3, j.value ->> 4, j.value ->> 5,
-           j.value ->> 7, j.value ->> 8, j.value ->> 9, j.value ->> 10, j.value ->> 11, :now + (j.value ->> 6),
-           j.value ->> 6 > 0, :now
+           j.value ->> 7, j.value ->> 8, j.value ->> 9, j.value ->> 10, j.value ->> 11, j.value ->> 12,
+           j.value ->> 13, j.value ->> 14, j.value ->> 15, :now + (j.value ->> 6),
+           iif(j.value ->> 6 > 0, 1, iif(j.value ->> 12 is null, 0, 3)), :now
     from json_each(:rows) j"""
 LIVE = "select kind, key, id from everpoll_tasks where key in (select value from json_each(?))"
 ONE_ENDED = """select id from everpoll_history indexed by everpoll_history_key
@@ -91,6 +102,7 @@ def _row_of(task: NewTask) -> Row:
         task.version,
         task.cancels_itself,
         task.indexed,
+        *(() if task.limit is None else msgspec.structs.astuple(task.limit)),
     )
 
 
@@ -153,15 +165,19 @@ def _insert(con: Connection, now: int, rows: Sequence[Row]) -> int:
     alike = all(row[2:4] == first[2:4] and row[5:] == first[5:] and row.name == first.name for row in rows)
     if alike:
         text = encode([(row.args, row.key) for row in rows])
-        con.execute(ALIKE, {**first._asdict(), "now": now, "rows": text})
+        con.execute(ALIKE, {**first._asdict(), "line": _line(first), "now": now, "rows": text})
     else:
         con.execute(MANY, {"now": now, "rows": encode(rows)})
     (last,) = con.execute("select last_insert_rowid()").fetchone()
     return int(last)
 
 
+def _line(row: Row) -> int:
+    return 1 if row.delay_us > 0 else 0 if row.limit_key is None else 3
+
+
 def _insert_one(con: Connection, now: int, row: Row) -> int:
     name, args, kind, queue, key, rank, delay_us, *rest = row
-    cursor = con.execute(ONE, (name, args, kind, queue, key, rank, *rest, now + delay_us, delay_us > 0, now))
+    cursor = con.execute(ONE, (name, args, kind, queue, key, rank, *rest, now + delay_us, _line(row), now))
     assert cursor.lastrowid is not None
     return cursor.lastrowid

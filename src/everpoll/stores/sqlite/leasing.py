@@ -9,7 +9,8 @@ that no look holds the write lock long; the following looks promote the rest.
 
 import heapq
 import sqlite3
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import NamedTuple
 
@@ -18,7 +19,18 @@ import msgspec
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.errors import LeaseLost
 from everpoll.stores import limits
-from everpoll.stores.contract import ALIKE_SHARE, LEASE_LIMIT, Lease, Leased, encode
+from everpoll.stores.contract import ALIKE_SHARE, LEASE_LIMIT, Lease, Leased, Limit, encode
+from everpoll.stores.sqlite.limited import (
+    AGED,
+    HAS_LIMITED,
+    LOWEST_RANK,
+    Candidate,
+    Startable,
+    Visit,
+    has_limited,
+    note_starts,
+    startable,
+)
 
 PROMOTE_LIMIT = 5_000
 """7 to 20 ms."""
@@ -27,15 +39,21 @@ IS_CURRENT = "select 1 from everpoll_workers where incarnation = ? and stopped_a
 # INDEXED BY: the plan must not depend on statistics, should somebody run ANALYZE; if it cannot be had, it is an error.
 NEXT_DUE = """select due_at from everpoll_tasks indexed by everpoll_tasks_waiting
     where line = 1 and queue = ? order by due_at limit 1"""
-PROMOTE = """update everpoll_tasks set line = 0 where id in
+PROMOTE = """update everpoll_tasks set line = iif(limit_key is null, 0, 3) where id in
     (select id from everpoll_tasks indexed by everpoll_tasks_waiting
      where line = 1 and queue = ? and due_at <= ? order by due_at limit ?)"""
 IS_READY = """select exists (select 1 from everpoll_tasks indexed by everpoll_tasks_ready
     where line = 0 and is_leased = 0 and queue = ?)"""
 BEST = """select id from everpoll_tasks indexed by everpoll_tasks_ready
     where line = 0 and is_leased = 0 and queue = :queue order by rank, due_at, id limit :limit"""
-LINE = """select rank, due_at, id from everpoll_tasks indexed by everpoll_tasks_ready
+LINE = """select rank, due_at, id, queue from everpoll_tasks indexed by everpoll_tasks_ready
     where line = 0 and is_leased = 0 and queue = ? order by rank, due_at, id limit ?"""
+NEXT_RANK = """select rank from everpoll_tasks indexed by everpoll_tasks_ready
+    where line = 0 and is_leased = 0 and queue = ? and rank > ? order by rank limit 1"""
+AGED_OF_RANK = """select due_at, id from everpoll_tasks indexed by everpoll_tasks_ready
+    where line = 0 and is_leased = 0 and queue = ? and rank = ? and due_at < ? order by due_at, id limit ?"""
+RANKS_LIMIT = 100
+"""Priorities of one queue at which a look asks for tasks that have waited too long."""
 # All rows as one text, decoded in one go: 0.97 us a row, against 1.03 for rows that cross over one by one.
 _ROWS = """json_array(json_group_array(json_array(t.id, t.sequence + 1, t.attempt + 1, t.name, t.queue, t.args,
     t.memory, t.key, t.rescues, t.version)), {waited})"""
@@ -65,7 +83,8 @@ _BEST_ROWS = f"from ({BEST}) j cross join everpoll_tasks t where t.id = j.id"
 IS_PAUSED = "select exists (select 1 from everpoll_pauses where queue = ?)"
 LOOK = f"""select exists ({IS_CURRENT.replace("?", ":owner")}), ({NEXT_DUE.replace("?", ":queue")}), ({IS_ASKED}),
     ({IS_PAUSED.replace("?", ":queue")}),
-    case when ({NEXT_DUE.replace("?", ":queue")}) <= :until then null else (
+    case when ({NEXT_DUE.replace("?", ":queue")}) <= :until then null
+        when :asks_limits and ({HAS_LIMITED.replace("?", ":queue")}) then null else (
         select case when best.bytes > :bytes then null
             when best.last - best.first > (:now - best.last) * {ALIKE_SHARE} then (select {ROWS} {_BEST_ROWS})
             else (select {ROWS_ALIKE} {_BEST_ROWS}) end
@@ -90,45 +109,168 @@ class Look(NamedTuple):
     most: int
     is_heavy: bool = False
     """The look before found more payload than one look hands out: this one weighs task by task, and stops in time."""
+    limits: Mapping[str, Limit] = {}
+    """Of the worker's own code."""
+    asks_limits: bool = True
+    """Whether limited tasks are looked for."""
+    turns: Mapping[str, str] = {}
+    """By queue, the key of a limit that was served last."""
+    aging_us: int | None = None
+    """Tasks that have been due for longer come first; None: this look does not ask for them."""
 
     def limit(self, room: int) -> int:
         """How many one queue may give."""
         return min(room, self.most, LEASE_LIMIT)
 
 
-def peek(con: Connection, now: int, look: Look) -> Leased | None:
-    """The answer, where nothing is ready and nothing has fallen due; None: there is something to write."""
+class Looked(NamedTuple):
+    """What a look brought, and what the next one must know."""
+
+    leased: Leased
+    visited: int | None = None
+    """How many keys of limits were visited; None: none were looked for."""
+    started: int = 0
+    took_s: float = 0.0
+    turns: Mapping[str, str] = {}
+    has_aged: bool = False
+
+
+def peek(con: Connection, now: int, look: Look) -> Looked | None:
+    """The answer, where nothing may be leased and nothing has fallen due; None: there is something to write."""
     _check_current(con, look.incarnation)
     open_rooms = _open(con, look.rooms)
     next_due = _next_due(con, open_rooms)
     if next_due is not None and next_due <= now:
         return None
-    if any(
-        look.limit(room) > 0 and con.execute(IS_READY, (queue,)).fetchone()[0] for queue, room in open_rooms.items()
-    ):
+    rooms = {queue: look.limit(room) for queue, room in open_rooms.items()}
+    if any(room > 0 and con.execute(IS_READY, (queue,)).fetchone()[0] for queue, room in rooms.items()):
         return None
-    return _leased(([], []), next_due, now, look)
+    limited = _startable(con, now, look, rooms)
+    if limited is None:
+        return Looked(_leased(([], []), next_due, now, look))
+    if limited.candidates:
+        return None
+    return _looked(([], []), _sooner(next_due, limited.opens_at), now, look, limited)
 
 
-def lease(con: Connection, now: int, look: Look) -> Leased:
+def lease(con: Connection, now: int, look: Look) -> Looked:
     """Lease the best."""
-    rooms = {queue: look.limit(room) for queue, room in look.rooms.items()}
-    if len(rooms) == 1 and not look.is_heavy:
-        [(queue, limit)] = rooms.items()
-        return _lease_of_one(con, now, look, queue, limit)
+    if len(look.rooms) == 1 and not look.is_heavy and look.aging_us is None:
+        [(queue, room)] = look.rooms.items()
+        leased = _lease_of_one(con, now, look, queue, look.limit(room))
+        if leased is not None:
+            return Looked(leased)
     _check_current(con, look.incarnation)
-    rooms = _open(con, rooms)
+    rooms = _open(con, {queue: look.limit(room) for queue, room in look.rooms.items()})
     for queue in rooms:
         _promote(con, now, queue, _next_due(con, [queue]))
     next_due = _next_due(con, rooms)
+    limited = _startable(con, now, look, rooms)
+    aged = _aged(con, now, look, rooms)
     lines = [con.execute(LINE, bound).fetchall() for bound in rooms.items() if bound[1] > 0]
-    best = [row[2] for row in list(heapq.merge(*lines))[: look.limit(LEASE_LIMIT)]]
+    of_limits = {} if limited is None else {one.id: one for one in limited.candidates}
+    best = _best(aged, lines, limited, rooms, look.limit(LEASE_LIMIT), of_limits)
     found = _lease_these(con, now, look, best)
-    return _leased(found, next_due, now, look, is_cut=len(found[0]) < len(best))
+    if of_limits:
+        found = (_with_limits(con, now, found[0], of_limits), found[1])
+    if limited is not None:
+        next_due = _sooner(next_due, limited.opens_at)
+    return _looked(found, next_due, now, look, limited, has_aged=bool(aged), is_cut=len(found[0]) < len(best))
 
 
-def _lease_of_one(con: Connection, now: int, look: Look, queue: str, limit: int) -> Leased:
+def _startable(con: Connection, now: int, look: Look, rooms: Mapping[str, int]) -> Startable | None:
+    """The limited tasks that may start; None: none are due, or this look does not ask."""
+    if not look.asks_limits or not any(room > 0 and has_limited(con, queue) for queue, room in rooms.items()):
+        return None
+    visit = Visit(now, look.limits, look.turns, None if look.aging_us is None else now - look.aging_us)
+    began = time.perf_counter()
+    found = startable(con, visit, rooms, look.limit(LEASE_LIMIT))
+    found.took_s = time.perf_counter() - began
+    return found
+
+
+def _aged(con: Connection, now: int, look: Look, rooms: Mapping[str, int]) -> list[tuple[int, int, int, str]]:
+    """Tasks without a limit that have waited too long; none where all have one priority."""
+    if look.aging_us is None:
+        return []
+    ranks = [(queue, rank) for queue, room in rooms.items() if room > 0 for rank in _ranks(con, queue)]
+    if len({rank for _, rank in ranks}) <= 1:
+        return []
+    return [
+        (AGED, due_at, task_id, queue)
+        for queue, rank in ranks
+        for due_at, task_id in con.execute(AGED_OF_RANK, (queue, rank, now - look.aging_us, rooms[queue]))
+    ]
+
+
+def _ranks(con: Connection, queue: str) -> list[int]:
+    ranks: list[int] = []
+    row = con.execute(NEXT_RANK, (queue, LOWEST_RANK)).fetchone()
+    while row is not None and len(ranks) < RANKS_LIMIT:
+        ranks.append(row[0])
+        row = con.execute(NEXT_RANK, (queue, row[0])).fetchone()
+    return ranks
+
+
+def _best(
+    aged: list[tuple[int, int, int, str]],
+    lines: list[list[tuple[int, int, int, str]]],
+    limited: Startable | None,
+    rooms: Mapping[str, int],
+    most: int,
+    of_limits: dict[int, Candidate],
+) -> list[int]:
+    """The ids of the best of all lines, of each queue at most its room. `of_limits` keeps those that are among them."""
+    others = [] if limited is None else sorted(one[:4] for one in limited.candidates)
+    left, best = dict(rooms), dict[int, None]()
+    for _, _, task_id, queue in heapq.merge(sorted(aged), *lines, others):
+        if len(best) == most:
+            break
+        if task_id not in best and left[queue] > 0:
+            left[queue] -= 1
+            best[task_id] = None
+    for task_id in [one for one in of_limits if one not in best]:
+        del of_limits[task_id]
+    return list(best)
+
+
+def _with_limits(con: Connection, now: int, leases: list[Lease], of_limits: Mapping[int, Candidate]) -> list[Lease]:
+    """The same leases with the keys of their limits, which count these starts."""
+    limits = {one.id: of_limits[one.id].limit for one in leases if one.id in of_limits}
+    note_starts(con, now, list(limits.values()))
+    return [msgspec.structs.replace(one, limit_key=limits[one.id].key) if one.id in limits else one for one in leases]
+
+
+def _looked(
+    found: "_Found",
+    next_due: int | None,
+    now: int,
+    look: Look,
+    limited: Startable | None,
+    *,
+    has_aged: bool = False,
+    is_cut: bool = False,
+) -> Looked:
+    leased = _leased(found, next_due, now, look, is_cut=is_cut)
+    if limited is None:
+        return Looked(leased, has_aged=has_aged)
+    taken = {one.id for one in found[0] if one.limit_key is not None}
+    served = {one.queue: one.limit.key for one in limited.candidates if one.id in taken}
+    if limited.is_cut and not taken:
+        # Every key that was visited is full: the next look goes on behind them, and comes at once.
+        leased = msgspec.structs.replace(leased, next_due_s=0.0, is_all=False)
+        served = limited.last
+    return Looked(leased, limited.visited, len(taken), limited.took_s, served, has_aged)
+
+
+def _sooner(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
+
+
+def _lease_of_one(con: Connection, now: int, look: Look, queue: str, limit: int) -> Leased | None:
+    """The best of one queue; None: limited tasks are due in it as well, and are to be compared."""
     bound = {"owner": look.incarnation, "queue": queue, "limit": max(0, limit), "bytes": limits.LEASE_BYTES, "now": now}
+    bound["asks_limits"] = look.asks_limits
     # What has fallen due comes first: no rows are read while it waits to be promoted.
     is_current, next_due, is_asked, is_paused, rows = con.execute(LOOK, {**bound, "until": now}).fetchone()
     if not is_current:
@@ -138,6 +280,8 @@ def _lease_of_one(con: Connection, now: int, look: Look, queue: str, limit: int)
     if _promote(con, now, queue, next_due):
         _, next_due, is_asked, _, rows = con.execute(LOOK, {**bound, "until": None}).fetchone()
     if rows is None:
+        if look.asks_limits and has_limited(con, queue):
+            return None
         best = [task_id for (task_id,) in con.execute(BEST, bound)]
         found = _lease_these(con, now, look, best)
         return _leased(found, next_due, now, look, is_cut=len(found[0]) < len(best))

@@ -17,7 +17,7 @@ from everpoll.stores.contract import TRAIL_LIMIT, EndState, encode
 
 COPIED = (
     "due_at, created_at, owner, started_at, timeout_s, sequence, rank, version, cancel_requested, cancels_itself, "
-    "indexed, kind, queue, name, key, args, progress"
+    "indexed, kind, queue, name, key, args, progress, limit_key, limit_running, limit_starts, limit_per_s"
 )
 T_COPIED = ", ".join(f"t.{column.strip()}" for column in COPIED.split(","))
 
@@ -67,7 +67,8 @@ DROP = "delete from everpoll_tasks where id in (select value from json_each(?))"
 # Bound row by row: JSON would be parsed once for each column that is read of it, which is a third of the whole.
 REQUEUE = f"""update everpoll_tasks as t
     set is_leased = 0, is_revised = 0,
-        due_at = coalesce(v.column3, t.due_at), line = v.column4,
+        due_at = coalesce(v.column3, t.due_at),
+        line = iif(v.column4 = 0 and t.limit_key is not null, 3, v.column4),
         trail = {longer_trail("v.column5")}, attempt = t.attempt - v.column6,
         memory = coalesce(v.column7, t.memory), error_type = coalesce(v.column9, t.error_type),
         rescues = case when v.column7 is null then t.rescues + v.column8 else 0 end

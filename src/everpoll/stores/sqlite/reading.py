@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.stores.contract import COUNT_LIMIT, QueueInfo, TaskInfo, WorkerInfo, encode
+from everpoll.stores.contract import COUNT_LIMIT, Limit, QueueInfo, TaskInfo, WorkerInfo, encode
 from everpoll.stores.operations import Pause
 
 WORKERS_SHOWN_US = 86_400 * 1_000_000
@@ -22,10 +22,12 @@ LABEL = "(select w.label from everpoll_workers w where w.incarnation = t.owner)"
 LIVE = f"""t.id, t.kind, t.name, t.queue, t.key, iif(t.is_leased, 'running', 'queued') as state, -t.rank, t.attempt,
     t.rescues, t.created_at, t.due_at, t.started_at, null,
     iif(t.is_leased, t.started_at + cast(t.timeout_s * 1000000 as integer), null),
-    {LABEL}, iif(t.is_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, null, t.trail"""
+    {LABEL}, iif(t.is_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, null, t.trail,
+    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s"""
 ENDED = f"""t.id, t.kind, t.name, t.queue, t.key, t.state, -t.rank, t.attempt,
     t.rescues, t.created_at, t.due_at, t.started_at, t.ended_at, null,
-    {LABEL}, iif(t.was_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, t.result, t.trail"""
+    {LABEL}, iif(t.was_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, t.result, t.trail,
+    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s"""
 ENDED_BY_ID = f"select {ENDED} from json_each(:ids) j cross join everpoll_history t where t.id = j.value"
 BY_ID = f"""select {LIVE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value
     union all {ENDED_BY_ID}"""
@@ -55,6 +57,7 @@ RANKS_LIMIT = 100
 """Priorities of one queue that are looked at for its oldest task."""
 READY = "line = 0 and is_leased = 0"
 WAITING = "line = 1"
+LIMITED = "line = 3 and is_leased = 0"
 LEASED = "is_leased = 1"
 
 
@@ -131,7 +134,7 @@ def queues(con: Connection, now: int, paused: Mapping[str, Pause]) -> list[Queue
 
 def queue_names(con: Connection) -> list[str]:
     """Every queue that has live tasks."""
-    return sorted({name for where in (READY, WAITING, LEASED) for name in _queue_names(con, where)})
+    return sorted({name for where in (READY, WAITING, LIMITED, LEASED) for name in _queue_names(con, where)})
 
 
 def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueInfo:
@@ -143,6 +146,7 @@ def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueIn
         running=_count(con, LEASED, name, now),
         oldest_due_at=instant_or_none(_oldest_due(con, name, now)),
         paused=pause,
+        limited=_count(con, LIMITED, name, now),
     )
 
 
@@ -181,6 +185,7 @@ def shown(row: tuple[Any, ...]) -> TaskInfo:
     """From the columns of LIVE or ENDED."""
     task_id, kind, name, queue, key, state, priority, attempt, rescues, *rest = row
     created_at, due_at, started_at, ended_at, deadline_at, worker, incarnation, cancel_requested, *texts = rest
+    *texts, limit_key, limit_running, limit_starts, limit_per_s = texts
     args, memory, progress, result, trail = (_decoded(text) for text in texts)
     return TaskInfo(
         id=task_id,
@@ -204,6 +209,7 @@ def shown(row: tuple[Any, ...]) -> TaskInfo:
         memory=memory,
         progress=progress,
         result=result,
+        limit=None if limit_key is None else Limit(limit_key, limit_running, limit_starts, limit_per_s or 0.0),
         trail=tuple(trail or ()),
     )
 

@@ -15,6 +15,7 @@ from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.moves import COPIED, End, end, longer_trail, trail_entry
 from everpoll.stores.task_events import with_state
 
+DUE_LINE = "iif(limit_key is null, 0, 3)"
 LIVE = "select sequence, is_leased, cancels_itself from everpoll_tasks where id = ?"
 ENDED = "select state from everpoll_history where id = ?"
 MARK = "update everpoll_tasks set cancel_requested = 1 where id = ?"
@@ -22,11 +23,11 @@ REQUEST = f"""update everpoll_tasks as t set cancel_requested = 1, trail = {long
 # A task that cancels itself learns of it as soon as can be: it is due now. One that runs was due before it began, and
 # now is after that, so that its settlement can tell that it did not know.
 ASK = f"""update everpoll_tasks as t set cancel_requested = 1, trail = {longer_trail(":entry")},
-        due_at = iif(t.is_leased, max(:now, t.started_at + 1), min(:now, t.due_at)), line = 0
+        due_at = iif(t.is_leased, max(:now, t.started_at + 1), min(:now, t.due_at)), line = {DUE_LINE}
     where t.id = :id"""
 OF_KEY = "select id, is_leased, args from everpoll_tasks where key = ? and kind = ?"
 OF_ID = "select id, is_leased, args from everpoll_tasks where id = ?"
-REVISE = """update everpoll_tasks set args = coalesce(:args, args), is_revised = is_leased, line = 0,
+REVISE = f"""update everpoll_tasks set args = coalesce(:args, args), is_revised = is_leased, line = {DUE_LINE},
         due_at = iif(is_leased, due_at, min(:now, due_at))
     where id = :id"""
 REVISE_ARGS = "update everpoll_tasks set args = coalesce(:args, args) where id = :id"
@@ -34,7 +35,7 @@ REMEMBER = f"update everpoll_tasks as t set trail = {longer_trail(':entry')} whe
 _FRESH = {"due_at": ":now", "owner": "null", "started_at": "null", "cancel_requested": "0", "progress": "null"}
 _KEPT = ", ".join(_FRESH.get(column.strip(), f"h.{column.strip()}") for column in COPIED.split(","))
 REVIVE = f"""insert into everpoll_tasks (id, line, memory, trail, {COPIED})
-    select h.id, 0, h.memory, {longer_trail(":entry", "h")}, {_KEPT} from everpoll_history h
+    select h.id, {DUE_LINE}, h.memory, {longer_trail(":entry", "h")}, {_KEPT} from everpoll_history h
     where h.id = :id"""
 OF_ENDED = "select kind, name, key from everpoll_history where id = ?"
 FORGET_LOSSES = "delete from everpoll_losses where task_id = ?"

@@ -33,6 +33,7 @@ from everpoll.stores.contract import (
     EventPage,
     Lease,
     Leased,
+    LimitInfo,
     NewTask,
     QueueInfo,
     Settlement,
@@ -45,6 +46,7 @@ from everpoll.stores.contract import (
 )
 from everpoll.stores.feed_positions import place_in_feed
 from everpoll.stores.figures import PublishedLoops, SeriesOf, SeriesPoint, steps_of
+from everpoll.stores.limit_looks import LimitLooks
 from everpoll.stores.limits import check_queue
 from everpoll.stores.lost_answers import was_settled
 from everpoll.stores.operations import BATCH_LIMIT, Deleted, LogEntry, Pause, Retried, Revision
@@ -53,6 +55,7 @@ from everpoll.stores.sqlite import (
     feed,
     figures,
     leasing,
+    limited,
     listing,
     pausing,
     reading,
@@ -95,6 +98,10 @@ class SqliteStore:
         self._writer: Writer | None = None
         self._found = False
         self._is_heavy = False
+        self._limit_looks = LimitLooks()
+        self._cards: dict[int, WorkerCard] = {}
+        self._limited: set[int] = set()
+        """The tasks with a limit that workers of this store hold: their end lets others of the limit start."""
         self._reader: Lane | None = None
         self._pid = os.getpid()
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
@@ -170,25 +177,55 @@ class SqliteStore:
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""
         await self._write(Op(lambda con: rescue.sign_on(con, self._now(), card, lease_s)))
+        self._cards[card.incarnation] = card
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
         await self._write(Op(lambda con: rescue.sign_off(con, self._now(), incarnation)))
+        self._cards.pop(incarnation, None)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract. A caller that is canceled meanwhile leases nothing: what it got is handed back."""
-        look = leasing.Look(incarnation, dict(rooms), most, self._is_heavy)
-        leased = await self._write(
+        look = self._look(incarnation, rooms, most)
+        looked = await self._write(
             Op(
                 lambda con: leasing.lease(con, self._now(), look),
                 # Where the look before brought something, this one will, too: why ask first?
                 peek=None if self._found else lambda con: leasing.peek(con, self._now(), look),
-                unwanted=lambda leased: self._hand_back(incarnation, leased.leases),
+                unwanted=lambda looked: self._hand_back(incarnation, looked.leased.leases),
             )
         )
+        leased = looked.leased
+        self._remember(looked, look)
         self._found = bool(leased.leases)
-        self._is_heavy = not leased.is_all and len(leased.leases) < look.limit(LEASE_LIMIT)
+        self._is_heavy = (
+            not leased.is_all and leased.next_due_s is None and len(leased.leases) < look.limit(LEASE_LIMIT)
+        )
         return leased
+
+    def _look(self, incarnation: int, rooms: dict[str, int], most: int) -> leasing.Look:
+        looks, card = self._limit_looks, self._cards.get(incarnation)
+        aging_s = None if card is None or not looks.asks_aged(card.aging_s) else card.aging_s
+        return leasing.Look(
+            incarnation,
+            dict(rooms),
+            most,
+            self._is_heavy,
+            {} if card is None else card.limits,
+            looks.are_due,
+            looks.turns,
+            None if aging_s is None else microseconds(aging_s),
+        )
+
+    def _remember(self, looked: leasing.Looked, look: leasing.Look) -> None:
+        looks = self._limit_looks
+        looks.looked(len(looked.leased.leases), look.limit(LEASE_LIMIT))
+        if look.aging_us is not None:
+            looks.asked_aged(look.aging_us / 1e6, found=looked.has_aged)
+        if looked.visited is not None:
+            looks.visited(looked.visited, looked.started, looked.took_s)
+            looks.turns.update(looked.turns)
+            self._limited.update(one.id for one in looked.leased.leases if one.limit_key is not None)
 
     def _hand_back(self, incarnation: int, leases: Sequence[Lease]) -> None:
         if leases and self._writer is not None:
@@ -210,6 +247,10 @@ class SqliteStore:
                 op.due_s = 0.0
             return lost
 
+        if self._limited and (ended := self._limited.intersection([one.id for one in settlements])):
+            self._limited -= ended
+            op = Op(settle, wakes=True)
+            return op
         op = Op(settle, wakes=bool(batch.again), due_s=due_s)
         return op
 
@@ -367,6 +408,10 @@ class SqliteStore:
         """See the contract."""
         return SqliteExaminer(self._address, lambda: self._now() / 1e6)
 
+    async def limit(self, key: str) -> LimitInfo:
+        """See the contract."""
+        return await self._read(lambda con: limited.of_key(con, key))
+
     async def series(
         self, of: SeriesOf, from_at: float, to_at: float, step_s: int, queue: str | None = None, name: str | None = None
     ) -> list[SeriesPoint]:
@@ -389,6 +434,8 @@ class SqliteStore:
         while await self._write(Op(lambda con: retention.drop_events(con, oldest))):
             pass
         while await self._write(Op(lambda con: figures.drop(con, self._now()))):
+            pass
+        while await self._write(Op(lambda con: limited.forget_starts(con, self._now()))):
             pass
         idle = await self._read(
             lambda con: retention.idle_workers(con, min(oldest, self._now() - reading.WORKERS_SHOWN_US))

@@ -1,16 +1,19 @@
--- Every queue that has a ready or waiting task, by jumping from name to name in the indexes.
+-- Every queue that has a ready, waiting or limited task, by jumping from name to name in the indexes.
 create function everpoll.queue_names() returns setof text
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
     with recursive names(queue) as (
         select least((select t.queue from everpoll.tasks t where t.line = 0 order by t.queue limit 1),
-                     (select t.queue from everpoll.tasks t where t.line = 1 order by t.queue limit 1))
+                     (select t.queue from everpoll.tasks t where t.line = 1 order by t.queue limit 1),
+                     (select t.queue from everpoll.tasks t where t.line = 3 order by t.queue limit 1))
         union all
         select least((select t.queue from everpoll.tasks t
                        where t.line = 0 and t.queue > n.queue order by t.queue limit 1),
                      (select t.queue from everpoll.tasks t
-                       where t.line = 1 and t.queue > n.queue order by t.queue limit 1))
+                       where t.line = 1 and t.queue > n.queue order by t.queue limit 1),
+                     (select t.queue from everpoll.tasks t
+                       where t.line = 3 and t.queue > n.queue order by t.queue limit 1))
           from names n where n.queue is not null)
     select n.queue from names n where n.queue is not null
 $$;
@@ -32,6 +35,8 @@ as $$
         where r.nth < 100),
     leased(queue, owner) as (
         select * from (select t.queue, t.owner from everpoll.tasks t where t.line = 2 limit most) held
+        union all
+        select * from (select t.queue, t.owner from everpoll.tasks t where t.line = 4 limit most) limited
         union all
         select r.queue, head.owner from ranks r cross join lateral (
             select t.owner from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank = r.rank
@@ -56,6 +61,8 @@ as $$
         where r.nth < 100)
     select * from (select t.id from everpoll.tasks t where t.line = 2 limit most) held
     union all
+    select * from (select t.id from everpoll.tasks t where t.line = 4 limit most) limited
+    union all
     select head.id from ranks r cross join lateral (
         select t.id, t.is_leased from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank = r.rank
         order by t.queue, t.rank, t.due_at, t.id limit 1000) head
@@ -70,6 +77,17 @@ as $$
     select q.queue, count(*) from everpoll.queue_names() q(queue) cross join lateral (
         select from everpoll.tasks t where t.line = 0 and not t.is_leased and t.queue = q.queue
         order by t.queue, t.rank, t.due_at, t.id limit most) head
+    group by q.queue
+$$;
+
+-- How many due tasks of each queue wait until their limit lets them start, up to `most`.
+create function everpoll.limited(most int) returns table (queue text, tasks bigint)
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+    select q.queue, count(*) from everpoll.queue_names() q(queue) cross join lateral (
+        select from everpoll.tasks t where t.line = 3 and t.queue = q.queue
+        order by t.queue, t.rank, t.limit_key, t.due_at, t.id limit most) head
     group by q.queue
 $$;
 

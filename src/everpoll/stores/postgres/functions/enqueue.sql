@@ -58,6 +58,7 @@ end $$;
 create function everpoll.enqueue_special(queues text[], names text[], ranks int[], argss text[], delays_s float8[],
     timeouts_s float8[], kinds text[], versions int[], memories text[], keys text[], onces boolean[],
     cancel_themselves boolean[], are_indexed boolean[],
+    limit_keys text[], limits_running int[], limits_starts int[], limits_per_s float8[],
     event_places int[], event_seqs bigint[], event_bodies text[], out ids bigint[], out are_new boolean[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -72,9 +73,10 @@ begin
         select * from (
             select u.*, clock_timestamp() + u.delay_s * interval '1 second' as due_at
               from unnest(ids, delays_s, queues, names, ranks, argss, timeouts_s, kinds, versions, memories, keys,
-                          onces, cancel_themselves, are_indexed) with ordinality
+                          onces, cancel_themselves, are_indexed, limit_keys, limits_running, limits_starts,
+                          limits_per_s) with ordinality
                    u(id, delay_s, queue, name, rank, args, timeout_s, kind, version, memory, key, once, cancels_itself,
-                     indexed, place)
+                     indexed, limit_key, limit_running, limit_starts, limit_per_s, place)
             offset 0) numbered
          order by numbered.key collate "C", numbered.kind collate "C", numbered.place loop
         loop
@@ -88,10 +90,12 @@ begin
                 exit;
             end if;
             insert into everpoll.tasks (id, due_at, line, queue, name, rank, args, timeout_s, kind, version, memory,
-                key, cancels_itself, indexed)
-            values (task.id, task.due_at, case when task.delay_s <= 0 then 0 else 1 end, task.queue, task.name,
+                key, cancels_itself, indexed, limit_key, limit_running, limit_starts, limit_per_s)
+            values (task.id, task.due_at,
+                    case when task.delay_s > 0 then 1 when task.limit_key is null then 0 else 3 end, task.queue, task.name,
                     task.rank, task.args, task.timeout_s, task.kind, task.version, task.memory, task.key,
-                    task.cancels_itself, task.indexed)
+                    task.cancels_itself, task.indexed, task.limit_key, task.limit_running, task.limit_starts,
+                    task.limit_per_s)
             on conflict (key, kind) where key is not null do nothing returning tasks.id into inserted;
             continue when inserted is null;
             exit when not task.once or everpoll.last_ended(task.kind, task.key) is null;

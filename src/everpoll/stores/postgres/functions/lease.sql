@@ -16,6 +16,11 @@
 -- disk: the next settlement, about a millisecond later, makes both durable. A server that crashes in between forgets the lease; then the worker takes it again
 -- (recover), or another worker does, and the first one's result is lost (measured: a drain by 50 slots is 1.3 x as fast).
 --
+-- asks_limits: tasks that count for a limit are looked for as well (limited.sql), and those that may start take their place
+-- in the order of this call. Their leases always wait for the disk: a server that forgot one in a crash would start another.
+-- aging_s: tasks that have been due for longer come first; then this call brings no others without a limit (has_aged). Null:
+-- it does not ask for them.
+--
 -- A paused queue is left out, and with it what falls due there: a fleet whose queues are all paused rests.
 --
 -- waited_us: how long each had been due; a single value where they differ by less than a 32nd of the shortest (contract).
@@ -33,12 +38,17 @@
 create function everpoll.lease(me bigint, room int, wanted text[], rooms int[], most_bytes bigint,
     range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[],
     asks_waiting boolean, waits_from timestamptz[], is_settling boolean,
+    asks_limits boolean default false, turn_queues text[] default null, turn_keys text[] default null,
+    rule_names text[] default null, rule_running int[] default null, rule_starts int[] default null,
+    rule_per_s float8[] default null, aging_s float8 default null,
     out is_lost boolean, out ids bigint[], out sequences int[], out names text[], out args text[],
     out in_queues text[], out waited_us float8[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[],
-    out rescues smallint[], out versions smallint[], out canceled boolean[], out mark_queues text[],
+    out rescues smallint[], out versions smallint[], out canceled boolean[], out limit_keys text[], out mark_queues text[],
     out mark_ranks int[], out mark_dues timestamptz[], out promoted int,
     out done_queues text[], out done_until timestamptz[], out made_queues text[], out made_from timestamptz[],
-    out has_more boolean, out is_cut boolean, out next_due_s float8, out took_s float8, out at float8)
+    out has_more boolean, out is_cut boolean, out next_due_s float8, out took_s float8, out at float8,
+    out visited int, out started int, out served_queues text[], out served_keys text[], out limits_took_s float8,
+    out has_aged boolean)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
@@ -46,10 +56,11 @@ as $$
 declare
     is_full boolean := range_queues is null; next_at timestamptz;  expected int; found_ids int;
     take_queues text[] := wanted; take_rooms int[] := rooms; is_one boolean := cardinality(wanted) = 1;
-    has_pauses boolean;
+    has_pauses boolean; left_over int := room; extra tid[]; extra_bytes bigint := 0; limited record; aged record;
+    asked_at timestamptz; opens_at timestamptz; aged_before timestamptz;
+    are_limits_cut boolean := false;
 begin
     perform pg_advisory_xact_lock(me);
-    if is_settling and not asks_waiting then perform set_config('synchronous_commit', 'off', true); end if;
     -- In one statement: asking for pauses by another one takes 10 us, as much as leasing two rows.
     select exists (select from everpoll.pauses) into has_pauses
       from everpoll.workers w where w.incarnation = me and w.stopped_at is null for key share of w;
@@ -108,9 +119,55 @@ begin
                                        where m.queue = r.queue))
               from unnest(range_queues, dues_from) with ordinality r(queue, due_from, nth) order by r.nth);
     end if;
-    if cardinality(take_queues) > 1 then
+    started := 0;
+    has_aged := false;
+    if aging_s is not null then
+        aged_before := clock_timestamp() - aging_s * interval '1 second';
+        select * into aged from everpoll.aged(room, wanted, rooms, aged_before);
+        has_aged := aged.places is not null;
+    end if;
+    if asks_limits then
+        asked_at := clock_timestamp();
+        if has_aged then
+            select * into limited from everpoll.startable(room, wanted, rooms, {visits}, turn_queues, turn_keys,
+                rule_names, rule_running, rule_starts, rule_per_s, aged_before, aged.queues, aged.dues, aged.ids,
+                range_queues, ranks_from, dues_from, ranks_to);
+        else
+            select * into limited from everpoll.startable(room, wanted, rooms, {visits}, turn_queues, turn_keys,
+                rule_names, rule_running, rule_starts, rule_per_s, aged_before, null, null, null,
+                range_queues, ranks_from, dues_from, ranks_to);
+        end if;
+        visited := limited.visited;
+        opens_at := limited.opens_at;
+        are_limits_cut := limited.is_cut;
+        if limited.places is not null then
+            started := everpoll.fitting(limited.bytes, most_bytes);
+            extra := limited.places[:started];
+            extra_bytes := (select sum(b) from unnest(limited.bytes[:started]) b);
+            left_over := room - started;
+            take_rooms := array(
+                select q.room - (select count(*) from unnest(limited.queues[:started]) l(queue) where l.queue = q.queue)::int
+                  from unnest(take_queues, take_rooms) with ordinality q(queue, room, nth) order by q.nth);
+            select array_agg(s.queue), array_agg(s.key) into served_queues, served_keys from (
+                select distinct on (l.queue) l.queue, l.key
+                  from unnest(limited.queues[:started], limited.keys[:started], limited.turns[:started]) l(queue, key, turn)
+                 order by l.queue, l.turn desc) s;
+        elsif limited.last_key is not null then
+            served_queues := array[limited.last_queue];
+            served_keys := array[limited.last_key];
+        end if;
+        limits_took_s := extract(epoch from clock_timestamp() - asked_at);
+    end if;
+    if has_aged then
+        extra := extra || aged.places[:least(left_over, everpoll.fitting(aged.bytes, most_bytes - extra_bytes))];
+        left_over := 0;
+    end if;
+    if started = 0 and is_settling and not asks_waiting then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+    if cardinality(take_queues) > 1 and left_over > 0 then
         select s.queues, s.rooms, s.total into take_queues, take_rooms, expected from everpoll.shares(
-            room, take_queues, take_rooms, range_queues, ranks_from, dues_from, ranks_to) s;
+            left_over, take_queues, take_rooms, range_queues, ranks_from, dues_from, ranks_to) s;
         if is_full then range_queues := take_queues; end if;
     end if;
 
@@ -126,27 +183,30 @@ begin
                   and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
                 order by ready.queue, ready.rank, ready.due_at, ready.id limit q.cap for update skip locked) t
             where r.queue = q.queue limit q.cap) c
-        order by c.rank, c.due_at, c.id limit room),
+        order by c.rank, c.due_at, c.id limit left_over),
     found as materialized (
-        select array_agg(p.ctid) as ctids, sum(p.bytes) as bytes from pick p),
+        select array_agg(p.ctid) || extra as ctids, coalesce(sum(p.bytes), 0) + extra_bytes as bytes from pick p),
     -- Only where the payloads are too many bytes they are summed up one by one.
     fitting as (
-        select case when f.bytes <= most_bytes then f.ctids else array(select one.ctid from (
-            select p.ctid, sum(p.bytes) over (order by p.rank, p.due_at, p.id) as bytes,
+        select case when f.bytes <= most_bytes then f.ctids else extra || array(select one.ctid from (
+            select p.ctid, extra_bytes + sum(p.bytes) over (order by p.rank, p.due_at, p.id) as bytes,
                    row_number() over (order by p.rank, p.due_at, p.id) as nth from pick p) one
-            where one.bytes <= most_bytes or one.nth = 1) end as ctids from found f),
+            where one.bytes <= most_bytes or (one.nth = 1 and extra is null)) end as ctids from found f),
     got as (
         update everpoll.tasks t
         -- Not now(): the row may have been enqueued since this transaction began, and nothing starts before it is there.
-        set owner = me, is_leased = true, sequence = t.sequence + 1, attempt = t.attempt + 1, started_at = clock_timestamp()
+        set owner = me, is_leased = true, sequence = t.sequence + 1, attempt = t.attempt + 1, started_at = clock_timestamp(),
+            line = case when t.limit_key is null then t.line else 4 end
         where t.ctid = any((select f.ctids from fitting f)::tid[]) and not t.is_leased
         returning t.id, t.sequence, t.attempt, t.name, t.args, t.queue, t.memory, t.key, t.rescues, t.version,
-                  t.cancel_requested, t.rank, t.due_at),
+                  t.cancel_requested, t.rank, t.due_at, t.limit_key),
     marks as (
-        select g.queue, g.rank, max(g.due_at) as due_at, min(g.due_at) as first_due_at
-          from got g group by g.queue, g.rank),
+        select g.queue, g.rank, max(g.due_at) as due_at, min(g.due_at) as first_due_at, g.limit_key is not null as is_limited
+          from got g group by g.queue, g.rank, g.limit_key is not null),
     reach as (
-        select array_agg(m.queue) as queues, array_agg(m.rank) as ranks, array_agg(m.due_at) as dues,
+        select array_agg(m.queue) filter (where not m.is_limited) as queues,
+               array_agg(m.rank) filter (where not m.is_limited) as ranks,
+               array_agg(m.due_at) filter (where not m.is_limited) as dues,
                min(m.first_due_at) as first_at, max(m.due_at) as last_at,
                max(m.due_at) - min(m.first_due_at) > (now() - max(m.due_at)) / 32 as differ from marks m),
     -- A Tid Scan finds rows in the order of the pages. Only what all need is sorted: wide rows cost.
@@ -162,24 +222,27 @@ begin
         select array_agg(g.id) as ids, array_agg(g.attempt) as attempts, array_agg(g.memory) as memories,
                array_agg(g.key) as keys,
                array_agg(g.rescues) as rescues, array_agg(g.version) as versions,
-               array_agg(g.cancel_requested) as canceled
+               array_agg(g.cancel_requested) as canceled, array_agg(g.limit_key) as limit_keys
           from got g
          where g.attempt <> g.sequence or g.memory is not null or g.key is not null or g.rescues > 0 or g.version <> 1
-            or g.cancel_requested)
+            or g.cancel_requested or g.limit_key is not null)
     select m.ids, m.sequences, m.names, m.args, m.queues, case when r.differ then m.waited_us else
                array[date_part('epoch', now() - r.last_at + (r.last_at - r.first_at) / 2) * 1e6::float8] end,
-           o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, r.queues, r.ranks, r.dues,
+           o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, o.limit_keys, r.queues, r.ranks, r.dues,
            (select f.bytes > most_bytes and cardinality(p.ctids) < cardinality(f.ctids) from found f cross join fitting p)
       into ids, sequences, names, args, in_queues, waited_us,
-           odd_ids, attempts, memories, keys, rescues, versions, canceled, mark_queues, mark_ranks, mark_dues, is_cut
+           odd_ids, attempts, memories, keys, rescues, versions, canceled, limit_keys, mark_queues, mark_ranks, mark_dues, is_cut
       from most m cross join odd o cross join reach r;
 
     found_ids := coalesce(cardinality(ids), 0);
     is_cut := coalesce(is_cut, false);
     has_more := false;
+    if started > 0 then perform everpoll.note_starts(limited.keys[:started], limited.rates[:started]); end if;
     if found_ids < room and not is_cut then
-        if expected is not null then
-            has_more := found_ids < expected;
+        if has_aged then
+            has_more := true;
+        elsif expected is not null then
+            has_more := found_ids - started < expected;
         else
             select exists (
                 select from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
@@ -188,9 +251,12 @@ begin
                     where ready.line = 0 and not ready.is_leased and ready.queue = r.queue
                       and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
                     order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) one
-                where take_rooms[1] > found_ids) into has_more;
+                where take_rooms[1] > found_ids - started) into has_more;
         end if;
-        next_due_s := extract(epoch from next_at - clock_timestamp());
+        has_more := has_more or are_limits_cut;
+        next_due_s := extract(epoch from least(next_at, opens_at) - clock_timestamp());
+        -- What runs may end in another process, which tells nobody.
+        if visited > 0 then next_due_s := least(next_due_s, 1.0); end if;
     end if;
     took_s := extract(epoch from clock_timestamp() - now());
     at := extract(epoch from clock_timestamp());

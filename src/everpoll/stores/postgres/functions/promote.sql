@@ -51,7 +51,7 @@ begin
             where t.line = 1 and t.rank <> 0 and t.queue = r.queue and t.rank = r.rank and t.due_at <= now()
             order by t.queue, t.rank, t.due_at limit most for update skip locked) w limit most),
     got as (
-        update everpoll.tasks t set line = 0
+        update everpoll.tasks t set line = case when t.limit_key is null then 0 else 3 end
         where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.queue, t.due_at),
     made as (select g.queue, count(*) as tasks, min(g.due_at) as due_at from got g group by g.queue)
     select coalesce(sum(m.tasks), 0), array_agg(m.queue), array_agg(m.due_at) into promoted, made_queues, made_from from made m;
@@ -63,7 +63,7 @@ begin
                 where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from and t.due_at <= now()
                 order by t.queue, t.due_at limit most - promoted for update skip locked) w limit most - promoted),
         got as (
-            update everpoll.tasks t set line = 0
+            update everpoll.tasks t set line = case when t.limit_key is null then 0 else 3 end
             where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.rank, t.queue, t.due_at),
         made as (
             select g.queue, count(*) as tasks, max(g.rank) as rank, min(g.due_at) as due_from, max(g.due_at) as due_to
@@ -89,7 +89,7 @@ begin
                 where t.line = 1 and t.queue = q.queue and t.due_at <= now() and t.rank = 0
                 order by t.queue, t.due_at limit most for update skip locked) w limit most),
         got as (
-            update everpoll.tasks t set line = 0
+            update everpoll.tasks t set line = case when t.limit_key is null then 0 else 3 end
             where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.queue, t.due_at),
         made as (select g.queue, count(*) as tasks, min(g.due_at) as due_at from got g group by g.queue)
         select coalesce(sum(m.tasks), 0), array_agg(m.queue), array_agg(m.due_at) into more, more_queues, more_from from made m;

@@ -10,12 +10,13 @@ begin
     perform pg_advisory_xact_lock(me);
     with pick as materialized (
         select t.ctid from everpoll.tasks t
-        where t.line in (0, 2) and t.is_leased and t.owner = me and not exists (
+        where t.line in (0, 2, 4) and t.is_leased and t.owner = me and not exists (
             select from unnest(held_ids, held_sequences) h(id, sequence) where h.id = t.id and h.sequence = t.sequence)
         for update of t skip locked),
     back as (
         update everpoll.tasks t
-        set owner = null, is_leased = false, line = 0, attempt = t.attempt - 1, worker = w.label, trail = everpoll.remember(
+        set owner = null, is_leased = false, line = case when t.limit_key is null then 0 else 3 end,
+            attempt = t.attempt - 1, worker = w.label, trail = everpoll.remember(
             t.trail, w.label, '{"what":"give-back","why":"the answer to its lease was lost on the way"}')
         from (select max(one.label) as label from everpoll.workers one where one.incarnation = me) w
         where t.ctid = any(array(select ctid from pick)) and t.is_leased and t.owner = me
@@ -25,7 +26,7 @@ begin
         perform from everpoll.workers w where w.incarnation = me and w.stopped_at is null for key share;
         if found then
             update everpoll.tasks t
-            set owner = me, is_leased = true, line = 0, sequence = h.sequence, attempt = t.attempt + 1,
+            set owner = me, is_leased = true, line = case when t.limit_key is null then 0 else 4 end, sequence = h.sequence, attempt = t.attempt + 1,
                 started_at = clock_timestamp()
             from unnest(held_ids, held_sequences) h(id, sequence)
             where t.id = any(held_ids) and t.id = h.id and not t.is_leased and t.sequence < h.sequence;

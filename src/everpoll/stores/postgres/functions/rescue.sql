@@ -25,7 +25,8 @@ begin
           from lost l left join everpoll.workers w on w.incarnation = l.owner),
     back as (
         update everpoll.tasks t
-        set owner = null, is_leased = false, line = 0, attempt = t.attempt - 1, rescues = t.rescues + 1,
+        set owner = null, is_leased = false, attempt = t.attempt - 1, rescues = t.rescues + 1,
+            line = case when t.limit_key is null then 0 else 3 end,
             worker = n.label, trail = everpoll.remember(t.trail, 'rescue', n.note)
         from told n where t.id = n.id and t.id = any(array(select o.id from told o)) and not n.is_end
         returning t.id),
@@ -74,7 +75,8 @@ begin
 
     if stopped is not null then
         seen := array(select t.ctid from everpoll.tasks t where t.line = 2 and t.held_by = any(stopped))
-             || array(select t.ctid from everpoll.tasks t where t.line = 0 and t.is_leased and t.owner = any(stopped));
+             || array(select t.ctid from everpoll.tasks t where t.line = 0 and t.is_leased and t.owner = any(stopped))
+             || array(select t.ctid from everpoll.tasks t where t.line = 4 and t.owner = any(stopped));
     end if;
     seen_late := array(
         select t.ctid from everpoll.tasks t join unnest(overdue, overdue_sequences) o(id, sequence) on o.id = t.id

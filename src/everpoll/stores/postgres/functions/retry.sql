@@ -15,10 +15,11 @@ begin
             return;
         end if;
         insert into everpoll.tasks (id, created_at, timeout_s, sequence, rank, version, cancels_itself, indexed, kind,
-            queue, name, key, args, memory, trail)
+            queue, name, key, args, memory, trail, limit_key, limit_running, limit_starts, limit_per_s, line)
         values (ended.id, ended.created_at, ended.timeout_s, ended.sequence, ended.rank, ended.version,
             ended.cancels_itself, ended.indexed, ended.kind, ended.queue, ended.name, ended.key, ended.args,
-            ended.memory, everpoll.remember(ended.trail, '', note))
+            ended.memory, everpoll.remember(ended.trail, '', note), ended.limit_key, ended.limit_running, ended.limit_starts,
+            ended.limit_per_s, case when ended.limit_key is null then 0 else 3 end)
         on conflict (key, kind) where key is not null do nothing returning tasks.id into inserted;
         if inserted is not null then
             perform everpoll.log_events(array[ended.id], array[ended.kind], array[ended.name], array[ended.key],

@@ -49,7 +49,8 @@ begin
                               when u.delay_s is null then t.due_at
                               else clock_timestamp() + u.delay_s * interval '1 second' end,
                 line = case when coalesce(u.delay_s, 0) <= 0 or t.is_revised
-                                 or (t.cancel_requested and t.due_at > t.started_at) then 0
+                                 or (t.cancel_requested and t.due_at > t.started_at)
+                                 then case when t.limit_key is null then 0 else 3 end
                             else 1 end,
                 memory = coalesce(u.memory, t.memory),
                 rescues = case when u.memory is null then t.rescues else 0 end,

@@ -1,0 +1,113 @@
+"""The limits of a job: how many tasks run at a time, how many start in a stretch, and which of them count together.
+
+Promises: what cannot limit anything is refused where the job is registered. A call whose key is None counts for no
+limit. Keys of different jobs never meet.
+"""
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from everpoll.errors import BadInput
+from everpoll.policy import Rate, shown, unstorable, whole_number
+from everpoll.stores.contract import Limit
+from everpoll.stores.limits import COUNTED_LIMIT
+
+KEY_CHARS = 200
+"""A longer key is cut, and a digest of all of it takes the place of the rest."""
+
+Per = str | Callable[..., Any]
+
+
+class JobLimits:
+    """What `concurrency=`, `rate=` and `per=` of one job say."""
+
+    def __init__(self, where: str, name: str, signature: inspect.Signature, options: dict[str, Any]) -> None:
+        self._where = where
+        self._name = _escaped(name)
+        self._signature = signature
+        self.concurrency = _concurrency(where, options.get("concurrency"))
+        self.rate = _rate(where, options.get("rate"))
+        self.per = self._checked_per(options.get("per"))
+
+    @classmethod
+    def of(cls, where: str, name: str, signature: inspect.Signature, options: dict[str, Any]) -> "JobLimits | None":
+        """The limits of a job; None: it has none."""
+        if options.get("concurrency") is None and options.get("rate") is None:
+            if options.get("per") is not None:
+                raise BadInput(f"{where}: per= says which tasks count together, and needs concurrency= or rate=")
+            return None
+        return cls(where, name, signature, options)
+
+    def rule(self) -> Limit:
+        """The numbers, without a key."""
+        rate = self.rate
+        return Limit("", self.concurrency, None if rate is None else rate.count, 0.0 if rate is None else rate.per_s)
+
+    def limit_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit | None:
+        """What a task with these arguments counts for; None: no limit."""
+        if self.per is None:
+            key = self._name
+        else:
+            value = self._value(args, kwargs)
+            if value is None:
+                return None
+            key = f"{self._name}/{self._text(value)}"
+        rule = self.rule()
+        return Limit(key, rule.running, rule.starts, rule.per_s)
+
+    def _value(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(self.per, str):
+            given = self._signature.bind(*args, **kwargs)
+            given.apply_defaults()
+            return given.arguments[self.per]
+        assert self.per is not None, "asked only where there is one"
+        try:
+            return self.per(*args, **kwargs)
+        except Exception as error:
+            raise BadInput(f"{self._where}: per= raised {type(error).__name__}: {error}") from error
+
+    def _text(self, value: Any) -> str:
+        text = value if isinstance(value, str) else str(value)
+        if (unfit := unstorable(text)) is not None:
+            raise BadInput(f"{self._where}: per= gave a key that has {unfit}")
+        if len(text) <= KEY_CHARS:
+            return text
+        return f"{text[:100]}…{hashlib.sha256(text.encode()).hexdigest()}"
+
+    def _checked_per(self, per: object) -> Per | None:
+        if per is None or callable(per):
+            return per
+        if not isinstance(per, str):
+            raise BadInput(f"{self._where}: per={shown(per)}: write a parameter's name, or a function of the arguments")
+        parameter = self._signature.parameters.get(per)
+        if parameter is None or parameter.kind in {parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL}:
+            known = ", ".join(self._signature.parameters) or "none"
+            raise BadInput(f"{self._where}: per={per!r} is not a parameter of it; there are {known}")
+        return per
+
+
+def _concurrency(where: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    accepted = "how many run at a time, 1 or more"
+    count = whole_number(value, name=f"{where}: concurrency", at_least=1, accepted=accepted)
+    if count > COUNTED_LIMIT:
+        raise BadInput(f"{where}: concurrency={count}: write at most {COUNTED_LIMIT:,}")
+    return count
+
+
+def _rate(where: str, value: object) -> Rate | None:
+    if value is None:
+        return None
+    if not isinstance(value, Rate):
+        raise BadInput(f'{where}: rate={shown(value)}: write Rate(5, per="1s"), which means five starts a second')
+    if value.count > COUNTED_LIMIT:
+        raise BadInput(f"{where}: rate={value!r}: write at most {COUNTED_LIMIT:,} starts")
+    return value
+
+
+def _escaped(name: str) -> str:
+    """The name of a job as the first part of a key: the first slash of a key ends it."""
+    return name.replace("%", "%25").replace("/", "%2F")

@@ -1,0 +1,59 @@
+"""Limit looks: when a look should visit the keys of limits, and which key's turn it is.
+
+    slots are left over ──▶ every look visits them
+    a run of full looks ──▶ keys at which nothing may start cost at most a fiftieth of the time
+
+Visiting a key at which nothing may start is in vain, and there may be many of them. Tasks without limits must not pay
+for that: in a run of full looks the next visit comes once fifty times as long has passed as was lost by the last one.
+
+Promises: visits in vain never take more than that. Never: decides what may start; the store does.
+"""
+
+import time
+from collections.abc import Callable
+
+SHARE = 0.02
+"""Of the time, what visits in vain may take in a run of full looks."""
+RUN_LOOKS, RUN_ROWS = 2, 25
+"""A run: this many looks in a row that brought all they asked for, of at least this many rows."""
+NONE_REST_S = 0.01
+"""In a run, how long to leave limits alone at least after nothing could start."""
+VISITS = 500
+"""Keys that one look visits; the next one goes on behind them."""
+AGED_EVERY_S = 1.0
+"""How often a look asks for tasks that have waited too long, unless the last one found some."""
+
+
+class LimitLooks:
+    """What one process remembers of its visits."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._run = 0
+        self._visit_at = float("-inf")
+        self._aged_at = float("-inf")
+        self.turns: dict[str, str] = {}
+        """By queue, the key that was visited last: it is the turn of those behind it."""
+
+    @property
+    def are_due(self) -> bool:
+        """Whether the next look should visit keys."""
+        return self._run < RUN_LOOKS or self._clock() >= self._visit_at
+
+    def looked(self, found: int, asked: int) -> None:
+        """A look is over."""
+        self._run = self._run + 1 if found >= asked >= RUN_ROWS else 0
+
+    def visited(self, keys: int, started: int, took_s: float) -> None:
+        """So many keys were visited, and so many tasks started there."""
+        in_vain = max(0.0, 1.0 - started / keys) if keys else 1.0
+        rest_s = took_s * in_vain / SHARE
+        self._visit_at = self._clock() + (rest_s if started else max(rest_s, NONE_REST_S))
+
+    def asks_aged(self, aging_s: float | None) -> bool:
+        """Whether the next look should ask for tasks that have waited too long."""
+        return aging_s is not None and self._clock() >= self._aged_at
+
+    def asked_aged(self, aging_s: float, *, found: bool) -> None:
+        """It has asked."""
+        self._aged_at = self._clock() + (0.0 if found else min(AGED_EVERY_S, aging_s / 10))

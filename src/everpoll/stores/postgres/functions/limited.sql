@@ -1,0 +1,311 @@
+-- How long a start counts for a rate: as `policy/start_window.py` has it.
+create function everpoll.window_of(per_s float8) returns interval
+language sql immutable
+return (per_s + least(per_s * 0.05, 0.05)) * interval '1 second';
+
+-- How many more tasks of a key may start at that instant, and when its rate allows the next one if it allows none. What
+-- runs is counted from the leased rows.
+create function everpoll.room_of_key(its_key text, its_running int, its_starts int, its_per_s float8, asked_at timestamptz)
+returns table (room int, opens_at timestamptz)
+language sql stable as $$
+    select least(
+               case when its_running is null then 1000000 else its_running - (
+                   select count(*)::int from (
+                       select from everpoll.tasks r where r.line = 4 and r.limit_key = its_key limit its_running) c) end,
+               case when its_starts is null then 1000000 else greatest(0, its_starts - w.starts) end),
+           case when w.starts >= its_starts then w.first_at + everpoll.window_of(its_per_s) end
+      from (select coalesce(sum(s.starts), 0)::int as starts, min(s.at) as first_at from everpoll.starts s
+             where its_starts is not null and s.limit_key = its_key
+               and s.at > asked_at - everpoll.window_of(its_per_s)) w
+$$;
+
+-- Which limited tasks may start now. Locks them, and their keys until the transaction ends: nothing else of such a key
+-- starts meanwhile. What is found here must be leased in this transaction, or not at all.
+--
+--   rank by rank ──▶ key by key, from the one whose turn it is ──▶ how many more may run, how many more may start
+--
+-- First keys are visited without locks, at most `visits`; with one rank in one queue it stops as soon as there are
+-- enough. Then those that seem open are locked (advisory: a key that another look has locked is passed over), and only
+-- then, by a later snapshot, counted and taken from: so the count has all leases of looks before this one.
+--   rule_*: the limits of the caller's own code, by name of the task; they replace what the task brought along.
+--   turn_*: by queue, the key that was served last. turns: in which order the keys of these tasks were served. last_*: the
+--   key that was visited last, where there were more.
+--   range_*: where ready tasks are; of those only as many limited tasks are taken as come before them. aged_*: ready tasks
+--   that have waited too long, which come before all others.
+--   opens_at: when the first rate that is in the way of a task allows the next start.
+--   is_cut: more may be startable; keys were left out, or locked by other looks.
+create function everpoll.startable(most_tasks int, wanted text[], rooms int[], visits int, turn_queues text[],
+    turn_keys text[], rule_names text[], rule_running int[], rule_starts int[], rule_per_s float8[],
+    aged_before timestamptz, aged_queues text[], aged_dues timestamptz[], aged_ids bigint[],
+    range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[],
+    out places tid[], out bytes int[], out queues text[], out keys text[], out rates float8[], out turns int[],
+    out visited int, out is_cut boolean, out opens_at timestamptz, out last_queue text, out last_key text)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare
+    line_queues text[]; line_ranks int[]; open_queues text[]; open_ranks int[]; open_keys text[]; open_running int[];
+    open_starts int[]; open_per_s float8[]; its_queue text; its_rank int; turn text; after_key text; until_key text;
+    chunk int; enough int; seen int; found_keys text[]; found_running int[]; found_starts int[];
+    found_per_s float8[]; found_opens timestamptz; share int; opened int; is_short boolean;
+    seen_key text; asked_at timestamptz := clock_timestamp();
+begin
+    visited := 0;
+    is_cut := false;
+    if cardinality(wanted) > 16 then
+        with recursive names(queue) as (
+            (select t.queue from everpoll.tasks t where t.line = 3 order by t.queue limit 1)
+            union all
+            select (select t.queue from everpoll.tasks t where t.line = 3 and t.queue > n.queue order by t.queue limit 1)
+              from names n where n.queue is not null)
+        select coalesce(array_agg(w.queue), '{}'), coalesce(array_agg(w.room), '{}') into wanted, rooms
+          from unnest(wanted, rooms) w(queue, room) where w.queue in (select n.queue from names n);
+    end if;
+    with recursive lines(queue, rank, nth) as (
+        select q.queue, first.rank, 1 from unnest(wanted, rooms) q(queue, room) cross join lateral (
+            select t.rank from everpoll.tasks t where t.line = 3 and t.queue = q.queue
+            order by t.queue, t.rank limit 1) first
+        where q.room > 0
+        union all
+        select l.queue, next.rank, l.nth + 1 from lines l cross join lateral (
+            select t.rank from everpoll.tasks t where t.line = 3 and t.queue = l.queue and t.rank > l.rank
+            order by t.queue, t.rank limit 1) next
+        where l.nth < 100)
+    select array_agg(l.queue order by l.rank), array_agg(l.rank order by l.rank) into line_queues, line_ranks
+      from lines l;
+    if line_queues is null or most_tasks <= 0 then return; end if;
+
+    -- With one line the first keys in turn are the best; with several, all of them are compared. At most 64 keys are
+    -- locked: a server has room for some thousand advisory locks in all.
+    enough := case when cardinality(line_queues) = 1 then least(most_tasks, 64) else 64 end;
+    chunk := least(greatest(most_tasks, 16), 64);
+    <<walk>>
+    for nth in 1 .. cardinality(line_queues) loop
+        its_queue := line_queues[nth];
+        its_rank := line_ranks[nth];
+        turn := coalesce(turn_keys[array_position(turn_queues, its_queue)], '');
+        for part in 1 .. case when turn = '' then 1 else 2 end loop
+            after_key := case when part = 1 then turn else '' end;
+            until_key := case when part = 2 then turn end;
+            loop
+                with recursive keys(key, name, running, starts, per_s, nth) as (
+                    (select t.limit_key, t.name, t.limit_running, t.limit_starts, t.limit_per_s, 1
+                       from everpoll.tasks t
+                      where t.line = 3 and t.queue = its_queue and t.rank = its_rank and t.limit_key > after_key
+                        and (until_key is null or t.limit_key <= until_key)
+                      order by t.queue, t.rank, t.limit_key, t.due_at, t.id limit 1)
+                    union all
+                    select next.*, k.nth + 1 from keys k cross join lateral (
+                        select t.limit_key, t.name, t.limit_running, t.limit_starts, t.limit_per_s
+                          from everpoll.tasks t
+                         where t.line = 3 and t.queue = its_queue and t.rank = its_rank and t.limit_key > k.key
+                           and (until_key is null or t.limit_key <= until_key)
+                         order by t.queue, t.rank, t.limit_key, t.due_at, t.id limit 1) next
+                    where k.nth < chunk),
+                ruled as (
+                    select k.key, k.nth, case when r.name is null then k.running else r.running end as running,
+                           case when r.name is null then k.starts else r.starts end as starts,
+                           case when r.name is null then k.per_s else r.per_s end as per_s
+                      from keys k left join unnest(rule_names, rule_running, rule_starts, rule_per_s)
+                           r(name, running, starts, per_s) on r.name = k.name),
+                roomy as (
+                    select d.key, d.nth, d.running, d.starts, d.per_s, f.room, f.opens_at
+                      from ruled d cross join lateral everpoll.room_of_key(d.key, d.running, d.starts, d.per_s, asked_at) f)
+                select array_agg(m.key order by m.nth) filter (where m.room > 0),
+                       array_agg(m.running order by m.nth) filter (where m.room > 0),
+                       array_agg(m.starts order by m.nth) filter (where m.room > 0),
+                       array_agg(m.per_s order by m.nth) filter (where m.room > 0),
+                       min(m.opens_at), count(*), max(m.key)
+                  into found_keys, found_running, found_starts, found_per_s, found_opens, seen, seen_key from roomy m;
+                visited := visited + seen;
+                opens_at := least(opens_at, found_opens);
+                if found_keys is not null then
+                    open_keys := open_keys || found_keys;
+                    open_running := open_running || found_running;
+                    open_starts := open_starts || found_starts;
+                    open_per_s := open_per_s || found_per_s;
+                    open_queues := open_queues || array_fill(its_queue, array[cardinality(found_keys)]);
+                    open_ranks := open_ranks || array_fill(its_rank, array[cardinality(found_keys)]);
+                end if;
+                exit when seen < chunk;
+                after_key := seen_key;
+                if coalesce(cardinality(open_keys), 0) >= enough or visited >= visits then
+                    is_cut := true;
+                    last_queue := its_queue;
+                    last_key := seen_key;
+                    exit walk;
+                end if;
+            end loop;
+        end loop;
+    end loop;
+    if open_keys is null then return; end if;
+
+    opened := least(cardinality(open_keys), enough);
+    is_cut := is_cut or opened < cardinality(open_keys);
+    select array_agg(o.queue order by o.nth), array_agg(o.rank order by o.nth), array_agg(o.key order by o.nth),
+           array_agg(o.running order by o.nth), array_agg(o.starts order by o.nth), array_agg(o.per_s order by o.nth)
+      into open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s
+      from (select u.*, pg_try_advisory_xact_lock(hashtextextended(u.key, 7340119)) as is_ours
+              from unnest(open_queues[:opened], open_ranks[:opened], open_keys[:opened], open_running[:opened],
+                          open_starts[:opened], open_per_s[:opened]) with ordinality
+                   u(queue, rank, key, running, starts, per_s, nth)) o
+     where o.is_ours;
+    is_cut := is_cut or coalesce(cardinality(open_keys), 0) < opened;
+    if open_keys is null then return; end if;
+
+    -- Later than every start that a look before this one has noted under the same lock.
+    asked_at := clock_timestamp();
+    share := least(most_tasks, greatest(4, ceil(most_tasks::float8 / opened)::int));
+    with locked as materialized (
+        select u.*, f.room from unnest(open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s)
+            with ordinality u(queue, rank, key, running, starts, per_s, nth)
+        cross join lateral everpoll.room_of_key(u.key, u.running, u.starts, u.per_s, asked_at) f),
+    pick as materialized (
+        select l.queue, l.key, l.nth, l.room, l.starts, l.per_s, t.ctid, t.due_at, t.id, t.bytes, t.place = share as is_end,
+               case when t.due_at < aged_before then -2147483648 else l.rank end as rank
+          from locked l cross join lateral (
+            select one.*, row_number() over () as place from (
+                select w.ctid, w.due_at, w.id, octet_length(w.args) + coalesce(octet_length(w.memory), 0) as bytes
+                  from everpoll.tasks w
+                 where w.line = 3 and w.queue = l.queue and w.rank = l.rank and w.limit_key = l.key
+                 order by w.queue, w.rank, w.limit_key, w.due_at, w.id
+                 limit least(l.room, share) for update skip locked) one) t
+         where l.room > 0),
+    -- One of each key after the other within a rank, and of no key more than it has room for.
+    rounds as (
+        select p.*, row_number() over (partition by p.key order by p.rank, p.due_at, p.id) as nth_of_key,
+               row_number() over (partition by p.rank, p.key order by p.due_at, p.id) as round from pick p),
+    capped as (
+        select t.*, row_number() over (partition by t.queue order by t.rank, t.round, t.nth) as nth_of_queue
+          from rounds t where t.nth_of_key <= t.room),
+    chosen as (
+        select c.*, row_number() over (order by c.rank, c.round, c.nth) as turn
+          from capped c join unnest(wanted, rooms) q(queue, room) on q.queue = c.queue
+         where c.nth_of_queue <= q.room order by c.rank, c.round, c.nth limit most_tasks),
+    heads as (
+        select a.queue, -2147483648 as rank, a.due_at, a.id from unnest(aged_queues, aged_dues, aged_ids)
+            a(queue, due_at, id)
+        union all
+        select r.queue, one.rank, one.due_at, one.id
+          from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
+          cross join lateral (
+            select ready.rank, ready.due_at, ready.id from everpoll.tasks ready
+             where ready.line = 0 and not ready.is_leased and ready.queue = r.queue
+               and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
+             order by ready.queue, ready.rank, ready.due_at, ready.id limit most_tasks) one
+         where aged_queues is null),
+    compared as (
+        select a.*, row_number() over (order by a.rank, a.due_at, a.id) as place,
+               row_number() over (partition by a.queue order by a.rank, a.due_at, a.id) as place_in_queue
+          from (select c.queue, c.rank, c.due_at, c.id, c.key, c.turn, c.ctid, c.bytes,
+                       case when c.starts is not null then c.per_s end as rate from chosen c
+                union all
+                select h.queue, h.rank, h.due_at, h.id, null, null, null, null, null from heads h) a)
+    select array_agg(c.ctid order by c.rank, c.due_at, c.id), array_agg(c.bytes order by c.rank, c.due_at, c.id),
+           array_agg(c.queue order by c.rank, c.due_at, c.id), array_agg(c.key order by c.rank, c.due_at, c.id),
+           array_agg(c.rate order by c.rank, c.due_at, c.id), array_agg(c.turn::int order by c.rank, c.due_at, c.id),
+           (select coalesce(bool_or(p.is_end and p.room > share), false) from pick p)
+      into places, bytes, queues, keys, rates, turns, is_short
+      from compared c join unnest(wanted, rooms) q(queue, room) on q.queue = c.queue
+     where c.key is not null and c.place <= most_tasks and c.place_in_queue <= q.room;
+    is_cut := is_cut or is_short;
+end $$;
+
+-- Ready tasks that have been due since before that instant, oldest first, locked; none where all tasks have one priority,
+-- since then they are first anyway. Only the first 100 priorities of a queue age.
+create function everpoll.aged(most_tasks int, wanted text[], rooms int[], aged_before timestamptz,
+    out places tid[], out bytes int[], out queues text[], out dues timestamptz[], out ids bigint[])
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+declare line_queues text[]; line_ranks int[]; different int;
+begin
+    with recursive ranks(queue, rank, nth) as (
+        select q.queue, first.rank, 1 from unnest(wanted, rooms) q(queue, room) cross join lateral (
+            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = q.queue
+            order by t.queue, t.rank limit 1) first
+        where q.room > 0
+        union all
+        select r.queue, next.rank, r.nth + 1 from ranks r cross join lateral (
+            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank > r.rank
+            order by t.queue, t.rank limit 1) next
+        where r.nth < 100)
+    select array_agg(r.queue), array_agg(r.rank), count(distinct r.rank) into line_queues, line_ranks, different
+      from ranks r;
+    if different is null or different <= 1 then return; end if;
+    with pick as materialized (
+        select l.queue, t.ctid, t.due_at, t.id, t.bytes, q.room as cap
+          from unnest(line_queues, line_ranks) l(queue, rank)
+          join unnest(wanted, rooms) q(queue, room) on q.queue = l.queue
+          cross join lateral (
+            select ready.ctid, ready.due_at, ready.id,
+                   octet_length(ready.args) + coalesce(octet_length(ready.memory), 0) as bytes
+              from everpoll.tasks ready
+             where ready.line = 0 and not ready.is_leased and ready.queue = l.queue and ready.rank = l.rank
+               and ready.due_at < aged_before
+             order by ready.queue, ready.rank, ready.due_at, ready.id limit least(q.room, most_tasks)
+             for update skip locked) t),
+    capped as (
+        select p.*, row_number() over (partition by p.queue order by p.due_at, p.id) as nth from pick p),
+    best as (
+        select c.* from capped c where c.nth <= c.cap order by c.due_at, c.id limit most_tasks)
+    select array_agg(b.ctid order by b.due_at, b.id), array_agg(b.bytes order by b.due_at, b.id),
+           array_agg(b.queue order by b.due_at, b.id), array_agg(b.due_at order by b.due_at, b.id),
+           array_agg(b.id order by b.due_at, b.id)
+      into places, bytes, queues, dues, ids from best b;
+end $$;
+
+-- Notes that tasks of these keys have started just now: one entry for each task; rates: of how many seconds, null where
+-- no rate counts. The caller holds the locks of the keys.
+create function everpoll.note_starts(keys text[], rates float8[]) returns void
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set enable_hashjoin = off set jit = off
+as $$
+declare started_at timestamptz := clock_timestamp();
+begin
+    delete from everpoll.starts s using (
+        select distinct k.key, k.rate from unnest(keys, rates) k(key, rate) where k.rate is not null) k
+    where s.limit_key = k.key and s.at <= started_at - everpoll.window_of(k.rate);
+    insert into everpoll.starts (limit_key, began_at, at, until_at, starts)
+    select k.key, coalesce(span.began_at, started_at), started_at, started_at + everpoll.window_of(k.rate),
+           coalesce(span.starts, 0) + k.tasks
+      from (select k.key, k.rate, count(*)::int as tasks from unnest(keys, rates) k(key, rate)
+             where k.rate is not null group by k.key, k.rate) k
+      left join lateral (
+        select s.began_at, s.starts from everpoll.starts s
+         where s.limit_key = k.key and s.began_at > started_at - k.rate / 64 * interval '1 second'
+         order by s.limit_key desc, s.began_at desc limit 1) span on true
+    on conflict (limit_key, began_at) do update
+    set at = excluded.at, until_at = excluded.until_at, starts = excluded.starts;
+end $$;
+
+-- What happens at one key: due tasks that wait, up to `most`, and tasks that run.
+create function everpoll.at_key(its_key text, most int, out waiting bigint, out running bigint,
+    out oldest_started_at timestamptz)
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan
+as $$
+begin
+    select count(*), min(t.started_at) into running, oldest_started_at
+      from everpoll.tasks t where t.line = 4 and t.limit_key = its_key;
+    with recursive lines(queue, rank) as (
+        (select t.queue, t.rank from everpoll.tasks t where t.line = 3 order by t.queue, t.rank limit 1)
+        union all
+        select next.queue, next.rank from lines l cross join lateral (
+            select t.queue, t.rank from everpoll.tasks t where t.line = 3 and (t.queue, t.rank) > (l.queue, l.rank)
+            order by t.queue, t.rank limit 1) next)
+    select least(count(*), most) into waiting from lines l cross join lateral (
+        select from everpoll.tasks t
+         where t.line = 3 and t.queue = l.queue and t.rank = l.rank and t.limit_key = its_key limit most) one;
+end $$;
+
+-- How many of these payloads one look hands out: the first one, and those behind it that fit.
+create function everpoll.fitting(bytes int[], most_bytes bigint, out fits int)
+language sql immutable as $$
+    select count(*)::int from (
+        select b.nth, sum(b.bytes) over (order by b.nth) as total from unnest(bytes) with ordinality b(bytes, nth)) one
+     where one.total <= most_bytes or one.nth = 1
+$$;

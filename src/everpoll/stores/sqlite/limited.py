@@ -1,0 +1,241 @@
+"""Limited tasks: which of them may start now.
+
+    rank by rank ──▶ key by key, from the one whose turn it is ──▶ how many more may run, how many more may start
+
+Promises: what runs is counted from the leased rows themselves, in the transaction that leases more. A look visits at
+most VISITS keys and stops as soon as it has enough; the next one goes on behind them. Of equal rank, keys take turns.
+"""
+
+# ruff: noqa: S608 - only the conditions of this module are put into SQL
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from typing import NamedTuple
+
+from everpoll.drivers.sqlite.connection import Connection
+from everpoll.policy.start_window import Span, counting, left, opens_at, started, window_s
+from everpoll.stores.contract import COUNT_LIMIT, Limit, LimitInfo
+from everpoll.stores.limit_looks import VISITS
+from everpoll.stores.sqlite.clock import microseconds
+
+AGED = -(2**31)
+"""The rank of what has been due for too long: better than every priority."""
+
+_LIMITED = "everpoll_tasks indexed by everpoll_tasks_limited where line = 3 and is_leased = 0"
+HAS_LIMITED = f"select exists (select 1 from {_LIMITED} and queue = ?)"
+NEXT_RANK = f"select rank from {_LIMITED} and queue = ? and rank > ? order by rank limit 1"
+NEXT_QUEUE = f"select queue from {_LIMITED} and queue > ? order by queue limit 1"
+NEXT_KEY = f"""select limit_key, name, limit_running, limit_starts, limit_per_s from {_LIMITED}
+    and queue = ? and rank = ? and limit_key > ? order by limit_key, due_at, id limit 1"""
+OF_KEY = f"""select due_at, id from {_LIMITED} and queue = ? and rank = ? and limit_key = ?
+    order by due_at, id limit ?"""
+COUNT_OF_KEY = f"""select count(*) from (select 1 from {_LIMITED} and queue = ? and rank = ? and limit_key = ?
+    limit {COUNT_LIMIT})"""
+_RUNNING = "everpoll_tasks indexed by everpoll_tasks_limited_running where is_leased = 1 and limit_key is not null"
+RUNNING = f"select count(*) from (select 1 from {_RUNNING} and limit_key = ? limit ?)"
+OLDEST_RUNNING = f"select count(*), min(started_at) from {_RUNNING} and limit_key = ?"
+SPANS = "select began_at, at, starts from everpoll_starts where limit_key = ? order by began_at"
+FORGET_SPANS = "delete from everpoll_starts where limit_key = ? and at <= ?"
+PUT_SPAN = """insert into everpoll_starts (limit_key, began_at, at, until_at, starts) values (?, ?, ?, ?, ?)
+    on conflict (limit_key, began_at) do update set at = excluded.at, until_at = excluded.until_at,
+        starts = excluded.starts"""
+FORGET_OLD = """delete from everpoll_starts where (limit_key, began_at) in
+    (select limit_key, began_at from everpoll_starts where until_at < ? limit 10000)"""
+LOWEST_RANK = -(2**31) - 1
+
+
+class Candidate(NamedTuple):
+    """A task that may start now."""
+
+    rank: int
+    due_at: int
+    id: int
+    queue: str
+    limit: Limit
+
+
+class Visit(NamedTuple):
+    """What a look asks about limited tasks."""
+
+    now: int
+    limits: Mapping[str, Limit]
+    turns: Mapping[str, str]
+    aged_before: int | None
+
+
+@dataclass
+class Startable:
+    """What a visit found."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    """In the order in which they should start: by rank, then in turns."""
+    visited: int = 0
+    took_s: float = 0.0
+    opens_at: int | None = None
+    """When the first rate that is in the way of a task allows the next start."""
+    is_cut: bool = False
+    """There were more keys than one look visits."""
+    last: dict[str, str] = field(default_factory=dict)
+    """By queue, the key that was visited last."""
+
+
+class _Open(NamedTuple):
+    queue: str
+    rank: int
+    limit: Limit
+    room: int
+
+
+def has_limited(con: Connection, queue: str) -> bool:
+    """Whether a limited task is due in this queue."""
+    return bool(con.execute(HAS_LIMITED, (queue,)).fetchone()[0])
+
+
+def startable(con: Connection, visit: Visit, rooms: Mapping[str, int], most: int) -> Startable:
+    """The tasks that may start now, at most so many, of each queue at most its room."""
+    found = Startable()
+    lines = sorted((rank, queue) for queue, room in rooms.items() if room > 0 for rank in _ranks(con, queue))
+    # With one line the first keys in turn are the best. With several, all of them are compared.
+    enough = most if len(lines) == 1 else VISITS
+    rooms_of_keys: dict[str, int] = {}
+    open_keys: list[_Open] = []
+    for rank, queue in lines:
+        for limit in _keys(con, visit, queue, rank):
+            if found.visited >= VISITS or len(open_keys) >= enough:
+                found.is_cut = True
+                break
+            found.visited += 1
+            found.last[queue] = limit.key
+            if limit.key not in rooms_of_keys:
+                rooms_of_keys[limit.key] = _room(con, visit.now, limit, found)
+            if rooms_of_keys[limit.key] > 0:
+                open_keys.append(_Open(queue, rank, limit, rooms_of_keys[limit.key]))
+    found.candidates = _in_turns(_of_keys(con, visit, open_keys, most), rooms_of_keys, rooms, most)
+    return found
+
+
+def _ranks(con: Connection, queue: str) -> list[int]:
+    ranks: list[int] = []
+    row = con.execute(NEXT_RANK, (queue, LOWEST_RANK)).fetchone()
+    while row is not None and len(ranks) < VISITS:
+        ranks.append(row[0])
+        row = con.execute(NEXT_RANK, (queue, row[0])).fetchone()
+    return ranks
+
+
+def _keys(con: Connection, visit: Visit, queue: str, rank: int) -> Iterator[Limit]:
+    """The keys that have a task of this rank, beginning behind the one that was visited last."""
+    turn = visit.turns.get(queue, "")
+    for start, end in ((turn, None), ("", turn)):
+        row = con.execute(NEXT_KEY, (queue, rank, start)).fetchone()
+        while row is not None and (end is None or row[0] <= end):
+            key, name, running, starts, per_s = row
+            yield Limit(key, running, starts, per_s or 0.0).ruled_by(visit.limits.get(name))
+            row = con.execute(NEXT_KEY, (queue, rank, key)).fetchone()
+
+
+def _room(con: Connection, now: int, limit: Limit, found: Startable) -> int:
+    """How many more tasks of a key may start now."""
+    room = COUNT_LIMIT
+    if limit.running is not None:
+        room = limit.running - int(con.execute(RUNNING, (limit.key, limit.running)).fetchone()[0])
+    if limit.starts is not None and room > 0:
+        spans, window = _counting(con, now, limit)
+        allowed = left(limit.starts, spans)
+        if allowed == 0:
+            opens = round(opens_at(spans, window))
+            found.opens_at = opens if found.opens_at is None else min(found.opens_at, opens)
+        room = min(room, allowed)
+    return room
+
+
+def _counting(con: Connection, now: int, limit: Limit) -> tuple[list[Span], int]:
+    window = microseconds(window_s(limit.per_s))
+    return counting((Span(*row) for row in con.execute(SPANS, (limit.key,))), now, window), window
+
+
+def _of_keys(con: Connection, visit: Visit, open_keys: Sequence[_Open], most: int) -> list[Candidate]:
+    """The first tasks of each key: first an even share, and all that it may start where that is too few."""
+    share = -(-most // len(open_keys)) if open_keys else 0
+    rows = _first_of_keys(con, visit, open_keys, share)
+    return rows if len(rows) >= most or share >= most else _first_of_keys(con, visit, open_keys, most)
+
+
+def _first_of_keys(con: Connection, visit: Visit, open_keys: Sequence[_Open], share: int) -> list[Candidate]:
+    aged_before = LOWEST_RANK if visit.aged_before is None else visit.aged_before
+    return [
+        Candidate(AGED if due_at < aged_before else one.rank, due_at, task_id, one.queue, one.limit)
+        for one in open_keys
+        for due_at, task_id in con.execute(OF_KEY, (one.queue, one.rank, one.limit.key, min(one.room, share)))
+    ]
+
+
+def _in_turns(
+    found: list[Candidate], rooms_of_keys: Mapping[str, int], rooms: Mapping[str, int], most: int
+) -> list[Candidate]:
+    """As many as each key and each queue has room for: by rank, and within a rank one of each key after the other."""
+    taken: dict[str, int] = {}
+    rounds: dict[tuple[int, str], int] = {}
+    turned: list[tuple[int, int, int, Candidate]] = []
+    places = {key: place for place, key in enumerate(dict.fromkeys(one.limit.key for one in found))}
+    for one in sorted(found):
+        key = one.limit.key
+        taken[key] = taken.get(key, 0) + 1
+        if taken[key] <= rooms_of_keys[key]:
+            rounds[one.rank, key] = rounds.get((one.rank, key), 0) + 1
+            turned.append((one.rank, rounds[one.rank, key], places[key], one))
+    turned.sort()
+    left_in_queue = dict(rooms)
+    return list(islice((one for *_, one in turned if _takes(left_in_queue, one.queue)), most))
+
+
+def _takes(left_in_queue: dict[str, int], queue: str) -> bool:
+    left_in_queue[queue] -= 1
+    return left_in_queue[queue] >= 0
+
+
+def note_starts(con: Connection, now: int, limits: Sequence[Limit]) -> None:
+    """Tasks of these limits have been leased just now: one entry for each task."""
+    counts: dict[str, tuple[Limit, int]] = {}
+    for limit in limits:
+        if limit.starts is not None:
+            counts[limit.key] = (limit, counts.get(limit.key, (limit, 0))[1] + 1)
+    for key, (limit, count) in counts.items():
+        spans, window = _counting(con, now, limit)
+        con.execute(FORGET_SPANS, (key, now - window))
+        last = started(spans, now, count, microseconds(limit.per_s))[-1]
+        con.execute(PUT_SPAN, (key, last.began, last.ended, last.ended + window, last.starts))
+
+
+def forget_starts(con: Connection, now: int) -> bool:
+    """Delete starts that no rate counts any more, in a bounded step; whether there may be more."""
+    return con.execute(FORGET_OLD, (now,)).rowcount == 10_000
+
+
+def of_key(con: Connection, key: str) -> LimitInfo:
+    """What happens at one key."""
+    running, oldest = con.execute(OLDEST_RUNNING, (key,)).fetchone()
+    lines = [(queue, rank) for queue in _queues(con) for rank in _ranks(con, queue)]
+    waiting = sum(int(con.execute(COUNT_OF_KEY, (*line, key)).fetchone()[0]) for line in lines)
+    return LimitInfo(
+        key=key,
+        waiting=min(COUNT_LIMIT, waiting),
+        running=running,
+        oldest_started_at=None if oldest is None else _instant(oldest),
+        starts=tuple((_instant(at), starts) for _, at, starts in con.execute(SPANS, (key,))),
+    )
+
+
+def _queues(con: Connection) -> list[str]:
+    queues: list[str] = []
+    row = con.execute(NEXT_QUEUE, ("",)).fetchone()
+    while row is not None:
+        queues.append(row[0])
+        row = con.execute(NEXT_QUEUE, row).fetchone()
+    return queues
+
+
+def _instant(us: int) -> datetime:
+    return datetime.fromtimestamp(us / 1e6, UTC)
