@@ -20,6 +20,8 @@ from everpoll.engine.work import Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, NotRunning, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
+from everpoll.jobs.schedules import Schedules
+from everpoll.jobs.timetable import Missed
 from everpoll.loops import LoopOptions, Loops
 from everpoll.monitors.options import ServiceOptions
 from everpoll.monitors.service import Service
@@ -93,6 +95,7 @@ class Everpoll:
         self.queues = Queues(self._served_queues, self.store)
         """The queues that a worker of this app serves, by name."""
         self.jobs = Jobs(self._works, self.store)
+        self.schedules = Schedules(self._works, self.store)
         self.watches = Watches(self._works, self.store)
         wall = time.time if clock is None else clock.wall
         self.services = Services(self.store, wall, self.worker_options.label)
@@ -130,6 +133,31 @@ class Everpoll:
         def register(function: F) -> F:
             self.loops.add(function, every, **options)
             return function
+
+        return register
+
+    def schedule(
+        self,
+        cron: str | None = None,
+        *,
+        every: Duration | None = None,
+        tz: str = "UTC",
+        missed: Missed = "once",
+        name: str | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Callable[[Job[P, R]], Job[P, R]]:
+        """Enqueue a job at times: `@app.schedule("*/5 * * * *", tz="Europe/Berlin")` above `@app.job()`.
+
+        Each slot enqueues it once over the fleet. `missed` says what becomes of slots that pass while no worker runs:
+        the latest one runs ("once"), none, or "all". A job that has several schedules needs a `name` for each.
+        """
+
+        def register(job: Job[P, R]) -> Job[P, R]:
+            if self._worker is not None:
+                raise BadInput("this app runs already: register schedules before it starts")
+            self.schedules.add(job, cron, every=every, tz=tz, missed=missed, name=name, args=args, kwargs=kwargs)
+            return job
 
         return register
 
@@ -297,7 +325,10 @@ class Everpoll:
             self._release(event_loop)
 
     def _served_queues(self) -> list[str]:
-        return list(self._works.queues if self.worker_options.queues is None else self.worker_options.queues)
+        if self.worker_options.queues is not None:
+            return list(self.worker_options.queues)
+        internal = self._works.internal_queues
+        return [queue for queue in self._works.queues if queue not in internal]
 
     @contextlib.asynccontextmanager
     async def working(self, grace: Duration = 0) -> AsyncIterator[None]:
@@ -355,6 +386,7 @@ class Everpoll:
 
     async def _start(self) -> None:
         await self._start_worker()
+        await self.schedules.publish()
         away: StoreUnavailable | None = None
         for table in self.tables.values():
             try:

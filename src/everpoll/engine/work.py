@@ -88,6 +88,8 @@ class Work:
     """It wants to be run although somebody wants it canceled: it has something to tell a remote first."""
     kind: str = "job"
     """Of its tasks, for figures."""
+    is_internal: bool = False
+    """Its queue is everpoll's own: served whatever queues a user has chosen, and not listed among them."""
 
 
 @dataclass(slots=True)
@@ -98,6 +100,9 @@ class Works:
     of_strangers: Callable[[Run], Settlement] | None = None
     """What becomes of a task that remembers something and that nobody here knows: it may be in the middle of its life.
     Others fail, which is the clearest."""
+
+    declared: set[str] = field(default_factory=set)
+    """Names that this process registers beside those that it runs: schedules. Other workers read them."""
 
     def add(self, work: Work) -> None:
         """Make a name runnable; the last one wins."""
@@ -124,6 +129,16 @@ class Works:
         return sorted(self._works)
 
     @property
+    def registered(self) -> list[str]:
+        """All names that other workers should know of, sorted."""
+        return sorted({*self._works, *self.declared})
+
+    @property
     def queues(self) -> list[str]:
         """Every queue that some work belongs to, sorted."""
         return sorted({work.queue for work in self})
+
+    @property
+    def internal_queues(self) -> list[str]:
+        """The queues of everpoll's own, sorted."""
+        return sorted({work.queue for work in self if work.is_internal})

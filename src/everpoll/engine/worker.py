@@ -204,6 +204,7 @@ class Worker:
             queues=tuple(self.options.queues or self._works.queues),
             slots=self.options.slots,
             version=__version__,
+            names=tuple(self._works.registered),
         )
         failures, rng = 0, random.Random()  # noqa: S311 - spreads a fleet, no secret
         warnings = RepeatedWarnings(logger, "signing on", event_loop_time)

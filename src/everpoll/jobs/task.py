@@ -3,7 +3,10 @@
 import asyncio
 import logging
 import random
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
 
 from everpoll.engine.actors import action
 from everpoll.engine.calls import ERROR_LIMIT, storable
@@ -19,6 +22,7 @@ from everpoll.errors import (
     TaskNotFound,
     WrongState,
 )
+from everpoll.jobs.call import decode as decode_call
 from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskInfo, encode
 from everpoll.stores.limits import size_of
@@ -118,6 +122,12 @@ class Task:
     def attempt(self) -> int:
         """Inside the job: which attempt this is, from 1."""
         return self._running("attempt").lease.attempt
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """Inside the job: the slot for which a schedule enqueued it; None: no schedule did."""
+        slot = decode_call(self._running("scheduled_for").lease.args).slot
+        return None if slot is UNSET else datetime.fromtimestamp(slot, UTC)
 
     @property
     def fence(self) -> str:

@@ -15,6 +15,7 @@ Every implementation promises the same (one conformance suite proves it):
 - Higher priority first, then the earlier due time, then the earlier enqueued.
 - A key has at most one live task of each kind; enqueueing it again answers with that one.
 - A task that `cancels_itself` is only asked: a cancel makes it due and tells it, and nothing else ends it.
+- Follow-ups of a settlement are enqueued with it or not at all: a settlement counts once, and so do they.
 - Events are written with what they tell about, or not at all; whoever reads the feed from a position misses none.
 - Errors of the connection are raised as `StoreUnavailable`, and then nothing is known about the outcome. Every
   operation may be repeated; an enqueue that must not happen twice carries a key.
@@ -145,6 +146,8 @@ class Ended(Struct, frozen=True, gc=False):
     """A JSON object for the trail; the store adds `at` and `by`. None: the ordinary end needs no note."""
     events: tuple[NewEvent, ...] = ()
     """Written with the settlement, unless it was lost."""
+    follow_ups: tuple[NewTask, ...] = ()
+    """Enqueued with the settlement, in its transaction, unless it was lost."""
 
 
 class Again(Struct, frozen=True, gc=False):
@@ -165,6 +168,8 @@ class Again(Struct, frozen=True, gc=False):
     for days is not taken for poison because three workers died in the meantime."""
     events: tuple[NewEvent, ...] = ()
     """Written with the settlement, unless it was lost."""
+    follow_ups: tuple[NewTask, ...] = ()
+    """Enqueued with the settlement, in its transaction, unless it was lost."""
 
 
 Settlement = Ended | Again
@@ -181,6 +186,8 @@ class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
     queues: tuple[str, ...]
     slots: int
     version: str
+    names: tuple[str, ...] = ()
+    """The tasks that it can run."""
 
 
 class Beat(Struct, frozen=True, gc=False, kw_only=True):
@@ -280,6 +287,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     is_alive: bool
     stopped_at: datetime | None
     running: int
+    names: tuple[str, ...] | None = None
+    """The tasks that it could run when it signed on; None: it did not say, as workers of earlier releases."""
 
 
 class QueueInfo(Struct, frozen=True, kw_only=True):

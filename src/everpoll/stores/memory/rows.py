@@ -139,6 +139,7 @@ class WorkerRow:
             is_alive=self.stopped_at is None and self.beat_at >= now - self.lease_s,
             stopped_at=None if self.stopped_at is None else instant(self.stopped_at),
             running=running,
+            names=card.names,
         )
 
 

@@ -20,7 +20,7 @@ ENDED = """h.id, h.kind, h.name, h.queue, h.key, h.state, h.rank,
 WORKER = """w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,
     extract(epoch from clock_timestamp() - w.beat_at)::float8 as beat_age_s,
     w.stopped_at is null and w.beat_at >= clock_timestamp() - w.lease_s * interval '1 second' as is_alive,
-    w.stopped_at"""
+    w.stopped_at, w.names"""
 
 _decode = msgspec.json.decode
 
@@ -69,6 +69,7 @@ def worker_info(row: Any, running: int) -> WorkerInfo:
         is_alive=row[10],
         stopped_at=row[11],
         running=running,
+        names=None if row[12] is None else tuple(row[12]),
     )
 
 

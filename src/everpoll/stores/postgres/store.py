@@ -68,10 +68,11 @@ from everpoll.stores.postgres.repeats import repeated
 from everpoll.stores.task_search import checked
 
 # Repeatable, as everything: a sign-on whose answer got lost is made again under the same incarnation.
-SIGN_ON = """insert into everpoll.workers (incarnation, label, host, pid, queues, slots, version, lease_s)
-    values ($1, $2, $3, $4, $5, $6, $7, $8)
+SIGN_ON = """insert into everpoll.workers (incarnation, label, host, pid, queues, slots, version, lease_s, names)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     on conflict (incarnation) do update set label = excluded.label, host = excluded.host, pid = excluded.pid,
         queues = excluded.queues, slots = excluded.slots, version = excluded.version, lease_s = excluded.lease_s,
+        names = excluded.names,
         started_at = now(), beat_at = now(), beats = workers.beats + 1, stopped_at = null, is_clear = false"""
 # A worker that certainly holds nothing needs no rescue to look for it.
 SIGN_OFF = """update everpoll.workers set stopped_at = now(), is_clear = $2
@@ -175,6 +176,7 @@ class PostgresStore:
             card.slots,
             card.version,
             lease_s,
+            list(card.names),
         )
         self._hands.sign_on(card.incarnation)
         self._connections.await_heartbeat()
@@ -195,19 +197,24 @@ class PostgresStore:
         """See the contract."""
         if not settlements:
             return set()
-        lost = await repeated(lambda: settling.settle(self._settlements, incarnation, settlements))
+        followed = [one for one in settlements if one.follow_ups]
+        lost = await repeated(lambda: settling.settle(self._settlements, incarnation, settlements, followed))
         self._leasing.settled()
         if lost and (
             known := [one for one in settlements if one.id in lost and self._hands.still_has(incarnation, one)]
         ):
             # The server may have forgotten these leases in a crash: then they are taken again, and settled.
             await self._leasing.recover(incarnation)
+            followed_known = [one for one in known if one.follow_ups]
             lost = lost - {one.id for one in known} | await repeated(
-                lambda: settling.settle(self._settlements, incarnation, known)
+                lambda: settling.settle(self._settlements, incarnation, known, followed_known)
             )
         self._hands.let_go(incarnation, settlements, lost)
         if Again in set(map(type, settlements)):
             self._due_again([one for one in settlements if isinstance(one, Again)])
+        if followed:
+            self._notifier.soon()
+            self._listener.wake(due_s=max(0.0, min(task.delay_s for one in followed for task in one.follow_ups)))
         return lost
 
     def _due_again(self, again: list[Again]) -> None:

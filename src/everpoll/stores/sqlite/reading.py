@@ -39,7 +39,7 @@ LOSSES = "select at, note from everpoll_losses where task_id = ? order by id"
 WORKERS = """select w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,
         max(0, :now - w.beat_at) / 1000000.0,
         w.stopped_at is null and w.beat_at >= :now - w.lease_s * 1000000,
-        w.stopped_at, coalesce(held.running, 0)
+        w.stopped_at, coalesce(held.running, 0), w.names
     from everpoll_workers w left join
         (select owner, count(*) as running from everpoll_tasks indexed by everpoll_tasks_leased
          where is_leased = 1 group by owner) held
@@ -103,6 +103,7 @@ def workers(con: Connection, now: int) -> list[WorkerInfo]:
             is_alive=bool(is_alive),
             stopped_at=instant_or_none(stopped_at),
             running=running,
+            names=None if names is None else msgspec.json.decode(names, type=tuple[str, ...]),
         )
         for (
             incarnation,
@@ -118,14 +119,19 @@ def workers(con: Connection, now: int) -> list[WorkerInfo]:
             is_alive,
             stopped_at,
             running,
+            names,
         ) in con.execute(WORKERS, bound)
     ]
 
 
 def queues(con: Connection, now: int, paused: Mapping[str, Pause]) -> list[QueueInfo]:
     """What waits where."""
-    names = {name for where in (READY, WAITING, LEASED) for name in _queue_names(con, where)}
-    return [_queue(con, name, now, paused.get(name)) for name in sorted(names | paused.keys())]
+    return [_queue(con, name, now, paused.get(name)) for name in sorted({*queue_names(con), *paused})]
+
+
+def queue_names(con: Connection) -> list[str]:
+    """Every queue that has live tasks."""
+    return sorted({name for where in (READY, WAITING, LEASED) for name in _queue_names(con, where)})
 
 
 def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueInfo:

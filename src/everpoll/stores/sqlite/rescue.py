@@ -23,8 +23,8 @@ from everpoll.stores.task_events import LOST_WORKER, OVERDUE, rescued_event
 logger = logging.getLogger("everpoll.stores")
 
 SIGN_ON = """insert or replace into everpoll_workers
-    (incarnation, label, host, pid, queues, slots, version, lease_s, started_at, beat_at)
-    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+    (incarnation, label, host, pid, queues, slots, version, lease_s, started_at, beat_at, names)
+    values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 SIGN_OFF = "update everpoll_workers set stopped_at = ? where incarnation = ? and stopped_at is null"
 BEAT = """update everpoll_workers set beat_at = ?, beats = beats + 1, lease_s = ?
     where incarnation = ? and stopped_at is null"""
@@ -46,7 +46,7 @@ CANCELS = "select id from everpoll_tasks where cancel_requested = 1"
 def sign_on(con: Connection, now: int, card: WorkerCard, lease_s: float) -> None:
     """Enter a worker."""
     about = (card.incarnation, card.label, card.host, card.pid, encode(card.queues), card.slots, card.version)
-    con.execute(SIGN_ON, (*about, lease_s, now, now))
+    con.execute(SIGN_ON, (*about, lease_s, now, now, encode(card.names)))
 
 
 def sign_off(con: Connection, now: int, incarnation: int) -> None:
