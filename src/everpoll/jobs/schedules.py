@@ -163,16 +163,7 @@ class Schedules(Mapping[str, Schedule]):
 
     async def list(self) -> list[ScheduleInfo]:
         """Return the schedules of the whole fleet, by name."""
-        store = await self._store()
-        workers = await store.workers()
-        rows: list[TaskInfo] = []
-        after: int | None = None
-        while True:
-            page = await store.tasks(TaskFilter(kind=KIND, indexed=True), limit=PAGE, after=after)
-            rows += [one for one in page.tasks if one.ended_at is None]
-            if (after := page.after) is None:
-                break
-        return sorted((_info(one, workers) for one in rows), key=lambda info: info.name)
+        return await list_schedules(await self._store())
 
     async def run(self, run: Run) -> Settlement:
         """Enqueue what is due, and settle the schedule behind it: what the engine calls."""
@@ -203,6 +194,18 @@ class Schedules(Mapping[str, Schedule]):
         if name in self._schedules:
             return True
         return _registers(await (await self._store()).workers(), name)
+
+
+async def list_schedules(store: Store) -> list[ScheduleInfo]:
+    """Return the schedules that the database knows, by name."""
+    workers = await store.workers()
+    rows: list[TaskInfo] = []
+    after: int | None = None
+    while True:
+        page = await store.tasks(TaskFilter(kind=KIND, indexed=True), limit=PAGE, after=after)
+        rows += [one for one in page.tasks if one.ended_at is None]
+        if (after := page.after) is None:
+            return sorted((_info(one, workers) for one in rows), key=lambda info: info.name)
 
 
 async def _left_memory(store: Store, name: str) -> str:
