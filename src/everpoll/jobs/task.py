@@ -23,6 +23,7 @@ from everpoll.errors import (
     WrongState,
 )
 from everpoll.jobs.call import decode as decode_call
+from everpoll.jobs.sync import SyncInside
 from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskInfo, encode
 from everpoll.stores.limits import size_of
@@ -55,6 +56,15 @@ class Task:
 
     def __repr__(self) -> str:
         return f"<Task {self.id}>"
+
+    @property
+    def sync(self) -> SyncInside:
+        """Inside a plain function: the calls that need no `await`."""
+        return SyncInside(self, self._jobs.sync)
+
+    def on(self, jobs: "Jobs") -> "Task":
+        """The same task, through another way in."""
+        return Task(jobs, self.id, is_new=self.is_new, is_known=self._is_known, run=self._run)
 
     async def info(self) -> TaskInfo:
         """Everything that is known about it."""
