@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
@@ -22,10 +22,14 @@ from everpoll.engine.work import Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, NotRunning, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
+from everpoll.jobs.schedules import Schedules
+from everpoll.jobs.sync import SyncCalls
+from everpoll.jobs.timetable import Missed
 from everpoll.loops import LoopOptions, Loops
 from everpoll.monitors.standby import Standby
 from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds
 from everpoll.stores.contract import Store
+from everpoll.stores.memory import MemoryStore
 from everpoll.stores.urls import default_url, has_url, store_for, with_connections
 from everpoll.tables import AdoptedTable, Table
 from everpoll.tables.contract import Token
@@ -80,8 +84,10 @@ class Everpoll:
         # A store of somebody's own: tests share one between several apps, as a fleet shares a database.
         self._has_database = url is not None or has_url()
         self.url = url if isinstance(url, str) else default_url() if url is None else "memory://"
+        is_url = url is None or isinstance(url, str)
         self.url = with_connections(self.url, connections)
         self._store: Store = store_for(self.url, clock) if url is None or isinstance(url, str) else url
+        self._clock = clock
         self._migrate = migrate
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._opened_on: asyncio.AbstractEventLoop | None = None
@@ -100,7 +106,10 @@ class Everpoll:
         )
         self.queues = Queues(self._served_queues, self.store)
         """The queues that a worker of this app serves, by name."""
-        self.jobs = Jobs(self._works, self.store)
+        has_memory = isinstance(self._store, MemoryStore)
+        another = None if has_memory or not is_url else self._another_store
+        self.jobs = Jobs(self._works, self.store, lambda jobs: self._sync_calls(jobs, another))
+        self.schedules = Schedules(self._works, self.store)
         self.watches = Watches(self._works, self.store)
         wall = time.time if clock is None else clock.wall
         self._wall = wall
@@ -156,6 +165,31 @@ class Everpoll:
 
         return register
 
+    def schedule(
+        self,
+        cron: str | None = None,
+        *,
+        every: Duration | None = None,
+        tz: str = "UTC",
+        missed: Missed = "once",
+        name: str | None = None,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Callable[[Job[P, R]], Job[P, R]]:
+        """Enqueue a job at times: `@app.schedule("*/5 * * * *", tz="Europe/Berlin")` above `@app.job()`.
+
+        Each slot enqueues it once over the fleet. `missed` says what becomes of slots that pass while no worker runs:
+        the latest one runs ("once"), none, or "all". A job that has several schedules needs a `name` for each.
+        """
+
+        def register(job: Job[P, R]) -> Job[P, R]:
+            if self._worker is not None:
+                raise BadInput("this app runs already: register schedules before it starts")
+            self.schedules.add(job, cron, every=every, tz=tz, missed=missed, name=name, args=args, kwargs=kwargs)
+            return job
+
+        return register
+
     def watch(
         self, every: "Cadence | Backoff | Duration", budget: Budget, **options: Unpack[WatchOptions]
     ) -> Callable[[Callable[..., Any]], Watch[Any]]:
@@ -197,6 +231,26 @@ class Everpoll:
     def task(self, task_id: int) -> Task:
         """A handle on a task that was enqueued earlier or elsewhere."""
         return self.jobs.task(task_id)
+
+    @property
+    def sync(self) -> SyncCalls:
+        """The calls of programs without an event loop: `job.sync.enqueue(…)`, `app.sync.task(id)`."""
+        return self.jobs.sync
+
+    def _sync_calls(self, jobs: Jobs, another: Callable[[], Awaitable[Store]] | None) -> SyncCalls:
+        def beside(store: Callable[[], Awaitable[Store]]) -> Jobs:
+            return Jobs(Works(), store, lambda _: jobs.sync)
+
+        return SyncCalls(another, beside, lambda: jobs, self._running_loop)
+
+    async def _another_store(self) -> Store:
+        store = store_for(self.url, self._clock)
+        await store.open(migrate=self._migrate)
+        return store
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop | None:
+        owner = self._owner
+        return owner if owner is not None and self._pid == os.getpid() and owner.is_running() else None
 
     def asgi(
         self, prefix: str = "", token: str | None = None, read_only: bool = False, hosts: Iterable[str] | None = None
@@ -335,7 +389,10 @@ class Everpoll:
             self._release(event_loop)
 
     def _served_queues(self) -> list[str]:
-        return list(self._works.queues if self.worker_options.queues is None else self.worker_options.queues)
+        if self.worker_options.queues is not None:
+            return list(self.worker_options.queues)
+        internal = self._works.internal_queues
+        return [queue for queue in self._works.queues if queue not in internal]
 
     @contextlib.asynccontextmanager
     async def working(self, grace: Duration = 0) -> AsyncIterator[None]:
@@ -393,6 +450,7 @@ class Everpoll:
 
     async def _start(self) -> None:
         await self._start_worker()
+        await self.schedules.publish()
         away: StoreUnavailable | None = None
         for table in self.tables.values():
             try:

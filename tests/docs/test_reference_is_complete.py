@@ -22,7 +22,7 @@ import everpoll.watches
 from everpoll import Everpoll, Health, Job, Task, TaskInfo
 from everpoll.cli.main import COMMANDS, commands
 from everpoll.engine.meter import PollerHealth
-from everpoll.jobs import JobOptions
+from everpoll.jobs import JobOptions, ScheduleInfo
 from everpoll.jobs.job import EnqueueOptions
 from everpoll.logs.fields import ATTRIBUTES
 from everpoll.loops import Loop, LoopOptions, Loops, LoopState, Outcome, Phase
@@ -126,6 +126,7 @@ def test_every_method_of_a_job_and_a_task_is_documented() -> None:
 
 def test_every_field_and_state_of_a_task_is_documented() -> None:
     assert missing({*TaskInfo.__struct_fields__, "errors"}, "jobs.md") == []
+    assert missing(set(ScheduleInfo.__struct_fields__), "jobs.md") == []
     assert sorted(set(get_args(TaskState)) - rows("jobs.md")) == []
 
 

@@ -1,12 +1,13 @@
 """Every test that asks for an `app` runs on every store, in real time with short delays."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from everpoll import Everpoll
+from everpoll.stores.contract import Store
 from everpoll.stores.memory import MemoryStore
 from stores.backends import backend_names
 from stores.conftest import made
@@ -21,11 +22,19 @@ def stores() -> list[str]:
 
 
 @pytest.fixture(params=stores())
-def app(request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: Path) -> Iterator[Everpoll]:
-    """An app on an empty store; the test enters it, or runs no worker."""
+def another_store(
+    request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: Path
+) -> Iterator[Callable[[], Store]]:
+    """Makes store objects on the same tasks, as the processes of a fleet have."""
     with made(request, runner, tmp_path, migrated=True) as place:
-        app = Everpoll("memory://", lease="30s")
         # The memory of tests/stores has a clock that stands still; here time passes.
-        app._store = MemoryStore() if place.name == "memory" else place.store()
-        yield app
-        assert app._opened_on is None, "the test did not close its app"
+        memory = MemoryStore()
+        yield lambda: memory if place.name == "memory" else place.store()
+
+
+@pytest.fixture
+def app(another_store: Callable[[], Store]) -> Iterator[Everpoll]:
+    """An app on an empty store; the test enters it, or runs no worker."""
+    app = Everpoll(another_store(), lease="30s")
+    yield app
+    assert app._opened_on is None, "the test did not close its app"

@@ -91,6 +91,29 @@ async def test_workers_and_queues(url: str) -> None:
         assert paged == [one["incarnation"] for one in workers]
 
 
+async def test_schedules_of_the_fleet(url: str) -> None:
+    app = example_app(url)
+    for name, cron in (("nightly", "30 2 * * *"), ("hourly", "0 * * * *")):
+        app.schedule(cron, tz="Europe/Berlin", name=name, args=("x",))(app.jobs["audit"])
+    async with site(app) as here:
+        hourly, nightly = await until(lambda: _begun(here))
+        assert (nightly["name"], nightly["job"], nightly["timetable"]) == (
+            "nightly",
+            "audit",
+            "30 2 * * * Europe/Berlin",
+        )
+        assert (nightly["is_registered"], nightly["missed"], nightly["last_at"]) == (True, "once", None)
+        assert hourly["next_at"].endswith(":00:00Z")
+        page = await here.get("/api/schedules", limit=1)
+        rest = await here.get("/api/schedules", after=page["after"])
+        assert [one["name"] for one in (*page["items"], *rest["items"])] == ["hourly", "nightly"]
+
+
+async def _begun(here: Site) -> list[Any] | None:
+    found = (await here.get("/api/schedules"))["items"]
+    return found if all(one["next_at"] for one in found) else None
+
+
 async def test_tables_of_this_process(tmp_path: Path) -> None:
     app = example_app(f"sqlite:///{tmp_path / 'tasks.db'}")
     app.table(Table("orders", columns=("customer",)))

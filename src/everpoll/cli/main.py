@@ -46,6 +46,7 @@ COMMANDS = {
     "jobs": Command("jobs:jobs", "List, show, cancel, retry, hurry and forget jobs.", is_group=True),
     "runs": Command("runs:runs", "List, show, cancel, extend and follow the runs of watches.", is_group=True),
     "queues": Command("queues:queues", "List, pause and resume queues.", is_group=True),
+    "schedules": Command("schedules:schedules", "List schedules: what is enqueued when.", is_group=True),
     "services": Command(
         "services:services", "List, show, add, remove, check and mute monitored services.", is_group=True
     ),

@@ -186,6 +186,7 @@ class Poller:
         running = self._pool.running_by_queue()
         rooms = {queue: limit - running[queue] for queue, limit in self._options.queues.items()}
         self._signals.full_queues = {queue for queue, room in rooms.items() if room <= 0}
+        rooms |= dict.fromkeys(self._works.internal_queues, most)
         return {queue: min(most, room) for queue, room in rooms.items() if room > 0}, most
 
     def _has_filled(self, rooms: dict[str, int], looked: Leased) -> bool:

@@ -127,6 +127,8 @@ class Work:
     """Of its tasks, for figures."""
     limit: Limit | None = None
     """How many of its tasks may run and start; which of them count together, each task says."""
+    is_internal: bool = False
+    """Its queue is everpoll's own: served whatever queues a user has chosen, and not listed among them."""
 
 
 @dataclass(slots=True)
@@ -140,6 +142,8 @@ class Works:
 
     queues: list[str] = field(default_factory=list)
     """Every queue that some work belongs to, sorted. The poller asks for them with each look."""
+    declared: set[str] = field(default_factory=set)
+    """Names that this process registers beside those that it runs: schedules. Other workers read them."""
 
     def add(self, work: Work) -> None:
         """Make a name runnable; the last one wins."""
@@ -172,3 +176,13 @@ class Works:
     def names(self) -> list[str]:
         """All names, sorted."""
         return sorted(self._works)
+
+    @property
+    def registered(self) -> list[str]:
+        """All names that other workers should know of, sorted."""
+        return sorted({*self._works, *self.declared})
+
+    @property
+    def internal_queues(self) -> list[str]:
+        """The queues of everpoll's own, sorted."""
+        return sorted({work.queue for work in self if work.is_internal})

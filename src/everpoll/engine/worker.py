@@ -209,7 +209,7 @@ class Worker:
             queues=tuple(self.options.queues or self._works.queues),
             slots=self.options.slots,
             version=__version__,
-            names=tuple(self._works.names),
+            names=tuple(self._works.registered),
             limits=self._works.limits,
             aging_s=self.options.aging_s,
         )

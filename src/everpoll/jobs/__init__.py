@@ -3,6 +3,7 @@
 from everpoll.jobs.job import Job, JobOptions
 from everpoll.jobs.outcome import Retry
 from everpoll.jobs.registry import Jobs
+from everpoll.jobs.schedules import Schedule, ScheduleInfo, Schedules
 from everpoll.jobs.task import Task
 
-__all__ = ["Job", "JobOptions", "Jobs", "Retry", "Task"]
+__all__ = ["Job", "JobOptions", "Jobs", "Retry", "Schedule", "ScheduleInfo", "Schedules", "Task"]

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, get_args, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from everpoll.engine.lost_numbers import lost_number
 from everpoll.errors import BadInput
@@ -32,6 +32,8 @@ class Call(Struct, gc=False):
     kwargs: dict[str, Any] = {}
     trace: Any = UNSET
     """The span that enqueued it, for its run to be linked to; what stands here never keeps a job from running."""
+    slot: float | UnsetType = UNSET
+    """The instant for which a schedule enqueued it."""
 
 
 class ArgumentFlaw(Struct, frozen=True, gc=False):

@@ -13,6 +13,7 @@ from everpoll.errors import BadInput
 from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
 from everpoll.jobs.limits import JobLimits, Per
 from everpoll.jobs.outcome import Retry, raised, refused, returned
+from everpoll.jobs.sync import SyncJob
 from everpoll.jobs.task import Task
 from everpoll.policy import Duration, Rate, flaw_of, seconds, shown, whole_number
 from everpoll.stores.contract import Ended, Limit, NewTask, Settlement
@@ -87,10 +88,18 @@ class Job(Generic[P, R]):
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> Task:
         """Have a worker run it: now, or after `delay=`; see `EnqueueOptions` for what else it takes."""
-        options = EnqueueOptions(
-            **{name: kwargs.pop(name) for name in ("delay", "priority", "key") if name in kwargs}  # type: ignore[typeddict-item]
-        )
-        return await self.enqueue_call(args, kwargs, options)
+        return await self.enqueue_call(args, kwargs, self.split_options(kwargs))
+
+    @property
+    def sync(self) -> SyncJob[P, R]:
+        """The same calls for programs without an event loop: `job.sync.enqueue(…)`."""
+        return SyncJob(self, self._jobs.sync)
+
+    def split_options(self, kwargs: dict[str, Any]) -> EnqueueOptions:
+        """Take what `enqueue` takes for itself out of the keyword arguments of a call."""
+        taken: Any = {name: kwargs.pop(name) for name in EnqueueOptions.__annotations__ if name in kwargs}
+        options: EnqueueOptions = taken
+        return options
 
     async def enqueue_call(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
         """Enqueue a call whose arguments and options come apart: one may be called as the other is."""
@@ -112,8 +121,6 @@ class Job(Generic[P, R]):
 
     async def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: Unpack[EnqueueOptions]) -> list[Task]:
         """Enqueue one task per tuple of arguments, all or none, in one statement."""
-        if "key" in options:
-            raise BadInput(f"job {self.name!r}: one key for many tasks would enqueue one; use enqueue() for keys")
         if (found := tracer()) is None:
             return await self._enqueue_many(calls, options)
         given = list(calls)
@@ -122,12 +129,18 @@ class Job(Generic[P, R]):
 
     async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task]:
         enqueuer = await self._jobs.enqueuer()
+        tasks = self.new_tasks(calls, options)
+        return [Task(self._jobs, one.id, is_new=one.is_new) for one in await enqueuer.many(tasks)]
+
+    def new_tasks(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[NewTask]:
+        """The tasks that these tuples of arguments make, checked."""
+        if "key" in options:
+            raise BadInput(f"job {self.name!r}: one key for many tasks would enqueue one; use enqueue() for keys")
         trace = carried()
-        tasks = [
+        return [
             self._new_task(args if type(args) is tuple else _tuple(self.name, args), {}, options, trace)
             for args in calls
         ]
-        return [Task(self._jobs, one.id, is_new=one.is_new) for one in await enqueuer.many(tasks)]
 
     def new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Unpack[EnqueueOptions]) -> NewTask:
         """The task that these arguments make, checked."""

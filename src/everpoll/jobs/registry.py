@@ -9,6 +9,7 @@ from everpoll.engine.work import Work, Works
 from everpoll.errors import BadInput, UnknownJob
 from everpoll.jobs.job import Job, JobOptions
 from everpoll.jobs.results import Results
+from everpoll.jobs.sync import SyncCalls
 from everpoll.jobs.task import Task
 from everpoll.stores.contract import Store
 
@@ -21,13 +22,25 @@ THREADS = 1_000
 class Jobs:
     """Registered jobs, by name. `store` connects on first use."""
 
-    def __init__(self, works: Works, store: Callable[[], Awaitable[Store]]) -> None:
+    def __init__(
+        self,
+        works: Works,
+        store: Callable[[], Awaitable[Store]],
+        sync: Callable[["Jobs"], SyncCalls] | None = None,
+    ) -> None:
         self._works = works
+        self._sync = None if sync is None else sync(self)
         self.store = store
         self._jobs: dict[str, Job[..., Any]] = {}
         self._enqueuer: Enqueuer | None = None
         self._results: Results | None = None
         self.threads = DaemonThreads(limit=THREADS, name="everpoll-job")
+
+    @property
+    def sync(self) -> SyncCalls:
+        """The same jobs for programs without an event loop."""
+        assert self._sync is not None, "jobs of an app have a synchronous side"
+        return self._sync
 
     def add(self, function: Callable[P, R], **options: Unpack[JobOptions]) -> Job[P, R]:
         """Register a function."""
@@ -54,7 +67,11 @@ class Jobs:
 
     def task(self, task_id: int) -> Task:
         """A handle on a task that was enqueued earlier or elsewhere."""
-        return Task(self, task_id, is_known=False)
+        return self.handle(task_id, is_known=False)
+
+    def handle(self, task_id: int, *, is_known: bool) -> Task:
+        """A handle on a task; `is_known`: it certainly exists."""
+        return Task(self, task_id, is_known=is_known)
 
     async def enqueuer(self) -> Enqueuer:
         """The one way in."""

@@ -3,7 +3,10 @@
 import asyncio
 import logging
 import random
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+
+from msgspec import UNSET
 
 from everpoll.engine.actors import action
 from everpoll.engine.calls import ERROR_LIMIT, storable
@@ -19,6 +22,8 @@ from everpoll.errors import (
     TaskNotFound,
     WrongState,
 )
+from everpoll.jobs.call import decode as decode_call
+from everpoll.jobs.sync import SyncInside
 from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskInfo, encode
 from everpoll.stores.limits import size_of
@@ -51,6 +56,15 @@ class Task:
 
     def __repr__(self) -> str:
         return f"<Task {self.id}>"
+
+    @property
+    def sync(self) -> SyncInside:
+        """Inside a plain function: the calls that need no `await`."""
+        return SyncInside(self, self._jobs.sync)
+
+    def on(self, jobs: "Jobs") -> "Task":
+        """The same task, through another way in."""
+        return Task(jobs, self.id, is_new=self.is_new, is_known=self._is_known, run=self._run)
 
     async def info(self) -> TaskInfo:
         """Everything that is known about it."""
@@ -118,6 +132,12 @@ class Task:
     def attempt(self) -> int:
         """Inside the job: which attempt this is, from 1."""
         return self._running("attempt").lease.attempt
+
+    @property
+    def scheduled_for(self) -> datetime | None:
+        """Inside the job: the slot for which a schedule enqueued it; None: no schedule did."""
+        slot = decode_call(self._running("scheduled_for").lease.args).slot
+        return None if slot is UNSET else datetime.fromtimestamp(slot, UTC)
 
     @property
     def fence(self) -> str:

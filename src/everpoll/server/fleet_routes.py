@@ -1,4 +1,4 @@
-"""The fleet: workers, queues, adopted tables."""
+"""The fleet: workers, queues, schedules, adopted tables."""
 
 from datetime import datetime
 from typing import Any
@@ -8,6 +8,8 @@ from msgspec import Struct
 from everpoll.engine.live_workers import gone_here
 from everpoll.engine.meter import PollerHealth
 from everpoll.engine.queues import Queue
+from everpoll.jobs.schedules import ScheduleInfo, list_schedules
+from everpoll.jobs.timetable import Missed
 from everpoll.server import cursors
 from everpoll.server.problems import Problem
 from everpoll.server.route import Asked, Route
@@ -75,6 +77,31 @@ class QueuePage(Page, frozen=True, kw_only=True):
     """Queues, by name."""
 
     items: list[QueueItem]
+    after: str | None
+
+
+class ScheduleItem(Struct, frozen=True, kw_only=True):
+    """A schedule: a job that is enqueued by itself."""
+
+    name: str
+    job: str
+    timetable: str
+    """A cron expression with its time zone, unless that is UTC; or an interval."""
+    missed: Missed
+    """What becomes of slots that pass while no worker runs."""
+    next_at: datetime | None
+    """Its next slot; null: no worker has begun it yet."""
+    last_at: datetime | None
+    """The last slot that enqueued its job."""
+    is_registered: bool
+    """Whether a live worker has it; if not, it enqueues nothing."""
+    task_id: int
+
+
+class SchedulePage(Page, frozen=True, kw_only=True):
+    """Schedules, by name."""
+
+    items: list[ScheduleItem]
     after: str | None
 
 
@@ -161,6 +188,30 @@ def _queue(one: QueueInfo) -> QueueItem:
     )
 
 
+async def list_fleet_schedules(asked: Asked) -> SchedulePage:
+    """Answer `GET /api/schedules`."""
+    query: FleetQuery = asked.query
+    after = cursors.read_text("schedules", query.after)
+    found = await list_schedules(await asked.serving.store())
+    rest = [one for one in found if after is None or one.name > after]
+    page = [_schedule(one) for one in rest[: query.limit]]
+    more = cursors.write("schedules", page[-1].name) if len(rest) > len(page) else None
+    return SchedulePage(items=page, after=more)
+
+
+def _schedule(one: ScheduleInfo) -> ScheduleItem:
+    return ScheduleItem(
+        name=one.name,
+        job=one.job,
+        timetable=one.timetable,
+        missed=one.missed,
+        next_at=one.next_at,
+        last_at=one.last_at,
+        is_registered=one.is_registered,
+        task_id=one.task_id,
+    )
+
+
 async def list_tables(asked: Asked) -> TablePage:
     """Answer `GET /api/tables`."""
     query: TablesQuery = asked.query
@@ -230,6 +281,17 @@ _TABLE: dict[str, Any] = {
     "findings": None,
 }
 
+_SCHEDULE: dict[str, Any] = {
+    "name": "sweep",
+    "job": "sweep",
+    "timetable": "*/5 * * * * Europe/Berlin",
+    "missed": "once",
+    "next_at": instant_example(300),
+    "last_at": instant_example(0),
+    "is_registered": True,
+    "task_id": 12,
+}
+
 FLEET_ROUTES = [
     Route(
         method="GET",
@@ -274,6 +336,16 @@ FLEET_ROUTES = [
         example=_QUEUE,
         problems=(409,),
         access="write",
+    ),
+    Route(
+        method="GET",
+        path="/api/schedules",
+        noun="fleet",
+        summary="List schedules: which job is enqueued when.",
+        handler=list_fleet_schedules,
+        query=FleetQuery,
+        answer=SchedulePage,
+        example={"items": [_SCHEDULE], "after": None},
     ),
     Route(
         method="GET",

@@ -18,6 +18,7 @@ Every implementation promises the same (one conformance suite proves it):
 - Of the tasks that share a limit, no more are leased at a time, and no more in any stretch of time, than it allows.
   Running ones are counted from the leases themselves. Keys of limits take turns among equal priorities.
 - A task that `cancels_itself` is only asked: a cancel makes it due and tells it, and nothing else ends it.
+- Follow-ups of a settlement are enqueued with it or not at all: a settlement counts once, and so do they.
 - Events are written with what they tell about, or not at all; whoever reads the feed from a position misses none.
 - Errors of the connection are raised as `StoreUnavailable`, and then nothing is known about the outcome. Every
   operation may be repeated; an enqueue that must not happen twice carries a key.
@@ -176,6 +177,8 @@ class Ended(Struct, frozen=True, gc=False):
     """A JSON object for the trail; the store adds `at` and `by`. None: the ordinary end needs no note."""
     events: tuple[NewEvent, ...] = ()
     """Written with the settlement, unless it was lost."""
+    follow_ups: tuple[NewTask, ...] = ()
+    """Enqueued with the settlement, in its transaction, unless it was lost."""
 
 
 class Again(Struct, frozen=True, gc=False):
@@ -196,6 +199,8 @@ class Again(Struct, frozen=True, gc=False):
     for days is not taken for poison because three workers died in the meantime."""
     events: tuple[NewEvent, ...] = ()
     """Written with the settlement, unless it was lost."""
+    follow_ups: tuple[NewTask, ...] = ()
+    """Enqueued with the settlement, in its transaction, unless it was lost."""
 
 
 Settlement = Ended | Again

@@ -87,10 +87,11 @@ def all_plain(settlements: Sequence[Settlement]) -> bool:
 def settlement_bytes(settlement: Settlement) -> int:
     """What a settlement takes in a statement."""
     payload = settlement.result if type(settlement) is Ended else settlement.memory  # type: ignore[union-attr]
-    if payload is None and settlement.note is None and not settlement.events:
+    if payload is None and settlement.note is None and not settlement.events and not settlement.follow_ups:
         return ROW_BYTES
     size = ROW_BYTES + size_of(payload) + size_of(settlement.note)
-    return size + sum(size_of(event.body) for event in settlement.events) if settlement.events else size
+    size += sum(size_of(event.body) for event in settlement.events) if settlement.events else 0
+    return size + sum(map(task_bytes, settlement.follow_ups)) if settlement.follow_ups else size
 
 
 def in_portions(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator[Sequence[T]]:

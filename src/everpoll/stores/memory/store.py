@@ -179,14 +179,24 @@ class MemoryStore(MemoryOperations, MemoryFigures):
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
         again = [one for one in settlements if isinstance(one, Again)]
+        checked_bytes([task for one in settlements for task in one.follow_ups])
         with self._lock:
             unheard = any((row := self._shelves.live.get(one.id)) and row.is_unheard for one in again)
             # Another task of the same limit may start now.
             limited = any((row := self._shelves.live.get(one.id)) and row.new.limit for one in settlements)
-            lost = {one.id for one in settlements if not self._settle(incarnation, one)}
-        if again or limited:
-            self._wake(due_s=0.0 if unheard or limited else min(one.delay_s or 0.0 for one in again))
+            lost = {one.id for one in settlements if not self._settle_with_follow_ups(incarnation, one)}
+        delays_s = [one.delay_s or 0.0 for one in again]
+        delays_s += [max(0.0, task.delay_s) for one in settlements for task in one.follow_ups]
+        if delays_s or limited:
+            self._wake(due_s=0.0 if unheard or limited else min(delays_s))
         return lost
+
+    def _settle_with_follow_ups(self, incarnation: int, settlement: Settlement) -> bool:
+        is_settled = self._settle(incarnation, settlement)
+        # After the task itself has let go of its key: a follow-up may have the same.
+        for task in settlement.follow_ups if is_settled else ():
+            self._enqueue(task, max(0.0, task.delay_s))
+        return is_settled
 
     def _settle(self, incarnation: int, settlement: Settlement) -> bool:
         row = self._shelves.held(incarnation, settlement.id, settlement.sequence)

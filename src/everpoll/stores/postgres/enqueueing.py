@@ -75,16 +75,26 @@ async def enqueue(lane: Lane, tasks: Sequence[NewTask], notify: bool) -> list[En
         return [Enqueued((await _one(lane, tasks[0], notify))[0])]
     if len(tasks) <= CHUNK and size <= limits.STATEMENT_BYTES:
         return await lane.call(lambda connection: _many(connection, tasks, notify))
-    chunks = list(in_portions(tasks, [task_bytes(task) for task in tasks], CHUNK))
 
     async def in_chunks(connection: Connection) -> list[Enqueued]:
-        answers: list[Enqueued] = []
         async with connection.transaction():
-            for chunk in chunks:
-                answers += await _many(connection, chunk, notify and chunk is chunks[-1])
-        return answers
+            return await _in_chunks(connection, tasks, notify)
 
     return await lane.call(in_chunks)
+
+
+async def enqueue_inside(connection: Connection, tasks: Sequence[NewTask]) -> list[Enqueued]:
+    """Put them in within the transaction that is open on the connection; the caller notifies after its commit."""
+    checked_bytes(tasks)
+    return await _in_chunks(connection, tasks, notify=False)
+
+
+async def _in_chunks(connection: Connection, tasks: Sequence[NewTask], notify: bool) -> list[Enqueued]:
+    chunks = list(in_portions(tasks, [task_bytes(task) for task in tasks], CHUNK))
+    answers: list[Enqueued] = []
+    for chunk in chunks:
+        answers += await _many(connection, chunk, notify and chunk is chunks[-1])
+    return answers
 
 
 async def _one(lane: Lane, task: NewTask, notify: bool) -> Any:

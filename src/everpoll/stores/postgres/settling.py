@@ -10,6 +10,7 @@ from typing import Any
 
 from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.stores.contract import Again, Ended, Settlement
+from everpoll.stores.postgres.enqueueing import enqueue_inside
 from everpoll.stores.postgres.functions import versioned
 
 SETTLE = versioned("select everpoll.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
@@ -22,17 +23,22 @@ NOTHING_ELSE: list[None] = [None] * 11
 _id = attrgetter("id")
 
 
-async def settle(lane: Lane, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
-    """Settle them; the ids that were lost."""
+async def settle(
+    lane: Lane, incarnation: int, settlements: Sequence[Settlement], followed: Sequence[Settlement] = ()
+) -> set[int]:
+    """Settle them; the ids that were lost. `followed` are those that bring follow-ups."""
     batches = list(_without_repeats(settlements))
-    if len(batches) == 1:
+    if len(batches) == 1 and not followed:
         return set(await lane.value(*_statement(incarnation, batches[0])) or ())
 
     async def one_after_another(connection: Connection) -> set[int]:
         lost: set[int] = set()
         async with connection.transaction():
             for batch in batches:
-                lost.update(await connection.fetchval(*_statement(incarnation, batch)) or ())
+                lost_here = set(await connection.fetchval(*_statement(incarnation, batch)) or ())
+                lost |= lost_here
+                tasks = [task for one in batch if one.id not in lost_here for task in one.follow_ups]
+                await enqueue_inside(connection, tasks)
         return lost
 
     return await lane.call(one_after_another)
@@ -73,6 +79,7 @@ def columns(settlements: Sequence[Settlement]) -> list[Any]:
         and one.note is None
         and one.state == "done"
         and not one.events
+        and not one.follow_ups
     ]
     if len(plain) == len(settlements):
         return [plain, sequence, *NOTHING_ELSE]

@@ -210,21 +210,26 @@ class PostgresStore:
         """See the contract."""
         if not settlements:
             return set()
-        lost = await repeated(lambda: settling.settle(self._settlements, incarnation, settlements))
+        followed = [one for one in settlements if one.follow_ups]
+        lost = await repeated(lambda: settling.settle(self._settlements, incarnation, settlements, followed))
         self._leasing.settled()
         if lost and (
             known := [one for one in settlements if one.id in lost and self._hands.still_has(incarnation, one)]
         ):
             # The server may have forgotten these leases in a crash: then they are taken again, and settled.
             await self._leasing.recover(incarnation)
+            followed_known = [one for one in known if one.follow_ups]
             lost = lost - {one.id for one in known} | await repeated(
-                lambda: settling.settle(self._settlements, incarnation, known)
+                lambda: settling.settle(self._settlements, incarnation, known, followed_known)
             )
         self._hands.let_go(incarnation, settlements, lost)
         if self._leasing.let_go(settlements):
             self._listener.wake()  # another task of the same limit may start now
         if Again in set(map(type, settlements)):
             self._due_again([one for one in settlements if isinstance(one, Again)])
+        if followed:
+            self._notifier.soon()
+            self._listener.wake(due_s=max(0.0, min(task.delay_s for one in followed for task in one.follow_ups)))
         return lost
 
     def _due_again(self, again: list[Again]) -> None:

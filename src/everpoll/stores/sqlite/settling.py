@@ -16,6 +16,7 @@ from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import Again, Ended, Settlement, encode
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.clock import microseconds
+from everpoll.stores.sqlite.enqueueing import Call, call_of, enqueue
 from everpoll.stores.sqlite.moves import COPIED, DROP, T_COPIED, End, Requeue, end, requeue, trail_entry
 from everpoll.stores.task_events import canceled_event
 from everpoll.stores.task_search import error_class
@@ -58,6 +59,8 @@ class Batch:
         self.again: list[Again] = []
         self.told: list[Settlement] = []
         """Those that bring events, in the order of the call: so are they in the feed."""
+        self.followed: list[tuple[int, Call]] = []
+        """The follow-ups of each task that has some."""
         self.lost: set[int] = set()
         self.is_hurried = False
         """Once written: a task is due at once, whatever its settlement says."""
@@ -71,14 +74,23 @@ class Batch:
         for one in newest.values():
             if one.events:
                 self.told.append(one)
+            if one.follow_ups:
+                self.followed.append((one.id, call_of(one.follow_ups)))
             if isinstance(one, Again):
                 self.again.append(one)
-            elif one.note is not None or one.state != "done" or one.events:
+            elif one.note is not None or one.state != "done" or one.events or one.follow_ups:
                 self.ended.append(one)
             elif one.result is None:
                 self.done[one.sequence].append(one.id)
             else:
                 self.results[one.sequence].append((one.id, one.result))
+
+    @property
+    def due_s(self) -> float:
+        """How soon the first of what it puts back, or adds, falls due."""
+        delays_s = [one.delay_s or 0.0 for one in self.again]
+        delays_s += [row.delay_us / 1e6 for _, call in self.followed for row in call.rows]
+        return min(delays_s, default=0.0)
 
 
 def settle(con: Connection, now: int, batch: Batch) -> set[int]:
@@ -129,6 +141,10 @@ def _move(con: Connection, now: int, batch: Batch) -> set[int]:
             rows.append(Requeue(one.id, one.sequence, delay_us, entry, int(one.refund), one.memory, 0, _class(one)))
     end(con, now, ends)
     requeue(con, now, rows)
+    # After the task itself has let go of its key: a follow-up may have the same.
+    for task_id, call in batch.followed:
+        if task_id in held:
+            enqueue(con, now, call)
     return {one.id for one in moving if one.id not in held}
 
 

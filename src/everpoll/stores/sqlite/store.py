@@ -239,7 +239,6 @@ class SqliteStore:
 
     def _settlement(self, incarnation: int, settlements: Sequence[Settlement]) -> Op[set[int]]:
         batch = settling.Batch(incarnation, settlements)
-        due_s = min((one.delay_s or 0.0 for one in batch.again), default=0.0)
 
         def settle(con: Connection) -> set[int]:
             lost = settling.settle(con, self._now(), batch)
@@ -251,7 +250,7 @@ class SqliteStore:
             self._limited -= ended
             op = Op(settle, wakes=True)
             return op
-        op = Op(settle, wakes=bool(batch.again), due_s=due_s)
+        op = Op(settle, wakes=bool(batch.again or batch.followed), due_s=batch.due_s)
         return op
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:

@@ -1,0 +1,209 @@
+"""Synchronous callers: `job.sync`, `app.sync` and `task.sync`, from scripts, threads and forked processes.
+
+Promises: the same calls with the same meaning, blocking. They have an event loop and a store of their own, in a thread
+beside the caller: an app that runs in this process is not touched, and need not run. A call inside an event loop is
+refused at once. Never a hang: a call ends with its answer, its timeout, or an error.
+
+A store in memory has no second way in: there the call is made where the app runs, or, while it does not, right here.
+"""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+
+from everpoll.engine.portal import Portal, refuse_in_an_event_loop, waited
+from everpoll.errors import NotRunning
+from everpoll.policy import Duration
+from everpoll.stores.contract import Store, TaskInfo
+
+if TYPE_CHECKING:
+    from everpoll.jobs.job import EnqueueOptions, Job
+    from everpoll.jobs.registry import Jobs
+    from everpoll.jobs.task import Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class SyncCalls:
+    """The synchronous side of one app: `app.sync`.
+
+    `another` makes a store on the same tasks, None where there can be no other; `own` opens the app's own, and
+    `running` is the event loop in which the app runs at present.
+    """
+
+    def __init__(
+        self,
+        another: Callable[[], Awaitable[Store]] | None,
+        jobs: "Callable[[Callable[[], Awaitable[Store]]], Jobs]",
+        own: "Callable[[], Jobs]",
+        running: Callable[[], asyncio.AbstractEventLoop | None],
+    ) -> None:
+        self._another = another
+        self._make_jobs = jobs
+        self._own = own
+        self._running = running
+        self._side: _Side | None = None
+        self._inherited: list[object] = []
+
+    def task(self, task_id: int) -> "SyncTask":
+        """Return a handle on a task that was enqueued earlier or elsewhere."""
+        return SyncTask(self, task_id, is_known=False)
+
+    def close(self) -> None:
+        """Let go of the connections of synchronous callers; a later call connects again."""
+        side, self._side = self._side, None
+        if side is not None:
+            side.portal.close()
+
+    def call(self, ask: "Callable[[Jobs], Coroutine[Any, Any, T]]", instead: str) -> T:
+        """Have this asked, and return the answer; `instead` is what a caller in an event loop should write."""
+        refuse_in_an_event_loop(instead)
+        if self._another is None:
+            running = self._running()
+            if running is not None:
+                return waited(asyncio.run_coroutine_threadsafe(ask(self._own()), running), running.is_running)
+            return asyncio.run(ask(self._own()))
+        side = self._current()
+        return side.portal.call(ask(side.jobs))
+
+    def _current(self) -> "_Side":
+        side = self._side
+        if side is None or side.pid != os.getpid():
+            # What a fork inherits is the parent's: it is kept, untouched, so that its connections are not closed here.
+            self._inherited.append(side)
+            assert self._another is not None, "the only store is asked directly"
+            side = self._side = _Side(self._another, self._make_jobs)
+        return side
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether no worker can ever end a task that waits: its store is this process's alone, and no app runs."""
+        return self._another is None and self._running() is None
+
+
+class _Side:
+    """The portal, and the jobs and the store that live in it."""
+
+    def __init__(
+        self,
+        another: Callable[[], Awaitable[Store]],
+        make_jobs: "Callable[[Callable[[], Awaitable[Store]]], Jobs]",
+    ) -> None:
+        self.pid = os.getpid()
+        self._another = another
+        self._opened: Store | None = None
+        self._opening: asyncio.Lock | None = None
+        self.jobs = make_jobs(self._store)
+        self.portal = Portal("everpoll-sync", self._close)
+
+    async def _store(self) -> Store:
+        if self._opened is not None:
+            return self._opened
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+        async with self._opening:
+            if self._opened is None:
+                self._opened = await self._another()
+            return self._opened
+
+    async def _close(self) -> None:
+        opened, self._opened, self._opening = self._opened, None, None
+        await self.jobs.close()
+        if opened is not None:
+            await opened.close()
+
+
+class SyncJob(Generic[P, R]):
+    """`job.sync`: the calls of a job, for programs without an event loop."""
+
+    __slots__ = ("_calls", "_job")
+
+    def __init__(self, job: "Job[P, R]", calls: SyncCalls) -> None:
+        self._job = job
+        self._calls = calls
+
+    def enqueue(self, *args: Any, **kwargs: Any) -> "SyncTask":
+        """Have a worker run it, as `await job.enqueue(…)` does."""
+        options = self._job.split_options(kwargs)
+        task = self._job.new_task(args, kwargs, **options)
+
+        async def ask(jobs: "Jobs") -> Any:
+            return await (await jobs.enqueuer()).one(task)
+
+        enqueued = self._calls.call(ask, f"await {self._job.name}.enqueue(…)")
+        return SyncTask(self._calls, enqueued.id, is_new=enqueued.is_new)
+
+    def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: "Unpack[EnqueueOptions]") -> "list[SyncTask]":
+        """Enqueue one task per tuple of arguments, all or none."""
+        tasks = self._job.new_tasks(calls, options)
+
+        async def ask(jobs: "Jobs") -> Any:
+            return await (await jobs.enqueuer()).many(tasks)
+
+        enqueued = self._calls.call(ask, f"await {self._job.name}.enqueue_many(…)")
+        return [SyncTask(self._calls, one.id, is_new=one.is_new) for one in enqueued]
+
+
+class SyncTask:
+    """One task, for programs without an event loop."""
+
+    __slots__ = ("_calls", "_is_known", "id", "is_new")
+
+    def __init__(self, calls: SyncCalls, task_id: int, *, is_new: bool = True, is_known: bool = True) -> None:
+        self._calls = calls
+        self._is_known = is_known
+        self.id = task_id
+        self.is_new = is_new
+        """False: the key had a live task already, and this is it."""
+
+    def __repr__(self) -> str:
+        return f"<SyncTask {self.id}>"
+
+    def info(self) -> TaskInfo:
+        """Return everything that is known about it."""
+        return self._asked(lambda task: task.info(), "info()")
+
+    def result(self, timeout: Duration | None = None) -> Any:
+        """Return what the job returned, once it has ended; a failed or canceled job raises."""
+        if timeout is None and self._calls.is_in_vain and self.info().ended_at is None:
+            raise NotRunning(f"task {self.id} waits in memory, and no app runs in this process: it would wait for ever")
+        return self._asked(lambda task: task.result(timeout), "result()")
+
+    def cancel(self, reason: str = "canceled by the caller", *, by: str = "") -> bool:
+        """End it if it waits, ask its worker to if it runs; False: it had ended already."""
+        return self._asked(lambda task: task.cancel(reason, by=by), "cancel()")
+
+    def retry(self, *, by: str = "") -> bool:
+        """Put an ended task back in the queue, with fresh attempts; False: it has not ended, or its key is taken."""
+        return self._asked(lambda task: task.retry(by=by), "retry()")
+
+    def run_now(self, *, by: str = "") -> None:
+        """Make it due at once, whatever delay or backoff it waits for."""
+        self._asked(lambda task: task.run_now(by=by), "run_now()")
+
+    def _asked(self, ask: "Callable[[Task], Coroutine[Any, Any, T]]", what: str) -> T:
+        def asked(jobs: "Jobs") -> Coroutine[Any, Any, T]:
+            return ask(jobs.handle(self.id, is_known=self._is_known))
+
+        return self._calls.call(asked, f"await task.{what}")
+
+
+class SyncInside:
+    """`task.sync`, inside a plain function that runs as a job."""
+
+    __slots__ = ("_calls", "_task")
+
+    def __init__(self, task: "Task", calls: SyncCalls) -> None:
+        self._task = task
+        self._calls = calls
+
+    def progress(self, value: Any) -> None:
+        """Store how far the job is, as `await task.progress(…)` does."""
+
+        def asked(jobs: "Jobs") -> Coroutine[Any, Any, None]:
+            return self._task.on(jobs).progress(value)
+
+        self._calls.call(asked, "await task.progress(…)")
