@@ -66,9 +66,9 @@ async def drain(app: Workplace, timeout: Duration = "30s") -> None:  # noqa: ASY
 def _left(queues: Iterable[QueueInfo], served: Collection[str]) -> list[QueueInfo]:
     """What can still be run: in a paused queue, what runs already."""
     waiting = (one for one in queues if one.queue in served)
-    return [one for one in waiting if one.running or (one.ready and one.paused is None)]
+    return [one for one in waiting if one.running or ((one.ready or one.limited) and one.paused is None)]
 
 
 def _listed(left: list[QueueInfo]) -> str:
-    told = (f"queue {one.queue!r} has {one.ready} due and {one.running} running" for one in left)
+    told = (f"queue {one.queue!r} has {one.ready + one.limited} due and {one.running} running" for one in left)
     return "; ".join(told) or "the last tasks ended just now"
