@@ -1,0 +1,294 @@
+/**
+ * The live layer: when data is read again, and how fresh the page is.
+ *
+ *     hints of /api/changes ──▶ resources of that topic are read again, each at most once a second, 4 reads a second in all
+ *     no hint                ──▶ the refresh loop reads everything: every 60 s beside a stream, every 10 s without one
+ *     hidden or paused       ──▶ no request; the stream is closed; shown again: one refresh, then the stream
+ *
+ * A hint that is lost is harmless: the loop is the safety net.
+ */
+
+import { ApiError, openStream } from "./api.ts";
+import { clock } from "./clock.svelte.ts";
+import { type RefreshLoop, refreshLoop } from "./refresh_loop.ts";
+
+export type Topic = "jobs" | "runs" | "services" | "incidents" | "loops" | "workers" | "queues" | "events";
+export type Freshness = "live" | "paused" | "stale" | "disconnected";
+
+/** A thing that the page shows and that can be read again. */
+export interface Readable {
+  readonly topics: readonly Topic[];
+  readonly restMs: number;
+  readonly lastStartedAt: number;
+  /** The server's clock when the request of the shown data began; hints up to then tell nothing new. */
+  readonly readAtMs: number;
+  readonly isReading: boolean;
+  readAgain(): Promise<boolean>;
+}
+
+const GAP_MS = 250;
+const SILENCE_MS = 45_000;
+const HIDE_GRACE_MS = 500;
+const SHOW_DELAY_MS = 300;
+const LOST_GRACE_MS = 5_000;
+const DISCONNECTED_MS = 8_000;
+const STALE_AFTER_MS = { stream: 45_000, polling: 30_000 };
+const RECONNECT_MS = [300, 1000, 2000, 3000, 5000];
+
+class Live {
+  isStreaming = $state(false);
+  isPaused = $state(false);
+  isHidden = $state(document.hidden);
+  /** On the monotonic clock: when the server was heard last, and since when it has not answered. */
+  heardAt = $state(performance.now());
+  failingSince = $state<number | null>(null);
+  #readables = new Set<Readable>();
+  #wanted = new Set<Readable>();
+  #pump: ReturnType<typeof setTimeout> | undefined;
+  #lastReadAt = Number.NEGATIVE_INFINITY;
+  #stream: AbortController | null = null;
+  #reconnect: ReturnType<typeof setTimeout> | undefined;
+  #attempts = 0;
+  #timers: Record<"silence" | "hide" | "show" | "lost", ReturnType<typeof setTimeout> | undefined> = {
+    silence: undefined,
+    hide: undefined,
+    show: undefined,
+    lost: undefined,
+  };
+  #loop: RefreshLoop | null = null;
+
+  get freshness(): Freshness {
+    if (this.isPaused) return "paused";
+    const ageMs = this.ageMs;
+    if (this.failingSince !== null) return ageMs > DISCONNECTED_MS ? "disconnected" : "stale";
+    return ageMs > (this.isStreaming ? STALE_AFTER_MS.stream : STALE_AFTER_MS.polling) ? "stale" : "live";
+  }
+
+  /** How long ago the server was heard last; reactive, once a second. */
+  get ageMs(): number {
+    void clock.now;
+    return Math.max(0, performance.now() - this.heardAt);
+  }
+
+  start(): () => void {
+    this.#loop = refreshLoop(() => this.#readAll());
+    const onVisible = (): void => (document.hidden ? this.#hide() : this.#show());
+    const onPageHide = (): void => this.#close();
+    const onPageShow = (event: PageTransitionEvent): void => {
+      if (event.persisted && !document.hidden) this.#show();
+    };
+    document.addEventListener("visibilitychange", onVisible);
+    addEventListener("pagehide", onPageHide);
+    addEventListener("pageshow", onPageShow);
+    if (!document.hidden) {
+      clock.start();
+      this.#connect();
+    } else this.#loop.pause("hidden");
+    return () => {
+      document.removeEventListener("visibilitychange", onVisible);
+      removeEventListener("pagehide", onPageHide);
+      removeEventListener("pageshow", onPageShow);
+      this.#close();
+      this.#loop?.close();
+      clock.stop();
+    };
+  }
+
+  add(readable: Readable): () => void {
+    this.#readables.add(readable);
+    return () => {
+      this.#readables.delete(readable);
+      this.#wanted.delete(readable);
+    };
+  }
+
+  togglePause(): void {
+    this.isPaused = !this.isPaused;
+    if (this.isPaused) {
+      this.#close();
+      this.#loop?.pause("operator");
+    } else {
+      this.#loop?.resume("operator");
+      this.refresh();
+      this.#connect();
+    }
+  }
+
+  /** Read everything that is shown, soon. */
+  refresh(): void {
+    for (const readable of this.#readables) this.#want(readable);
+  }
+
+  /** The server answered. */
+  heard(): void {
+    this.heardAt = performance.now();
+    this.failingSince = null;
+  }
+
+  /** The server did not answer, or its database did not. */
+  failed(error: unknown): void {
+    if (!(error instanceof ApiError) || error.isUnreachable || error.status >= 502) {
+      this.failingSince ??= performance.now();
+    } else this.heard();
+  }
+
+  #isResting(): boolean {
+    return this.isPaused || this.isHidden;
+  }
+
+  #hide(): void {
+    this.isHidden = true;
+    clock.stop();
+    clearTimeout(this.#timers.show);
+    clearTimeout(this.#pump);
+    this.#pump = undefined;
+    this.#loop?.pause("hidden");
+    this.#timers.hide = setTimeout(() => this.#close(), HIDE_GRACE_MS);
+  }
+
+  #show(): void {
+    clearTimeout(this.#timers.show);
+    this.#timers.show = setTimeout(() => {
+      clearTimeout(this.#timers.hide);
+      this.isHidden = false;
+      clock.start();
+      this.#loop?.resume("hidden");
+      if (this.isPaused) return;
+      this.refresh();
+      if (this.#stream === null) this.#connect();
+    }, SHOW_DELAY_MS);
+  }
+
+  #close(): void {
+    clearTimeout(this.#reconnect);
+    clearTimeout(this.#timers.silence);
+    clearTimeout(this.#timers.lost);
+    this.#stream?.abort();
+    this.#stream = null;
+    this.isStreaming = false;
+  }
+
+  #connect(): void {
+    clearTimeout(this.#reconnect);
+    if (this.#isResting() || this.#stream !== null) return;
+    const stream = new AbortController();
+    this.#stream = stream;
+    void this.#follow(stream)
+      .catch((error: unknown) => {
+        if (!stream.signal.aborted) this.failed(error);
+      })
+      .finally(() => {
+        if (this.#stream === stream) this.#lost();
+      });
+  }
+
+  async #follow(stream: AbortController): Promise<void> {
+    const answer = await openStream("/api/changes", stream.signal);
+    if (answer.body === null) return;
+    this.#opened();
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      this.#expectBytes(stream);
+      const { done, value } = await reader.read();
+      if (done) return;
+      this.heard();
+      text += value;
+      const frames = text.split("\n\n");
+      text = frames.pop() ?? "";
+      for (const frame of frames) this.#take(frame);
+    }
+  }
+
+  #opened(): void {
+    const wasLost = this.#attempts > 0;
+    this.#attempts = 0;
+    this.isStreaming = true;
+    clearTimeout(this.#timers.lost);
+    this.#loop?.pushUp();
+    this.heard();
+    // What changed while there was no stream was not told.
+    if (wasLost) this.refresh();
+  }
+
+  #expectBytes(stream: AbortController): void {
+    clearTimeout(this.#timers.silence);
+    this.#timers.silence = setTimeout(() => {
+      stream.abort();
+      if (this.#stream === stream) this.#lost();
+    }, SILENCE_MS);
+  }
+
+  #lost(): void {
+    this.#stream = null;
+    clearTimeout(this.#timers.silence);
+    if (this.isStreaming) this.#timers.lost = setTimeout(() => this.#loop?.pushDown(), LOST_GRACE_MS);
+    this.isStreaming = false;
+    if (this.#isResting()) return;
+    const wait = RECONNECT_MS[Math.min(this.#attempts, RECONNECT_MS.length - 1)] ?? 5000;
+    this.#attempts += 1;
+    this.#reconnect = setTimeout(() => this.#connect(), wait * (0.9 + Math.random() * 0.2));
+  }
+
+  #take(frame: string): void {
+    const data = frame.split("\n").find((line) => line.startsWith("data: "));
+    if (data === undefined || !frame.includes("event: change")) return;
+    let hint: { topic?: Topic; version?: number };
+    try {
+      hint = JSON.parse(data.slice(6)) as { topic?: Topic; version?: number };
+    } catch {
+      return;
+    }
+    for (const readable of this.#readables) {
+      if (hint.topic === undefined || !readable.topics.includes(hint.topic)) continue;
+      if ((hint.version ?? Number.POSITIVE_INFINITY) > readable.readAtMs) this.#want(readable);
+    }
+  }
+
+  #want(readable: Readable): void {
+    this.#wanted.add(readable);
+    this.#pumpSoon();
+  }
+
+  #pumpSoon(): void {
+    if (this.#pump !== undefined || this.#isResting() || this.#wanted.size === 0) return;
+    const now = performance.now();
+    let wait = Number.POSITIVE_INFINITY;
+    for (const one of this.#wanted) wait = Math.min(wait, this.#waitFor(one, now));
+    this.#pump = setTimeout(() => {
+      this.#pump = undefined;
+      this.#readNext();
+    }, wait);
+  }
+
+  #waitFor(one: Readable, now: number): number {
+    const own = one.isReading ? GAP_MS : one.lastStartedAt + one.restMs - now;
+    return Math.max(0, own, this.#lastReadAt + GAP_MS - now);
+  }
+
+  #readNext(): void {
+    if (this.#isResting()) return;
+    const now = performance.now();
+    for (const one of this.#wanted) {
+      if (one.isReading || this.#waitFor(one, now) > 1) continue;
+      // To the end of the line: a set keeps the order of insertion, so each has its turn.
+      this.#wanted.delete(one);
+      this.#lastReadAt = now;
+      void one.readAgain();
+      break;
+    }
+    this.#pumpSoon();
+  }
+
+  /** One turn of the refresh loop: false if the server did not answer. */
+  async #readAll(): Promise<boolean> {
+    let isWell = true;
+    for (const one of [...this.#readables]) {
+      if (this.#isResting()) return true;
+      if (!one.isReading) isWell = (await one.readAgain()) && isWell;
+    }
+    return isWell;
+  }
+}
+
+export const live = new Live();

@@ -1,0 +1,12 @@
+/** The views, by path. A view gets the values of ":name" parts as `params`; everything else it reads from the query. */
+
+import type { Component } from "svelte";
+import Overview from "./Overview.svelte";
+
+export interface ViewRoute {
+  pattern: string;
+  /** Its props are `params`, or none. */
+  view: Component<any>;
+}
+
+export const VIEWS: ViewRoute[] = [{ pattern: "/", view: Overview }];
