@@ -12,10 +12,10 @@ export const BASE: string = new URL(written, document.baseURI).pathname;
 
 /** Return the address below the mount of a path such as "/jobs?state=failed" or "/api/jobs". */
 export function href(path: string): string {
-    return BASE + path.replace(/^\/+/, "");
+  return BASE + path.replace(/^\/+/, "");
 }
 
 /** Return the path below the mount, with a leading slash, of a pathname such as "/ops/everpoll/jobs". */
 export function pathBelow(pathname: string): string {
-    return pathname.startsWith(BASE) ? `/${pathname.slice(BASE.length)}` : "/";
+  return pathname.startsWith(BASE) ? `/${pathname.slice(BASE.length)}` : "/";
 }

@@ -12,11 +12,11 @@ const implementation = { DEFAULTS, initial, nextDueOf, phaseOf, reduce, skipsOf 
 const cases = readCases();
 
 test("there are vectors", () => {
-    assert.ok(cases.length >= 60, `${cases.length} vectors`);
+  assert.ok(cases.length >= 60, `${cases.length} vectors`);
 });
 
 for (const vector of cases) {
-    test(`${vector.file}: ${vector.name}`, () => {
-        assert.equal(differenceOf(implementation, vector), null);
-    });
+  test(`${vector.file}: ${vector.name}`, () => {
+    assert.equal(differenceOf(implementation, vector), null);
+  });
 }
