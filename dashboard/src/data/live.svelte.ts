@@ -10,6 +10,7 @@
 
 import { ApiError, openStream } from "./api.ts";
 import { clock } from "./clock.svelte.ts";
+import { type Frame, readFrames } from "./frames.ts";
 import { type RefreshLoop, refreshLoop } from "./refresh_loop.ts";
 
 export type Topic = "jobs" | "runs" | "services" | "incidents" | "loops" | "workers" | "queues" | "events";
@@ -184,20 +185,16 @@ class Live {
 
   async #follow(stream: AbortController): Promise<void> {
     const answer = await openStream("/api/changes", stream.signal);
-    if (answer.body === null) return;
     this.#opened();
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-    let text = "";
-    for (;;) {
-      this.#expectBytes(stream);
-      const { done, value } = await reader.read();
-      if (done) return;
-      this.heard();
-      text += value;
-      const frames = text.split("\n\n");
-      text = frames.pop() ?? "";
-      for (const frame of frames) this.#take(frame);
-    }
+    this.#expectBytes(stream);
+    await readFrames(
+      answer,
+      (frame) => this.#take(frame),
+      () => {
+        this.heard();
+        this.#expectBytes(stream);
+      },
+    );
   }
 
   #opened(): void {
@@ -230,15 +227,9 @@ class Live {
     this.#reconnect = setTimeout(() => this.#connect(), wait * (0.9 + Math.random() * 0.2));
   }
 
-  #take(frame: string): void {
-    const data = frame.split("\n").find((line) => line.startsWith("data: "));
-    if (data === undefined || !frame.includes("event: change")) return;
-    let hint: { topic?: Topic; version?: number };
-    try {
-      hint = JSON.parse(data.slice(6)) as { topic?: Topic; version?: number };
-    } catch {
-      return;
-    }
+  #take(frame: Frame): void {
+    if (frame.event !== "change") return;
+    const hint = JSON.parse(frame.data) as { topic?: Topic; version?: number };
     for (const readable of this.#readables) {
       if (hint.topic === undefined || !readable.topics.includes(hint.topic)) continue;
       if ((hint.version ?? Number.POSITIVE_INFINITY) > readable.readAtMs) this.#want(readable);

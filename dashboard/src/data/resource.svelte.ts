@@ -43,6 +43,8 @@ export class Resource<T> implements Readable {
   lastStartedAt = Number.NEGATIVE_INFINITY;
   readAtMs = Number.NEGATIVE_INFINITY;
   isReading = false;
+  /** The read that is under way, or was last. */
+  reading: Promise<boolean> = Promise.resolve(true);
   #path: string | null = null;
   #tag: string | null = null;
   #request: AbortController | null = null;
@@ -63,7 +65,12 @@ export class Resource<T> implements Readable {
   }
 
   /** Read again now, whatever hints say; used after an action. */
-  async readAgain(): Promise<boolean> {
+  readAgain(): Promise<boolean> {
+    this.reading = this.#read();
+    return this.reading;
+  }
+
+  async #read(): Promise<boolean> {
     const path = this.#path;
     if (path === null) return true;
     this.#request?.abort();

@@ -34,7 +34,7 @@ export class Rows<T> {
     this.#settle(page);
   }
 
-  /** Take a newer answer for what is shown; `page` begins at the top of the list. */
+  /** Take a newer answer, which begins at the top of the list and may reach further down than what is shown. */
   update(page: Page<T>): void {
     if (this.shown.length === 0) {
       this.replace(page);
@@ -42,17 +42,26 @@ export class Rows<T> {
     }
     const fresh = new Map(page.items.map((item) => [this.#id(item), item]));
     const ids = new Set(this.shown.map((row) => row.id));
-    // Rows behind the last one of the answer are not part of it, so it does not say that they have left.
-    const last = page.items.at(-1);
-    const reach = page.after === null || last === undefined ? Number.POSITIVE_INFINITY : this.#placeOf(this.#id(last));
-    this.shown = this.shown.map((row, place) => {
+    const lastKnown = page.items.findLastIndex((item) => ids.has(this.#id(item)));
+    const lastPlace = this.shown.findLastIndex((row) => fresh.has(row.id));
+    const isAtEnd = page.after === null;
+    const rows = this.shown.map((row, place) => {
       const item = fresh.get(row.id);
-      if (item !== undefined) return item === row.item && !row.hasLeft ? row : { id: row.id, item, hasLeft: false };
-      return place < reach && !row.hasLeft ? { ...row, hasLeft: true } : row;
+      if (item !== undefined) return { id: row.id, item, hasLeft: false };
+      // Rows behind the end of the answer are not part of it, so it does not say that they have left.
+      return (isAtEnd || place < lastPlace) && !row.hasLeft ? { ...row, hasLeft: true } : row;
     });
-    this.newCount = page.items.filter((item) => !ids.has(this.#id(item))).length;
+    const unknown = page.items.filter((item) => !ids.has(this.#id(item)));
+    // What comes behind the last row is the next page; what comes before it is new.
+    const reachesBeyond = lastKnown >= 0 && lastPlace === this.#lastPresent();
+    const more = reachesBeyond ? page.items.slice(lastKnown + 1) : [];
+    this.shown = [...rows, ...more.map((item) => ({ id: this.#id(item), item, hasLeft: false }))];
+    if (reachesBeyond || isAtEnd) {
+      this.after = page.after;
+      this.searchedBackTo = page.searched_back_to ?? null;
+    }
+    this.newCount = unknown.length - more.length;
     this.#waiting = this.newCount > 0 ? page : null;
-    this.searchedBackTo = page.searched_back_to ?? this.searchedBackTo;
   }
 
   /** Show what waits, and take away what has left. */
@@ -77,8 +86,7 @@ export class Rows<T> {
     this.#waiting = null;
   }
 
-  #placeOf(id: string): number {
-    const place = this.shown.findIndex((row) => row.id === id);
-    return place < 0 ? -1 : place;
+  #lastPresent(): number {
+    return this.shown.findLastIndex((row) => !row.hasLeft);
   }
 }
