@@ -30,10 +30,11 @@ export interface Readable {
 const GAP_MS = 250;
 const SILENCE_MS = 45_000;
 const HIDE_GRACE_MS = 500;
-const SHOW_DELAY_MS = 300;
 const LOST_GRACE_MS = 5_000;
 const DISCONNECTED_MS = 8_000;
 const STALE_AFTER_MS = { stream: 45_000, polling: 30_000 };
+/** What was read so lately is not read again when the stream opens: its first hints tell what has changed since. */
+const LATELY_MS = 2_000;
 const RECONNECT_MS = [300, 1000, 2000, 3000, 5000];
 
 class Live {
@@ -50,10 +51,9 @@ class Live {
   #stream: AbortController | null = null;
   #reconnect: ReturnType<typeof setTimeout> | undefined;
   #attempts = 0;
-  #timers: Record<"silence" | "hide" | "show" | "lost", ReturnType<typeof setTimeout> | undefined> = {
+  #timers: Record<"silence" | "hide" | "lost", ReturnType<typeof setTimeout> | undefined> = {
     silence: undefined,
     hide: undefined,
-    show: undefined,
     lost: undefined,
   };
   #loop: RefreshLoop | null = null;
@@ -72,23 +72,18 @@ class Live {
   }
 
   start(): () => void {
-    this.#loop = refreshLoop(() => this.#readAll());
-    const onVisible = (): void => (document.hidden ? this.#hide() : this.#show());
+    // Frozen pages keep their connections, and run no timers: closed at once, without the grace of hiding.
     const onPageHide = (): void => this.#close();
-    const onPageShow = (event: PageTransitionEvent): void => {
-      if (event.persisted && !document.hidden) this.#show();
-    };
-    document.addEventListener("visibilitychange", onVisible);
     addEventListener("pagehide", onPageHide);
-    addEventListener("pageshow", onPageShow);
-    if (!document.hidden) {
-      clock.start();
-      this.#connect();
-    } else this.#loop.pause("hidden");
+    clock.start();
+    this.#loop = refreshLoop({
+      readAll: () => this.#readAll(),
+      onHidden: () => this.#hide(),
+      onShown: () => this.#show(),
+    });
+    this.#connect();
     return () => {
-      document.removeEventListener("visibilitychange", onVisible);
       removeEventListener("pagehide", onPageHide);
-      removeEventListener("pageshow", onPageShow);
       this.#close();
       this.#loop?.close();
       clock.stop();
@@ -107,9 +102,9 @@ class Live {
     this.isPaused = !this.isPaused;
     if (this.isPaused) {
       this.#close();
-      this.#loop?.pause("operator");
+      this.#loop?.pause();
     } else {
-      this.#loop?.resume("operator");
+      this.#loop?.resume();
       this.refresh();
       this.#connect();
     }
@@ -140,24 +135,18 @@ class Live {
   #hide(): void {
     this.isHidden = true;
     clock.stop();
-    clearTimeout(this.#timers.show);
     clearTimeout(this.#pump);
     this.#pump = undefined;
-    this.#loop?.pause("hidden");
     this.#timers.hide = setTimeout(() => this.#close(), HIDE_GRACE_MS);
   }
 
+  /** The stream reads everything once when it opens; where it has stayed open, nothing was missed. */
   #show(): void {
-    clearTimeout(this.#timers.show);
-    this.#timers.show = setTimeout(() => {
-      clearTimeout(this.#timers.hide);
-      this.isHidden = false;
-      clock.start();
-      this.#loop?.resume("hidden");
-      if (this.isPaused) return;
-      this.refresh();
-      if (this.#stream === null) this.#connect();
-    }, SHOW_DELAY_MS);
+    clearTimeout(this.#timers.hide);
+    this.isHidden = false;
+    clock.start();
+    this.#connect();
+    this.#pumpSoon();
   }
 
   #close(): void {
@@ -198,14 +187,12 @@ class Live {
   }
 
   #opened(): void {
-    const wasLost = this.#attempts > 0;
     this.#attempts = 0;
     this.isStreaming = true;
     clearTimeout(this.#timers.lost);
-    this.#loop?.pushUp();
     this.heard();
-    // What changed while there was no stream was not told.
-    if (wasLost) this.refresh();
+    // Reads everything once: what changed while there was no stream was not told.
+    this.#loop?.pushUp();
   }
 
   #expectBytes(stream: AbortController): void {
@@ -276,7 +263,8 @@ class Live {
     let isWell = true;
     for (const one of [...this.#readables]) {
       if (this.#isResting()) return true;
-      if (!one.isReading) isWell = (await one.readAgain()) && isWell;
+      const isLate = performance.now() - one.lastStartedAt > LATELY_MS;
+      if (isLate && !one.isReading) isWell = (await one.readAgain()) && isWell;
     }
     return isWell;
   }
