@@ -31,6 +31,8 @@ async def test_the_log_lists_every_event_once_newest_first(url: str) -> None:
         assert len(feed) >= 8
         for limit in (1, 3, 100):
             assert await _positions(here, limit=limit) == feed[::-1]
+        assert await _positions(here, at=feed[3], limit=2) == feed[3::-1]
+        assert (await here.http.get("/api/log", params={"at": "x"})).status_code == 422
 
 
 async def test_the_log_is_filtered_by_what_and_by_task(url: str) -> None:

@@ -34,6 +34,8 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
     key: Word = None
     task: Annotated[str, Meta(max_length=30)] | None = None
     """Only those about this task."""
+    at: Annotated[str, Meta(max_length=30)] | None = None
+    """The position of an event: begin with it, and go back from there."""
     limit: Limit = 50
     after: After = None
 
@@ -66,6 +68,8 @@ async def list_log(asked: Asked) -> LogPage:
     query: LogQuery = asked.query
     store = await asked.serving.store()
     given = cursors.read_number(LIST, query.after)
+    if given is None and query.at is not None:
+        given = _place(query.at)
     if query.task is not None:
         return await _of_task(store, query, task_number(query.task), given)
     end = place_in_feed((await store.events(None, 1)).after) if given is None else given
@@ -101,6 +105,13 @@ async def _of_task(store: Store, query: LogQuery, task_id: int, end: int | None)
     shown = wanted[: query.limit]
     after = _cursor(shown[-1][0] - 1) if len(wanted) > len(shown) else None
     return LogPage(items=[_item(one) for _, one in shown], after=after)
+
+
+def _place(position: str) -> int:
+    try:
+        return place_in_feed(position)
+    except BadInput:
+        raise bad_argument("at", "must be the position of an event") from None
 
 
 def _cursor(place: int) -> str | None:
