@@ -59,7 +59,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if terminal is None or not os.environ.get("CI"):
         return
     reasons = [str(report.longrepr) for report in terminal.stats.get("skipped", [])]
-    for missing in (postgrest.MISSING, built.MISSING):
+    for missing in (postgrest.MISSING, built.MISSING, built.MISSING_PACKAGES):
         if any(missing in reason for reason in reasons):
             terminal.write_line(f"CI is set, and {missing}: the session fails", red=True)
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

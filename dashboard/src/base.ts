@@ -5,7 +5,10 @@
  * prefix. The address is read once: after the first pushState the same way up would lead elsewhere.
  */
 
-const written = document.querySelector<HTMLMetaElement>('meta[name="everpoll-base"]')?.content ?? "./";
+// The development server serves every view from the root, with index.html as it stands.
+const written = import.meta.env.DEV
+  ? "/"
+  : (document.querySelector<HTMLMetaElement>('meta[name="everpoll-base"]')?.content ?? "./");
 
 /** The path of the mount, with a slash at both ends: "/" or "/ops/everpoll/". */
 export const BASE: string = new URL(written, document.baseURI).pathname;

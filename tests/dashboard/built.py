@@ -5,6 +5,9 @@ import pytest
 from build_dashboard import Dashboard, Node, node_of_wheel
 
 MISSING = "the dashboard is not built from these sources: run `make dashboard`"
+PACKAGES = Dashboard().sources / "node_modules"
+MISSING_PACKAGES = "the packages of the dashboard are not installed: run `make check`"
+needs_packages = pytest.mark.skipif(not (PACKAGES / ".installed").is_file(), reason=MISSING_PACKAGES)
 needs_dashboard = pytest.mark.skipif(not Dashboard().is_current(), reason=MISSING)
 
 
