@@ -10,12 +10,12 @@ ARGS   ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example-test-runner example-website-audit example-shell-query example-dependency-health test prove check bench docs lock clean
+.PHONY: help demo example-test-runner example-website-audit example-shell-query example-dependency-health dashboard dashboard-if-possible test prove check bench docs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) ## Watch everpoll at work in the terminal (FOR=15s)
+demo: $(READY) dashboard-if-possible ## Watch everpoll at work in the terminal (FOR=15s)
 	@$(BIN)/everpoll demo --for $(FOR)
 
 example-test-runner: $(READY) ## Replay recordings in Chromium, from a table of your own (ARGS="--url …")
@@ -30,8 +30,15 @@ example-shell-query: $(READY) ## Watch twenty queries in a simulated cloud until
 example-dependency-health: $(READY) ## Look at sixteen services, some of them in trouble (ARGS="--for 20s")
 	@$(BIN)/python -m examples.dependency_health $(ARGS)
 
+dashboard: $(READY) ## Build the dashboard into src/everpoll/server/dashboard, if its sources have changed
+	@$(BIN)/python build_dashboard.py
+
+# A machine without a network still runs everything else; what needs the dashboard then says that it is missing.
+dashboard-if-possible: $(READY)
+	@$(BIN)/python build_dashboard.py --if-possible
+
 # The checks run beside the tests, and tell what they found after them. The order of modules is that of tests/conftest.py.
-test: $(READY) ## Run every test and every check (ARGS="-k name" picks tests)
+test: $(READY) dashboard-if-possible ## Run every test and every check (ARGS="-k name" picks tests)
 	@$(MAKE) --no-print-directory check docs > $(VENV)/checks.log 2>&1 & checks=$$!; \
 	echo "$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder $(ARGS)"; \
 	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder $(ARGS); tests=$$?; \
@@ -45,6 +52,7 @@ check: $(READY) ## Lint, formatting, types and imports between rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python build_dashboard.py --check --if-possible
 
 bench: $(READY) ## Measure, side by side with a bare reference, and print ratios
 	$(BIN)/python -m bench $(ARGS)
@@ -61,7 +69,7 @@ lock: ## Pin the development and benchmark requirements anew, with hashes (needs
 	$(foreach peer,$(PEERS),$(COMPILE) bench/peers/$(peer).in -o bench/peers/$(peer).txt && ) true
 
 clean: ## Remove the environment and everything built
-	rm -rf $(VENV) bench/.peers site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) bench/.peers site dist build dashboard/node_modules src/everpoll/server/dashboard .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # --no-build-isolation: the build backend is locked like everything else.

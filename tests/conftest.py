@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 
 import own_threads
+from dashboard import built
 from servers import postgrest
 from servers.databases import PostgresServers
 from servers.postgres import binary_folders
@@ -117,9 +118,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     if terminal is None or not os.environ.get("CI"):
         return
-    if any(postgrest.MISSING in str(report.longrepr) for report in terminal.stats.get("skipped", [])):
-        terminal.write_line(f"CI is set, and {postgrest.MISSING}: the session fails", red=True)
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    reasons = [str(report.longrepr) for report in terminal.stats.get("skipped", [])]
+    for missing in (postgrest.MISSING, built.MISSING, built.MISSING_PACKAGES):
+        if any(missing in reason for reason in reasons):
+            terminal.write_line(f"CI is set, and {missing}: the session fails", red=True)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(scope="session")

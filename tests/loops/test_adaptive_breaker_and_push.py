@@ -1,8 +1,7 @@
 """The interval follows changes, a breaker rests what keeps failing, and polling is the safety net beneath push."""
 
-from stage import Stage
-
 from everpoll import Adaptive, Breaker, Failed, Ok, Phase
+from loops.stage import Stage
 
 
 def test_semantics_09_changes_make_the_base_shorter_and_unchanged_looks_longer() -> None:

@@ -5,10 +5,10 @@ import math
 from typing import Any
 
 import pytest
-from stage import Stage
 
 from everpoll import Failed, Snooze
 from everpoll.policy import LONGEST_S
+from loops.stage import Stage
 
 
 def delays(count: int, answers: list[object], **options: Any) -> list[float]:

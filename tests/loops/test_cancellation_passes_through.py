@@ -6,9 +6,9 @@ import logging
 from typing import Any
 
 import pytest
-from stage import Stage, timers
 
 from everpoll import Outcome, Phase
+from loops.stage import Stage, timers
 
 
 def task_of(loop: Any) -> "asyncio.Task[None]":

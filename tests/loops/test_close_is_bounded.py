@@ -5,10 +5,10 @@ import logging
 from typing import Any
 
 import pytest
-from stage import Stage, timers
 
 from everpoll import Outcome, Phase
 from everpoll.loops.registry import CANCEL_S
+from loops.stage import Stage, timers
 
 
 async def stubborn() -> None:

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from stage import Stage
 
 from everpoll import Breaker, Phase
+from loops.stage import Stage
 
 Answers = Callable[[list[object]], Callable[[], bool | Awaitable[bool]]]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stage import Stage, in_turn, turns
 
 from everpoll import Loop
+from loops.stage import Stage, in_turn, turns
 
 request: contextvars.ContextVar[str] = contextvars.ContextVar("request", default="none")
 

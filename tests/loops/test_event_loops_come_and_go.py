@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from stage import Blocking, Stage, in_turn, timers, turns
 
 from everpoll import Loop, NotRunning, Phase
 from everpoll.loops.registry import CANCEL_S
+from loops.stage import Blocking, Stage, in_turn, timers, turns
 
 
 def leave(stage: Stage, blocking: Blocking, loop: Loop) -> None:

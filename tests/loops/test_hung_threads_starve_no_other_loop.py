@@ -4,11 +4,11 @@ import asyncio
 import logging
 
 import pytest
-from stage import Blocking, Stage, timers, turns
 
 from everpoll import Breaker, Outcome, Phase
 from everpoll.engine.threads import LONG_S
 from everpoll.loops.registry import CANCEL_S
+from loops.stage import Blocking, Stage, timers, turns
 
 THREADS = 32
 

@@ -4,10 +4,10 @@ import asyncio
 import threading
 
 import pytest
-from stage import Blocking, Stage, turns
 
 from everpoll import Phase
 from everpoll.loops.registry import LOOKING
+from loops.stage import Blocking, Stage, turns
 
 
 @pytest.mark.parametrize("closed_by", ["remove", "close"])

@@ -4,10 +4,9 @@ import math
 from itertools import pairwise
 from random import Random
 
-from stage import Stage
-
 from everpoll import Everpoll
 from everpoll.testing import VirtualClock
+from loops.stage import Stage
 
 
 def gaps(rng: Random, jitter: float | None, count: int = 400) -> list[float]:

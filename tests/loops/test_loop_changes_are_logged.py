@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from stage import Stage
 
 from everpoll import Breaker, Everpoll, Loop, Stop
+from loops.stage import Stage
 
 Scene = Callable[[Stage, Loop], Any]
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from stage import Stage
 
 from everpoll import Adaptive, BadDuration, BadInput, Everpoll, EverpollWarning, LoopNotFound
+from loops.stage import Stage
 
 
 async def look() -> None:

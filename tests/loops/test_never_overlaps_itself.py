@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from stage import Stage, timers
 
 from everpoll import Adaptive, EverpollWarning, Ok, Outcome, Phase, Stop
+from loops.stage import Stage, timers
 
 
 def test_a_slow_run_is_waited_for() -> None:

@@ -5,9 +5,9 @@ import logging
 from typing import Any
 
 import pytest
-from stage import Stage
 
 from everpoll import Adaptive, Loop, Ok, Phase
+from loops.stage import Stage
 
 
 class Ambiguous:

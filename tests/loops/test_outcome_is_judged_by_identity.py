@@ -4,10 +4,10 @@ import logging
 from typing import Any
 
 import pytest
-from stage import Stage
 
 from everpoll import Failed, Ok, Outcome, Phase, Snooze, Stop
 from everpoll.loops.outcome import ERROR_TEXT_LIMIT
+from loops.stage import Stage
 
 
 def outcome_of(answer: object, **options: Any) -> tuple[Outcome, Any]:

@@ -4,9 +4,9 @@ import math
 from typing import Any
 
 import pytest
-from stage import Stage, timers
 
 from everpoll import BadInput, Phase
+from loops.stage import Stage, timers
 
 
 def test_semantics_07_pause_is_a_set_of_reasons() -> None:

@@ -3,9 +3,8 @@
 import asyncio
 from typing import Any
 
-from stage import Stage
-
 from everpoll import Outcome, Phase
+from loops.stage import Stage
 
 
 def test_replaced_before_its_first_step_the_old_function_runs_and_its_result_is_dropped() -> None:

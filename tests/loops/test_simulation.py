@@ -12,7 +12,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from stage import timers
 
 import everpoll.loops.loop as shell
 from everpoll import Adaptive, Breaker, Everpoll, Failed, Loop, Ok, Outcome, Phase, Snooze, Stop
@@ -23,6 +22,7 @@ from everpoll.loops.reducer import step
 from everpoll.loops.run import Triggered
 from everpoll.loops.state import Life, LoopState
 from everpoll.testing import VirtualClock
+from loops.stage import timers
 
 REASONS = ("hidden", "operator")
 FIXED_SEED = os.environ.get("EVERPOLL_SEED")

@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 
 import pytest
-from stage import Stage, timers
 
 from everpoll import Phase
+from loops.stage import Stage, timers
 
 
 def test_starting_during_a_close_waits_for_it() -> None:

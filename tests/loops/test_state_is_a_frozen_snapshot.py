@@ -2,11 +2,11 @@
 
 import msgspec
 import pytest
-from stage import Stage
 
 from everpoll import LoopPolicy, LoopState, Phase
 from everpoll.loops.events import Pause, Start
 from everpoll.loops.reducer import initial, step
+from loops.stage import Stage
 
 
 def test_semantics_12_a_frozen_snapshot_with_everything_in_it() -> None:

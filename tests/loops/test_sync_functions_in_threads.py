@@ -8,12 +8,12 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from stage import Blocking, Stage, timers, turns
 
 from everpoll import Outcome, Phase, Stop
 from everpoll.engine.thread_call import ThreadCall
 from everpoll.engine.threads import DaemonThreads
 from everpoll.loops.registry import CANCEL_S
+from loops.stage import Blocking, Stage, timers, turns
 
 
 def test_edge_a_sync_function_runs_off_the_event_loop() -> None:

@@ -3,10 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from random import Random
 
-from stage import Stage, timers
-
 from everpoll import Everpoll
 from everpoll.testing import VirtualClock
+from loops.stage import Stage, timers
 
 
 def test_semantics_02_fixed_delay_counts_from_the_completion() -> None:

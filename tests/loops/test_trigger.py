@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
-from stage import Stage, timers
 
 from everpoll import Breaker, EverpollError, NotRunning, Outcome, Phase, Stop
+from loops.stage import Stage, timers
 
 
 def test_semantics_06_runs_now_and_resets_the_deadline() -> None:

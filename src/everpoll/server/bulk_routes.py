@@ -29,6 +29,8 @@ class BulkFilter(Struct, frozen=True, forbid_unknown_fields=True):
     q: str | None = None
     since: datetime | None = field(default=None, name="from")
     until: datetime | None = field(default=None, name="to")
+    retrying: bool = False
+    """Only jobs that failed and wait for their next attempt."""
 
 
 class BulkBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,16 +49,17 @@ async def change_many_jobs(asked: Asked) -> Reply:
     wanted = body.filter
     named = ("state", "queue", "name", "error", "q", "since", "until")
     filters = {name: getattr(wanted, name) for name in named}
-    if not wanted.ids and all(value is None for value in filters.values()):
+    is_filtered = wanted.retrying or any(value is not None for value in filters.values())
+    if not wanted.ids and not is_filtered:
         raise bad_argument("filter", "must name ids, or at least one filter: without any it would be all jobs")
-    if wanted.ids and any(value is not None for value in filters.values()):
+    if wanted.ids and is_filtered:
         raise bad_argument("filter", "must be ids, or other filters, not both")
     if any(not 0 < one < 2**63 for one in wanted.ids):
         raise bad_argument("filter.ids", "must be ids of tasks")
     if body.as_of is not None and body.as_of.tzinfo is None:
         raise bad_argument("as_of", "must be an instant with a time zone")
     store = await asked.serving.store()
-    task_filter = TaskFilter(kind="job", **filters)
+    task_filter = TaskFilter(kind="job", is_retrying=wanted.retrying, **filters)
     order = BulkOrder(body.action, task_filter, wanted.ids, as_of=body.as_of or datetime.now(UTC), by=asked.by)
     if body.dry_run:
         await order.count(store)

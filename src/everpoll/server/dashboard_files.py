@@ -1,7 +1,13 @@
-"""The dashboard's built files, where they are there; else one sentence at `/`."""
+"""The dashboard's built files; where they were not built, one sentence at `/`.
 
+The built index.html has only relative addresses, which begin with `./`. This module replaces that with the way up from
+the requested path. So the dashboard works below any prefix, also behind a proxy that cuts a prefix without telling.
+"""
+
+import html
 import mimetypes
 from pathlib import Path
+from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,24 +16,43 @@ from everpoll.server.login import HTML, wants_page
 from everpoll.version import __version__
 
 FOLDER = Path(__file__).parent / "dashboard"
-SENTENCE = f"everpoll {__version__}: the HTTP API is under /api, its description at /openapi.json.\n"
+SENTENCE = (
+    f"everpoll {__version__} was installed without its dashboard: run `make dashboard` in a checkout, "
+    "or install a released wheel; the HTTP API is under /api, its description at /openapi.json.\n"
+)
 FOR_EVER = "public, max-age=31536000, immutable"
-"""Of files whose names change with their content."""
+"""For files whose names change with their content."""
 AGAIN = "no-cache"
+KINDS = {".css": "text/css", ".html": HTML, ".js": "text/javascript", ".svg": "image/svg+xml"}
+"""Named here because the machine's own table may say otherwise, and `nosniff` makes browsers believe it."""
 
 
 def dashboard_file(request: Request, segments: list[str]) -> Response | None:
-    """Return the file of a path, the first page for a path of the dashboard's own, or None."""
+    """Return the file of a path, index.html for a path that the dashboard shows as a view, or None."""
     if request.method not in {"GET", "HEAD"} or segments[0] == "api":
         return None
     index = FOLDER / "index.html"
-    if segments == [""]:
-        return _file(index, AGAIN) if index.is_file() else Response(SENTENCE, media_type="text/plain")
+    if segments == [""] and not index.is_file():
+        return Response(SENTENCE, media_type="text/plain")
     path = _inside(segments)
-    if path is not None and path.is_file():
+    if path is not None and path != index and path.is_file():
         return _file(path, FOR_EVER if segments[0] == "assets" else AGAIN)
-    # Paths such as /jobs/7 are views of the one page.
-    return _file(index, AGAIN) if index.is_file() and wants_page(request) and "." not in segments[-1] else None
+    # A name such as shop.example.com is part of a view's path: only assets/ has files alone.
+    is_view = segments == [""] or (wants_page(request) and segments[0] != "assets")
+    return _index(index, _way_up(request, segments)) if is_view and index.is_file() else None
+
+
+def _way_up(request: Request, segments: list[str]) -> str:
+    """Return the relative address of the mount, as seen from the requested path."""
+    path = str(request.scope["path"])
+    if segments == [""] and path and not path.endswith("/"):
+        return f"./{quote(path.rpartition('/')[2])}/"  # requested as /polls: relative addresses begin at its parent
+    return "../" * (len(segments) - 1) or "./"
+
+
+def _index(path: Path, way_up: str) -> Response:
+    page = path.read_text("utf-8").replace('="./', f'="{html.escape(way_up)}')
+    return Response(page, headers={"Cache-Control": AGAIN}, media_type=HTML)
 
 
 def _inside(segments: list[str]) -> Path | None:
@@ -38,6 +63,5 @@ def _inside(segments: list[str]) -> Path | None:
 
 
 def _file(path: Path, caching: str) -> Response:
-    kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    media = HTML if path.suffix == ".html" else kind
-    return Response(path.read_bytes(), headers={"Cache-Control": caching}, media_type=media)
+    kind = KINDS.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    return Response(path.read_bytes(), headers={"Cache-Control": caching}, media_type=kind)

@@ -7,6 +7,7 @@ from everpoll.server.fleet_routes import FLEET_ROUTES
 from everpoll.server.health_routes import HEALTH_ROUTES
 from everpoll.server.incidents_routes import INCIDENT_ROUTES
 from everpoll.server.jobs_routes import JOB_ROUTES
+from everpoll.server.log_routes import LOG_ROUTES
 from everpoll.server.loops_routes import LOOP_ROUTES
 from everpoll.server.metrics_routes import METRICS_ROUTES
 from everpoll.server.openapi import document_route
@@ -29,5 +30,6 @@ ROUTES = [
     *DOCTOR_ROUTES,
     *SERIES_ROUTES,
     *EVENT_ROUTES,
+    *LOG_ROUTES,
 ]
 ROUTES.append(document_route(ROUTES))

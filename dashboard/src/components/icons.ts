@@ -1,0 +1,32 @@
+/** Icons as paths in a square of 16, drawn with a line of 1.5. */
+export const ICONS = {
+  overview: "M2.5 9.5h4v4h-4zM2.5 2.5h4v4h-4zM9.5 2.5h4v4h-4zM9.5 9.5h4v4h-4z",
+  jobs: "M2.5 4h11M2.5 8h11M2.5 12h7",
+  runs: "M8 2.5a5.5 5.5 0 1 0 5.5 5.5M8 5v3l2 1.5M11 2.5h2.5V5",
+  services: "M1.5 8.5h3l2-5 3 9 2-4h3",
+  loops: "M13 6.5A5.2 5.2 0 0 0 3.6 5M3 9.5A5.2 5.2 0 0 0 12.4 11M13.2 3v3.5H9.7M2.8 13V9.5h3.5",
+  workers: "M3 2.5h10v4H3zM3 9.5h10v4H3zM5.5 4.5h.01M5.5 11.5h.01",
+  queues: "M2.5 4.5h8M2.5 8h8M2.5 11.5h8M13.5 4v8",
+  schedules: "M2.5 3.5h11v10h-11zM2.5 6.5h11M5.5 2v3M10.5 2v3M6 10l1.5 1.5L10.5 9",
+  tables: "M2.5 3h11v10h-11zM2.5 6.5h11M7 6.5V13",
+  events: "M3.5 2.5h9v11h-9zM6 5.5h4M6 8h4M6 10.5h2.5",
+  doctor: "M8 3v10M3 8h10",
+  more: "M3.5 8h.01M8 8h.01M12.5 8h.01",
+  search: "M7 2.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9ZM10.5 10.5l3.5 3.5",
+  sun: "M8 5.3a2.7 2.7 0 1 0 0 5.4 2.7 2.7 0 0 0 0-5.4ZM8 1.5v1M8 13.5v1M1.5 8h1M13.5 8h1M3.4 3.4l.7.7M11.9 11.9l.7.7M12.6 3.4l-.7.7M4.1 11.9l-.7.7",
+  moon: "M13 9.5A5.5 5.5 0 0 1 6.5 3 5.5 5.5 0 1 0 13 9.5Z",
+  settings: "M2.5 5h6M11.5 5h2M2.5 11h2M7.5 11h6M10 3.3v3.4M6 9.3v3.4",
+  copy: "M5.5 5.5h8v8h-8zM10.5 5.5v-3h-8v8h3",
+  close: "M4 4l8 8M12 4l-8 8",
+  down: "M4 6l4 4 4-4",
+  up: "M8 13V3M4 7l4-4 4 4",
+  left: "M10 4L6 8l4 4",
+  right: "M6 4l4 4-4 4",
+  ok: "M3 8.5l3.2 3.2L13 4.8",
+  active: "M5 3.5l7 4.5-7 4.5z",
+  warn: "M8 3l5.5 10h-11z",
+  fail: "M4 4l8 8M12 4l-8 8",
+  idle: "M8 3.5a4.5 4.5 0 1 0 0 9 4.5 4.5 0 0 0 0-9Z",
+} as const;
+
+export type IconName = keyof typeof ICONS;

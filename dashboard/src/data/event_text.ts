@@ -1,0 +1,94 @@
+/** Events of the durable log as sentences. Pure. */
+
+import type { EventItem } from "./shapes.ts";
+import type { Tone } from "./status.ts";
+
+export interface EventText {
+  tone: Tone;
+  subject: string;
+  /** Where the subject is shown; null: nowhere. */
+  path: string | null;
+  says: string;
+  actor: string;
+}
+
+const FAILED = new Set(["failed", "down", "open", "opened", "lost"]);
+const WARNED = new Set(["retry", "cancel", "canceled", "degraded", "pause", "paused", "mute", "rescue", "give-back", "timed_out"]);
+const WELL = new Set(["done", "up", "ready", "resume", "closed", "finished", "resolved", "recovered"]);
+const ACTS: Record<string, string> = {
+  retry: "retried",
+  cancel: "cancel asked for",
+  "run-now": "made due now",
+  "look-now": "look asked for",
+  extend: "budget extended",
+  delete: "deleted",
+  pause: "paused",
+  resume: "resumed",
+  trigger: "triggered",
+  reset: "reset",
+  check: "check asked for",
+  mute: "muted",
+  unmute: "unmuted",
+  add: "added",
+  change: "changed",
+  remove: "removed",
+  ack: "acknowledged",
+};
+
+/** Return one event as its row says it. */
+export function eventText(event: EventItem): EventText {
+  const body = event.body ?? {};
+  const text = (name: string): string => (body[name] === undefined || body[name] === null ? "" : String(body[name]));
+  const what = text("what") || text("phase") || text("current_status") || text("status");
+  const actor = text("by");
+  return { tone: toneOf(event, what), ...subject(event), says: sentence(event, what, text), actor };
+}
+
+function toneOf(event: EventItem, what: string): Tone {
+  const outcome = String(event.body?.["outcome"] ?? "");
+  for (const word of [outcome, what]) {
+    if (FAILED.has(word)) return "fail";
+    if (WELL.has(word)) return "ok";
+    // A retry that an operator asked for is no warning.
+    if (WARNED.has(word) && !(word === "retry" && event.body?.["by"] !== undefined && event.body["attempt"] === undefined)) return "warn";
+  }
+  return "idle";
+}
+
+function subject(event: EventItem): { subject: string; path: string | null } {
+  const name = encodeURIComponent(event.name);
+  const task = String(event.task_id);
+  switch (event.kind) {
+    case "job":
+      return { subject: `${event.name} ${task}`, path: `/jobs/${task}` };
+    case "watch":
+      return { subject: event.key ?? `${event.name} ${task}`, path: `/runs/${task}` };
+    case "check":
+    case "service":
+    case "incident":
+      return { subject: event.name, path: `/services/${event.kind === "check" && event.key ? encodeURIComponent(event.key) : name}` };
+    case "queue":
+      return { subject: `queue ${event.name}`, path: `/queues/${name}` };
+    case "loop":
+      return { subject: `loop ${event.name}`, path: `/loops?q=${name}` };
+    case "bulk":
+      return { subject: `bulk ${event.name}`, path: null };
+    default:
+      return { subject: `${event.kind} ${event.name}`, path: null };
+  }
+}
+
+function sentence(event: EventItem, what: string, text: (name: string) => string): string {
+  if (event.kind === "bulk") {
+    const word = what === "finished" ? "finished" : "goes on";
+    return `${word}: ${text("moved")} of ${text("matched")} changed, ${text("skipped")} skipped`;
+  }
+  const attempt = text("attempt") === "" ? "" : `attempt ${text("attempt")}`;
+  const isOwn = what === "retry" && attempt !== "";
+  const verb = isOwn ? "failed, waits for its next attempt" : (ACTS[what] ?? what.replaceAll("_", " "));
+  const state = text("outcome") !== "" && text("outcome") !== what ? text("outcome").replaceAll("_", " ") : "";
+  const error = text("error") === "" ? "" : `${text("type") || "error"}: ${text("error")}`;
+  const why = text("why") || text("reason");
+  const parts = [[attempt, verb].filter(Boolean).join(" "), state, error === "" ? why : error];
+  return parts.filter((part) => part !== "").join(" · ");
+}

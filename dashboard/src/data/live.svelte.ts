@@ -1,0 +1,273 @@
+/**
+ * The live layer: when data is read again, and how fresh the page is.
+ *
+ *     hints of /api/changes ──▶ resources of that topic are read again, each at most once a second, 4 reads a second in all
+ *     no hint                ──▶ the refresh loop reads everything: every 60 s beside a stream, every 10 s without one
+ *     hidden or paused       ──▶ no request; the stream is closed; shown again: one refresh, then the stream
+ *
+ * A hint that is lost is harmless: the loop is the safety net.
+ */
+
+import { ApiError, openStream } from "./api.ts";
+import { clock } from "./clock.svelte.ts";
+import { type Frame, readFrames } from "./frames.ts";
+import { type RefreshLoop, refreshLoop } from "./refresh_loop.ts";
+
+export type Topic = "jobs" | "runs" | "services" | "incidents" | "loops" | "workers" | "queues" | "events";
+export type Freshness = "live" | "paused" | "stale" | "disconnected";
+
+/** A thing that the page shows and that can be read again. */
+export interface Readable {
+  readonly topics: readonly Topic[];
+  readonly restMs: number;
+  readonly lastStartedAt: number;
+  /** The server's clock when the request of the shown data began; hints up to then tell nothing new. */
+  readonly readAtMs: number;
+  readonly isReading: boolean;
+  readAgain(): Promise<boolean>;
+}
+
+const GAP_MS = 250;
+const SILENCE_MS = 45_000;
+const HIDE_GRACE_MS = 500;
+const LOST_GRACE_MS = 5_000;
+const DISCONNECTED_MS = 8_000;
+const STALE_AFTER_MS = { stream: 45_000, polling: 30_000 };
+/** What was read so lately is not read again when the stream opens: its first hints tell what has changed since. */
+const LATELY_MS = 2_000;
+const RECONNECT_MS = [300, 1000, 2000, 3000, 5000];
+
+class Live {
+  isStreaming = $state(false);
+  isPaused = $state(false);
+  isHidden = $state(document.hidden);
+  /** On the monotonic clock: when the server was heard last, and since when it has not answered. */
+  heardAt = $state(performance.now());
+  failingSince = $state<number | null>(null);
+  #readables = new Set<Readable>();
+  #wanted = new Set<Readable>();
+  #pump: ReturnType<typeof setTimeout> | undefined;
+  #lastReadAt = Number.NEGATIVE_INFINITY;
+  #stream: AbortController | null = null;
+  #reconnect: ReturnType<typeof setTimeout> | undefined;
+  #attempts = 0;
+  #timers: Record<"silence" | "hide" | "lost", ReturnType<typeof setTimeout> | undefined> = {
+    silence: undefined,
+    hide: undefined,
+    lost: undefined,
+  };
+  #loop: RefreshLoop | null = null;
+
+  get freshness(): Freshness {
+    if (this.isPaused) return "paused";
+    const ageMs = this.ageMs;
+    if (this.failingSince !== null) return ageMs > DISCONNECTED_MS ? "disconnected" : "stale";
+    return ageMs > (this.isStreaming ? STALE_AFTER_MS.stream : STALE_AFTER_MS.polling) ? "stale" : "live";
+  }
+
+  /** How long ago the server was heard last; reactive, once a second. */
+  get ageMs(): number {
+    void clock.now;
+    return Math.max(0, performance.now() - this.heardAt);
+  }
+
+  start(): () => void {
+    // Frozen pages keep their connections, and run no timers: closed at once, without the grace of hiding.
+    const onPageHide = (): void => this.#close();
+    addEventListener("pagehide", onPageHide);
+    clock.start();
+    this.#loop = refreshLoop({
+      readAll: () => this.#readAll(),
+      onHidden: () => this.#hide(),
+      onShown: () => this.#show(),
+    });
+    this.#connect();
+    return () => {
+      removeEventListener("pagehide", onPageHide);
+      this.#close();
+      this.#loop?.close();
+      clock.stop();
+    };
+  }
+
+  add(readable: Readable): () => void {
+    this.#readables.add(readable);
+    return () => {
+      this.#readables.delete(readable);
+      this.#wanted.delete(readable);
+    };
+  }
+
+  togglePause(): void {
+    this.isPaused = !this.isPaused;
+    if (this.isPaused) {
+      this.#close();
+      this.#loop?.pause();
+    } else {
+      this.#loop?.resume();
+      this.refresh();
+      this.#connect();
+    }
+  }
+
+  /** Read everything that is shown, soon. */
+  refresh(): void {
+    for (const readable of this.#readables) this.#want(readable);
+  }
+
+  /** The server answered. */
+  heard(): void {
+    this.heardAt = performance.now();
+    this.failingSince = null;
+  }
+
+  /** The server did not answer, or its database did not. */
+  failed(error: unknown): void {
+    if (!(error instanceof ApiError) || error.isUnreachable || error.status >= 502) {
+      this.failingSince ??= performance.now();
+    } else this.heard();
+  }
+
+  #isResting(): boolean {
+    return this.isPaused || this.isHidden;
+  }
+
+  #hide(): void {
+    this.isHidden = true;
+    clock.stop();
+    clearTimeout(this.#pump);
+    this.#pump = undefined;
+    this.#timers.hide = setTimeout(() => this.#close(), HIDE_GRACE_MS);
+  }
+
+  /** The stream reads everything once when it opens; where it has stayed open, nothing was missed. */
+  #show(): void {
+    clearTimeout(this.#timers.hide);
+    this.isHidden = false;
+    clock.start();
+    this.#connect();
+    this.#pumpSoon();
+  }
+
+  #close(): void {
+    clearTimeout(this.#reconnect);
+    clearTimeout(this.#timers.silence);
+    clearTimeout(this.#timers.lost);
+    this.#stream?.abort();
+    this.#stream = null;
+    this.isStreaming = false;
+  }
+
+  #connect(): void {
+    clearTimeout(this.#reconnect);
+    if (this.#isResting() || this.#stream !== null) return;
+    const stream = new AbortController();
+    this.#stream = stream;
+    void this.#follow(stream)
+      .catch((error: unknown) => {
+        if (!stream.signal.aborted) this.failed(error);
+      })
+      .finally(() => {
+        if (this.#stream === stream) this.#lost();
+      });
+  }
+
+  async #follow(stream: AbortController): Promise<void> {
+    const answer = await openStream("/api/changes", stream.signal);
+    this.#opened();
+    this.#expectBytes(stream);
+    await readFrames(
+      answer,
+      (frame) => this.#take(frame),
+      () => {
+        this.heard();
+        this.#expectBytes(stream);
+      },
+    );
+  }
+
+  #opened(): void {
+    this.#attempts = 0;
+    this.isStreaming = true;
+    clearTimeout(this.#timers.lost);
+    this.heard();
+    // Reads everything once: what changed while there was no stream was not told.
+    this.#loop?.pushUp();
+  }
+
+  #expectBytes(stream: AbortController): void {
+    clearTimeout(this.#timers.silence);
+    this.#timers.silence = setTimeout(() => {
+      stream.abort();
+      if (this.#stream === stream) this.#lost();
+    }, SILENCE_MS);
+  }
+
+  #lost(): void {
+    this.#stream = null;
+    clearTimeout(this.#timers.silence);
+    if (this.isStreaming) this.#timers.lost = setTimeout(() => this.#loop?.pushDown(), LOST_GRACE_MS);
+    this.isStreaming = false;
+    if (this.#isResting()) return;
+    const wait = RECONNECT_MS[Math.min(this.#attempts, RECONNECT_MS.length - 1)] ?? 5000;
+    this.#attempts += 1;
+    this.#reconnect = setTimeout(() => this.#connect(), wait * (0.9 + Math.random() * 0.2));
+  }
+
+  #take(frame: Frame): void {
+    if (frame.event !== "change") return;
+    const hint = JSON.parse(frame.data) as { topic?: Topic; version?: number };
+    for (const readable of this.#readables) {
+      if (hint.topic === undefined || !readable.topics.includes(hint.topic)) continue;
+      if ((hint.version ?? Number.POSITIVE_INFINITY) > readable.readAtMs) this.#want(readable);
+    }
+  }
+
+  #want(readable: Readable): void {
+    this.#wanted.add(readable);
+    this.#pumpSoon();
+  }
+
+  #pumpSoon(): void {
+    if (this.#pump !== undefined || this.#isResting() || this.#wanted.size === 0) return;
+    const now = performance.now();
+    let wait = Number.POSITIVE_INFINITY;
+    for (const one of this.#wanted) wait = Math.min(wait, this.#waitFor(one, now));
+    this.#pump = setTimeout(() => {
+      this.#pump = undefined;
+      this.#readNext();
+    }, wait);
+  }
+
+  #waitFor(one: Readable, now: number): number {
+    const own = one.isReading ? GAP_MS : one.lastStartedAt + one.restMs - now;
+    return Math.max(0, own, this.#lastReadAt + GAP_MS - now);
+  }
+
+  #readNext(): void {
+    if (this.#isResting()) return;
+    const now = performance.now();
+    for (const one of this.#wanted) {
+      if (one.isReading || this.#waitFor(one, now) > 1) continue;
+      // To the end of the line: a set keeps the order of insertion, so each has its turn.
+      this.#wanted.delete(one);
+      this.#lastReadAt = now;
+      void one.readAgain();
+      break;
+    }
+    this.#pumpSoon();
+  }
+
+  /** One turn of the refresh loop: false if the server did not answer. */
+  async #readAll(): Promise<boolean> {
+    let isWell = true;
+    for (const one of [...this.#readables]) {
+      if (this.#isResting()) return true;
+      const isLate = performance.now() - one.lastStartedAt > LATELY_MS;
+      if (isLate && !one.isReading) isWell = (await one.readAgain()) && isWell;
+    }
+    return isWell;
+  }
+}
+
+export const live = new Live();

@@ -1,0 +1,227 @@
+/** The answers of the HTTP API that the views read. Ids are numbers, or text where a number cannot hold them. */
+
+export type Id = number | string;
+export type JobState = "queued" | "running" | "done" | "failed" | "canceled";
+
+export interface Page<T> {
+  items: T[];
+  after: string | null;
+  searched_back_to?: string;
+}
+
+export interface JobError {
+  error: string;
+  type?: string;
+  attempt?: number;
+  at?: number;
+  by?: string;
+  why?: string;
+  traceback?: string;
+}
+
+export interface JobItem {
+  id: Id;
+  name: string;
+  queue: string;
+  key: string | null;
+  state: JobState;
+  priority: number;
+  attempt: number;
+  created_at: string;
+  due_at: string;
+  started_at: string | null;
+  ended_at: string | null;
+  worker: string | null;
+  cancel_requested: boolean;
+  args: unknown[];
+  kwargs: Record<string, unknown>;
+  progress: unknown;
+  error: JobError | null;
+}
+
+export interface TrailEntry {
+  what?: string;
+  at?: number;
+  by?: string;
+  why?: string;
+  attempt?: number;
+  type?: string;
+  error?: string;
+  [more: string]: unknown;
+}
+
+export interface JobAction {
+  at: string;
+  body: Record<string, unknown>;
+}
+
+export interface JobDetail extends JobItem {
+  result: unknown;
+  errors: JobError[];
+  trail: TrailEntry[];
+  actions: JobAction[];
+  rescues: number;
+  deadline_at: string | null;
+}
+
+export interface Why {
+  verdict: string;
+  evidence: string[];
+  advice: string | null;
+}
+
+export interface BulkAnswer {
+  id: string;
+  action: "redrive" | "cancel" | "delete";
+  dry_run: boolean;
+  as_of: string;
+  matched: number;
+  eligible: number;
+  moved: number;
+  skipped: number;
+  reasons: Record<string, number>;
+  is_capped: boolean;
+  is_done: boolean;
+}
+
+export interface WorkerItem {
+  incarnation: string;
+  label: string;
+  host: string;
+  pid: number;
+  queues: string[];
+  slots: number;
+  running: number;
+  version: string;
+  started_at: string;
+  beat_at: string;
+  is_alive: boolean;
+  stopped_at: string | null;
+}
+
+export interface QueueItem {
+  name: string;
+  ready: number;
+  waiting: number;
+  running: number;
+  oldest_due_at: string | null;
+  paused: { reason: string; by: string; at: string } | null;
+}
+
+export interface LoopItem {
+  name: string;
+  phase: string;
+  every_s: number;
+  multiplier: number;
+  runs: number;
+  failures: number;
+  last_run_at: string | null;
+  next_due_at: string | null;
+  last_error: string | null;
+  worker: string | null;
+  is_alive: boolean;
+}
+
+export interface RunItem {
+  id: string;
+  watch: string;
+  task_id: Id;
+  state: JobState;
+  phase: string;
+  outcome: string | null;
+  reason: string | null;
+  status: string | null;
+  progress: string | null;
+  looks: number;
+  errors: number;
+  created_at: string;
+  next_look_at: string | null;
+  ended_at: string | null;
+  elapsed_s: number | null;
+  cancel_requested: boolean;
+  budget_s: number | null;
+  budget_looks: number | null;
+  deadline_at: string | null;
+  seq: number;
+}
+
+export type ServiceStatus = "up" | "degraded" | "down" | "unknown" | "stale";
+
+export interface LookItem {
+  at: string;
+  status: string;
+  latency_ms: number | null;
+  error: string | null;
+  http_status: number | null;
+}
+
+export interface ServiceItem {
+  name: string;
+  target: string;
+  status: ServiceStatus;
+  healthy: boolean | null;
+  since: string | null;
+  looked_at: string | null;
+  due_at: string | null;
+  waits: string;
+  latency_ms: number | null;
+  error: string | null;
+  http_status: number | null;
+  breaker: "closed" | "open" | "half_open";
+  failures: number;
+  warnings: string[];
+  every_s: number;
+  timeout_s: number;
+  format: string;
+  depends_on: string[];
+  incident: string | null;
+  muted_until: string | null;
+  is_removed: boolean;
+  uptime_24h: { percent: number | null; covered: number } | null;
+  looks: LookItem[];
+}
+
+export interface IncidentItem {
+  id: string;
+  service: string;
+  dependency: string | null;
+  status: string;
+  error: string | null;
+  is_open: boolean;
+  since: string;
+  opened_at: string | null;
+  closed_at: string | null;
+  closed_why: string | null;
+  acknowledged_at: string | null;
+  acknowledged_by: string | null;
+  held_by: string[];
+  waits: string;
+}
+
+export interface SeriesPoint {
+  at: string;
+  counts?: Record<string, number>;
+  count?: number;
+  p50_s?: number;
+  p95_s?: number;
+  p99_s?: number;
+  percent?: number;
+  covered?: number;
+}
+
+export interface Series {
+  of: string;
+  step_s: number;
+  items: SeriesPoint[];
+}
+
+export interface EventItem {
+  position: string;
+  at: string;
+  kind: string;
+  name: string;
+  key: string | null;
+  task_id: Id;
+  seq: Id;
+  body: Record<string, unknown>;
+}

@@ -1,0 +1,28 @@
+/** The views, by path. A view gets the values of ":name" parts as `params`; everything else it reads from the query. */
+
+import type { Component } from "svelte";
+import Events from "./Events.svelte";
+import Job from "./Job.svelte";
+import Jobs from "./Jobs.svelte";
+import Loops from "./Loops.svelte";
+import Overview from "./Overview.svelte";
+import Queue from "./Queue.svelte";
+import Queues from "./Queues.svelte";
+import Workers from "./Workers.svelte";
+
+export interface ViewRoute {
+  pattern: string;
+  /** Its props are `params`, or none. */
+  view: Component<any>;
+}
+
+export const VIEWS: ViewRoute[] = [
+  { pattern: "/", view: Overview },
+  { pattern: "/jobs", view: Jobs },
+  { pattern: "/jobs/:id", view: Job },
+  { pattern: "/loops", view: Loops },
+  { pattern: "/workers", view: Workers },
+  { pattern: "/queues", view: Queues },
+  { pattern: "/queues/:name", view: Queue },
+  { pattern: "/events", view: Events },
+];

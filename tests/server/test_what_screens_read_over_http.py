@@ -1,0 +1,84 @@
+"""What a screen needs beside the lists: the log newest first, what its caller may do, and bulk by "retrying"."""
+
+from typing import Any
+
+from everpoll.server import log_routes
+from server.site import READ_TOKEN, Site, example_app, site
+
+
+async def _paused(here: Site, times: int) -> None:
+    for _ in range(times):
+        await here.post("/api/queues/default/pause", {"reason": "a test"})
+        await here.post("/api/queues/default/resume")
+
+
+async def _positions(here: Site, **params: Any) -> list[str]:
+    found: list[str] = []
+    after: str | None = None
+    while True:
+        page = await here.get("/api/log", **params, **({} if after is None else {"after": after}))
+        found += [one["position"] for one in page["items"]]
+        after = page["after"]
+        if after is None:
+            return found
+
+
+async def test_the_log_lists_every_event_once_newest_first(url: str) -> None:
+    """Pages of any size give the same events, newest first, as the feed has oldest first."""
+    async with site(example_app(url), works=False) as here:
+        await _paused(here, 4)
+        feed = [one.position for one in (await (await here.app.store()).events("0", 1000)).events]
+        assert len(feed) >= 8
+        for limit in (1, 3, 100):
+            assert await _positions(here, limit=limit) == feed[::-1]
+        assert await _positions(here, at=feed[3], limit=2) == feed[3::-1]
+        assert (await here.http.get("/api/log", params={"at": "x"})).status_code == 422
+
+
+async def test_the_log_is_filtered_by_what_and_by_task(url: str) -> None:
+    """Kind and name choose events; a task has its own, actions of operators included."""
+    async with site(example_app(url), works=False) as here:
+        await _paused(here, 2)
+        job = await here.post("/api/jobs", {"name": "audit", "args": ["x"], "delay": "1h"}, 201)
+        await here.post(f"/api/jobs/{job['id']}/run-now")
+        await here.post(f"/api/jobs/{job['id']}/cancel", {"reason": "not needed"})
+        queues = await here.get("/api/log", kind="queue", name="default")
+        assert [one["body"]["what"] for one in queues["items"]] == ["resume", "pause"] * 2
+        own = (await here.get("/api/log", task=job["id"]))["items"]
+        assert [one["body"]["what"] for one in own] == ["cancel", "run-now"]
+        assert {one["task_id"] for one in own} == {job["id"]}
+        assert await _positions(here, task=job["id"], limit=1) == [one["position"] for one in own]
+        assert (await here.get("/api/log", name="nothing"))["items"] == []
+
+
+async def test_a_page_of_the_log_looks_at_a_bounded_number_of_events(url: str, monkeypatch: Any) -> None:
+    """A filter that fits little gives short pages, which say how far back they looked and go on from there."""
+    monkeypatch.setattr(log_routes, "WINDOW", 2)
+    monkeypatch.setattr(log_routes, "SCAN", 4)
+    async with site(example_app(url), works=False) as here:
+        await here.post("/api/queues/slow/pause")
+        await _paused(here, 5)
+        first = await here.get("/api/log", name="slow")
+        assert first["items"] == []
+        assert first["after"] is not None
+        assert first["searched_back_to"] is not None
+        assert len(await _positions(here, name="slow")) == 1
+
+
+async def test_every_answer_tells_what_its_caller_may_do(url: str) -> None:
+    """A token that only reads hears "read", and the other "write"."""
+    async with site(example_app(url), works=False) as here:
+        assert (await here.http.get("/api/jobs")).headers["everpoll-access"] == "write"
+        async with here.client(Authorization=f"Bearer {READ_TOKEN}") as reader:
+            assert (await reader.get("/api/jobs")).headers["everpoll-access"] == "read"
+        async with here.client() as stranger:
+            assert "everpoll-access" not in (await stranger.get("/health")).headers
+
+
+async def test_bulk_knows_the_filter_retrying(url: str) -> None:
+    """Only jobs that wait for their next attempt are counted."""
+    async with site(example_app(url), works=False) as here:
+        await here.post("/api/jobs", {"name": "audit", "args": ["x"]}, 201)
+        body = {"action": "cancel", "filter": {"retrying": True}, "dry_run": True}
+        assert (await here.post("/api/jobs/bulk", body))["matched"] == 0
+        assert (await here.post("/api/jobs/bulk", body | {"filter": {"retrying": False}}, 422)) is not None
