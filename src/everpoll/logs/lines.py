@@ -11,7 +11,6 @@ import logging
 from datetime import UTC, datetime
 from typing import Any
 
-from everpoll.http.stored_secrets import without_secrets
 from everpoll.logs.context import Fields
 from everpoll.logs.fields import ATTRIBUTES, NO_TASK, fields_of, label_of
 from everpoll.policy.visible_texts import escaped, visible
@@ -31,7 +30,7 @@ class PlainLines(logging.Formatter):
         """Return the record as text."""
         first, *further = _said(self, record).split("\n")
         fields = "".join(f" {name}={_value(value)}" for name, value in fields_of(record).items())
-        head = f"{_time(record)} {record.levelname} {record.name}: {first}{visible(without_secrets(fields))}"
+        head = f"{_time(record)} {record.levelname} {record.name}: {first}{visible(_safe(fields))}"
         return f"\n{INDENT}".join((head, *further))
 
 
@@ -65,14 +64,22 @@ class JsonLines(logging.Formatter):
         for name, value in vars(record).items():
             if name not in _STANDARD and name not in _OWN:
                 entry.setdefault(name, _as_json(value))
-        return escaped(json.dumps(without_secrets(entry), ensure_ascii=False, default=str))
+        return escaped(json.dumps(_safe(entry), ensure_ascii=False, default=str))
 
 
 def _said(formatter: logging.Formatter, record: logging.LogRecord) -> str:
     """Return message and traceback as they may be shown."""
     traceback = _traceback(formatter, record)
     text = _message(record) + (f"\n{traceback}" if traceback else "")
-    return visible(without_secrets(text))
+    return visible(_safe(text))
+
+
+def _safe(value: Any) -> Any:
+    """Return a text, or texts in JSON, without secrets."""
+    # Here: a command that lists jobs imports the context of this room, and needs no HTTP.
+    from everpoll.http.stored_secrets import without_secrets  # noqa: PLC0415
+
+    return without_secrets(value)
 
 
 def _message(record: logging.LogRecord) -> str:
