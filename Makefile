@@ -30,9 +30,12 @@ example-shell-query: $(READY) ## Watch twenty queries in a simulated cloud until
 example-dependency-health: $(READY) ## Look at sixteen services, some of them in trouble (ARGS="--for 20s")
 	@$(BIN)/python -m examples.dependency_health $(ARGS)
 
+# By another name: a recipe that names $(MAKE) is run by `make -n` as well.
+CHECKS = $(MAKE) --no-print-directory check docs
+
 # The checks run beside the tests, and tell what they found after them. The order of modules is that of tests/conftest.py.
 test: $(READY) ## Run every test and every check (ARGS="-k name" picks tests)
-	@$(MAKE) --no-print-directory check docs > $(VENV)/checks.log 2>&1 & checks=$$!; \
+	@$(CHECKS) > $(VENV)/checks.log 2>&1 & checks=$$!; \
 	echo "$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder $(ARGS)"; \
 	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder $(ARGS); tests=$$?; \
 	wait $$checks; checked=$$?; cat $(VENV)/checks.log; exit $$((tests > checked ? tests : checked))
