@@ -37,9 +37,12 @@ dashboard: $(READY) ## Build the dashboard into src/everpoll/server/dashboard, i
 dashboard-if-possible: $(READY)
 	@$(BIN)/python build_dashboard.py --if-possible
 
+# By another name: a recipe that names $(MAKE) is run by `make -n` as well.
+CHECKS = $(MAKE) --no-print-directory check docs
+
 # The checks run beside the tests, and tell what they found after them. The order of modules is that of tests/conftest.py.
 test: $(READY) dashboard-if-possible ## Run every test and every check (ARGS="-k name" picks tests)
-	@$(MAKE) --no-print-directory check docs > $(VENV)/checks.log 2>&1 & checks=$$!; \
+	@$(CHECKS) > $(VENV)/checks.log 2>&1 & checks=$$!; \
 	echo "$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder $(ARGS)"; \
 	$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder $(ARGS); tests=$$?; \
 	wait $$checks; checked=$$?; cat $(VENV)/checks.log; exit $$((tests > checked ? tests : checked))
