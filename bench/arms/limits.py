@@ -1,22 +1,18 @@
 """everpoll with limits: a fleet of processes that drains jobs of many keys, or jobs beside others that wait."""
 
 import asyncio
-import json
-import sys
-import time
 from itertools import groupby
 from typing import Any
 
 import asyncpg
 
 from bench.arms import gate
+from bench.arms.fleet import dismissed, followed, led
 from everpoll import Everpoll
 
 FILL = 5_000
-LOOK_S = 0.01
 LEFT = "select exists (select from everpoll.tasks where name = 'noop')"
-SPAN = """select extract(epoch from max(ended_at) - min(started_at))::float8, count(*) from everpoll.history
-    where name = 'noop'"""
+ENDED = "select count(*) from everpoll.history where name = 'noop'"
 RUNS = """select limit_key, extract(epoch from started_at)::float8, extract(epoch from ended_at)::float8
     from everpoll.history where name = 'noop' and limit_key is not null order by limit_key"""
 
@@ -32,7 +28,7 @@ def make(order: gate.Order) -> tuple[Everpoll, Any]:
 
 
 async def fleet(order: gate.Order) -> None:
-    """Fill, then have so many processes drain it together; the clock is the database's."""
+    """Fill, then have so many processes drain it together; what was at once is read from the history."""
     app, job = make(order)
     if order.get("waiting"):
         await fill_behind_limit(app, order["waiting"])
@@ -41,45 +37,21 @@ async def fleet(order: gate.Order) -> None:
     for start in range(0, len(calls), FILL):
         await job.enqueue_many(calls[start : start + FILL])
     await app.close()
-    members = [await _member(order) for _ in range(order["processes"])]
-    gate.ready()
-    for member in members:
-        member.stdin.write(b"go\n")
     connection = await asyncpg.connect(order["url"])
-    while await connection.fetchval(LEFT):  # noqa: ASYNC110 - the database has no event for it
-        await asyncio.sleep(LOOK_S)
-    for member in members:
-        member.stdin.write(b"tell\n")
-    answers = [json.loads(await member.stdout.readline()) for member in members]
-    took_s, ran = await connection.fetchrow(SPAN)
+    found = await led("bench.arms.limits", order, lambda: connection.fetchval(LEFT))
+    ran = await connection.fetchval(ENDED)
     assert ran == order["jobs"], ran
     most = _most_at_once([tuple(row) for row in await connection.fetch(RUNS)])
     await connection.close()
-    cpu_us = sum(one["cpu_s"] for one in answers) / ran * 1e6
-    await gate.report(rate=ran / took_s, python_us=cpu_us, most_at_once=most)
-    await asyncio.gather(*(member.communicate(b"end\n") for member in members))
-
-
-async def _member(order: gate.Order) -> Any:
-    told = json.dumps({**order, "bench": "member"})
-    pipe = asyncio.subprocess.PIPE
-    member = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.arms.limits", told, stdin=pipe, stdout=pipe
-    )
-    assert member.stdout is not None
-    await member.stdout.readline()
-    return member
+    await gate.report(**found, most_at_once=most)
+    await dismissed(order)
 
 
 async def member(order: gate.Order) -> None:
-    """One process of the fleet: works from when it is told until it is told again."""
+    """One process of the fleet."""
     app, _ = make(order)
     await app.store()
-    gate.ready()
-    cpu_s = time.process_time()
-    async with app:
-        await asyncio.to_thread(sys.stdin.readline)
-        await gate.report(cpu_s=time.process_time() - cpu_s)
+    await followed(lambda: app)
 
 
 async def fill_behind_limit(app: Everpoll, count: int) -> None:

@@ -1,8 +1,10 @@
 """pgqueuer 1.x on asyncpg: batch 1,000 on one connection for throughput, the documented default of 10 for latency."""
 
 import asyncio
+import contextlib
 import json
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import asyncpg
@@ -11,9 +13,11 @@ from pgqueuer.db import AsyncpgDriver  # type: ignore[import-not-found]
 from pgqueuer.types import QueueExecutionMode  # type: ignore[import-not-found]
 
 from bench.arms import gate
+from bench.arms.fleet import dismissed, followed, led
 
 FILL = 5_000
 EMPTY = "select not exists (select from pgqueuer)"
+LEFT = "select exists (select from pgqueuer)"
 LOOK_S = 0.002
 
 
@@ -115,5 +119,39 @@ async def idle(order: gate.Order) -> None:
     await running
 
 
+async def fleet(order: gate.Order) -> None:
+    """Its limits are of entrypoints: one entrypoint for each key, limited over all workers."""
+    queries, observer = await installed(order["url"]), await asyncpg.connect(order["url"])
+    names = [f"key-{number % order['keys']}" for number in range(order["jobs"])]
+    payload = gate.PAYLOAD.encode()
+    for start in range(0, order["jobs"], FILL):
+        some = names[start : start + FILL]
+        await queries.enqueue(some, [payload] * len(some), [0] * len(some))
+    found = await led("bench.arms.pgqueuer", order, lambda: observer.fetchval(LEFT))
+    await gate.report(**found)
+    await dismissed(order)
+
+
+async def member(order: gate.Order) -> None:
+    manager = QueueManager(Queries(AsyncpgDriver(await asyncpg.connect(order["url"]))))
+
+    async def noop(job: Any) -> None:
+        json.loads(job.payload)
+
+    for number in range(order["keys"]):
+        manager.entrypoint(f"key-{number}", concurrency_limit=order["limit"])(noop)
+
+    @contextlib.asynccontextmanager
+    async def working() -> AsyncIterator[None]:
+        running = asyncio.create_task(manager.run(batch_size=order["slots"]))
+        try:
+            yield
+        finally:
+            manager.shutdown.set()
+            await running
+
+    await followed(working)
+
+
 if __name__ == "__main__":
-    gate.main({one.__name__: one for one in (drain, latency_worker, latency_sender, enqueue, idle)})
+    gate.main({one.__name__: one for one in (drain, latency_worker, latency_sender, enqueue, idle, fleet, member)})

@@ -10,6 +10,7 @@ from typing import Any
 from procrastinate import App, PsycopgConnector  # type: ignore[import-not-found]
 
 from bench.arms import gate
+from bench.arms.fleet import dismissed, followed, led
 
 FILL = 1_000
 EMPTY = "select not exists (select from procrastinate_jobs where status in ('todo', 'doing')) as done"
@@ -126,5 +127,31 @@ async def idle(order: gate.Order) -> None:
             await gate.report(push=True)
 
 
+async def fleet(order: gate.Order) -> None:
+    """Its limit is a lock: one job of each key at a time."""
+
+    async def noop(**_: Any) -> None: ...
+
+    async with opened(order["url"]) as app:
+        task = app.task(name="noop")(noop)
+        for number in range(order["jobs"]):
+            await task.configure(lock=f"key-{number % order['keys']}").defer_async(**arguments())
+
+        async def is_left() -> bool:
+            return not (await app.connector.execute_query_one_async(EMPTY))["done"]
+
+        found = await led("bench.arms.procrastinate", order, is_left)
+        await gate.report(**found)
+        await dismissed(order)
+
+
+async def member(order: gate.Order) -> None:
+    async def noop(**_: Any) -> None: ...
+
+    async with opened(order["url"], install=False) as app:
+        app.task(name="noop")(noop)
+        await followed(lambda: working(app))
+
+
 if __name__ == "__main__":
-    gate.main({one.__name__: one for one in (drain, latency_worker, latency_sender, enqueue, idle)})
+    gate.main({one.__name__: one for one in (drain, latency_worker, latency_sender, enqueue, idle, fleet, member)})
