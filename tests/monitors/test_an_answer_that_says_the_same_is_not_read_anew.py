@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from everpoll.monitors.read import read
+from everpoll.monitors.reading import read
 from everpoll.monitors.rereading import MAX_KEPT_BYTES, read_again, read_first
 
 reproducible = settings(derandomize=True, deadline=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow])

@@ -19,7 +19,7 @@ if _typing.TYPE_CHECKING:
     from everpoll.monitors.maintenance import Window, once, weekly
     from everpoll.monitors.mapping import compile_mapping
     from everpoll.monitors.options import ServiceOptions
-    from everpoll.monitors.read import FORMATS, checksum, read
+    from everpoll.monitors.reading import FORMATS, checksum, read
     from everpoll.monitors.report import Dependency, Report, Status
     from everpoll.monitors.service import Service
     from everpoll.monitors.services import Services
@@ -66,7 +66,7 @@ _NAMES = {
     "everpoll.monitors.maintenance": "Window once weekly",
     "everpoll.monitors.mapping": "compile_mapping",
     "everpoll.monitors.options": "ServiceOptions",
-    "everpoll.monitors.read": "FORMATS checksum read",
+    "everpoll.monitors.reading": "FORMATS checksum read",
     "everpoll.monitors.report": "Dependency Report Status",
     "everpoll.monitors.service": "Service",
     "everpoll.monitors.services": "Services",

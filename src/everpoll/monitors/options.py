@@ -26,7 +26,7 @@ from everpoll.monitors.definition import (
     hashed,
 )
 from everpoll.monitors.mapping import compile_mapping
-from everpoll.monitors.read import check_format
+from everpoll.monitors.reading import check_format
 from everpoll.monitors.targets import endpoint_of
 from everpoll.policy import Backoff, Breaker, Duration, human, seconds, shown, whole_number
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from everpoll.monitors.body import MAX_NESTING, media_type
 from everpoll.monitors.formats import proactive_deps
 from everpoll.monitors.mapping import CompiledMapping
-from everpoll.monitors.read import AUTO, checksum, read
+from everpoll.monitors.reading import AUTO, checksum, read
 from everpoll.monitors.report import Report
 
 MAX_KEPT_BYTES = 8 * 1024
