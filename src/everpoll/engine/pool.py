@@ -284,7 +284,7 @@ class Pool:
     async def _carry(self) -> None:  # noqa: C901, PLR0912 - steps of each run: as calls they would cost a tenth of it
         carrier = self._take_over()
         until = self._now + CARRY_S
-        waiting, carriers, context, failure = self._waiting, self._carriers, self._context, None
+        waiting, carriers, failure = self._waiting, self._carriers, None
         try:
             while waiting:
                 run = waiting.popleft()
@@ -294,7 +294,9 @@ class Pool:
                     self._have_spare()
                 carriers[run] = carrier
                 run.started = self._now
-                token = SUBJECT.set(run)
+                SUBJECT.set(run)
+                # Taken anew for each run: one that nothing was changed in is found equal by its address.
+                context = copy_context()
                 if self._tells_starts:
                     self._narrator.started(run)
                 try:
@@ -305,7 +307,6 @@ class Pool:
                     self._end(run, settlement)
                 if failure is not None:
                     raise failure
-                SUBJECT.reset(token)
                 self._carried += 1
                 if self._carried % TURN_RUNS == 0 and self._on_turn is not None:
                     self._on_turn()
