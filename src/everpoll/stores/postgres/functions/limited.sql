@@ -156,7 +156,8 @@ begin
 
     -- Later than every start that a look before this one has noted under the same lock.
     asked_at := clock_timestamp();
-    share := least(most_tasks, greatest(4, ceil(most_tasks::float8 / opened)::int));
+    -- No more rows are locked than can be leased: of each key an even share. Where keys have less, another look follows.
+    share := ceil(most_tasks::float8 / opened)::int;
     with locked as materialized (
         select u.*, f.room from unnest(open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s)
             with ordinality u(queue, rank, key, running, starts, per_s, nth)
