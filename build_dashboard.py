@@ -134,7 +134,7 @@ class Dashboard:
         total = hashlib.sha256()
         for path in sorted(found):
             name = path.relative_to(self.sources)
-            if left_out.isdisjoint(name.parts) and path.suffix != ".md":
+            if left_out.isdisjoint(name.parts) and path.suffix not in {".md", ".tgz"} and path.name != "LICENSE":
                 total.update(f"{name.as_posix()}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
         return total.hexdigest()
 

@@ -13,7 +13,7 @@ from dashboard.built import node
 from everpoll.loops.events import Event
 from everpoll.loops.options import LoopPolicy
 from everpoll.loops.reducer import initial, step
-from loops.test_conformance import seen
+from loop_snapshots import seen
 
 CASES = 400
 STEPS = 40

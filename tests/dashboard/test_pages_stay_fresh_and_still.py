@@ -1,0 +1,176 @@
+"""Live pages: changes arrive, nothing moves under the pointer, hidden and paused pages ask for nothing."""
+
+from playwright.sync_api import Page, Request, expect
+
+from dashboard.pages import Complaints, Pages, requests_of, wait_until
+from dashboard.shop_server import ShopServer
+
+GONE_MS = 15_000
+WATCH_MUTATIONS = """() => {
+  window.mutations = [];
+  new MutationObserver((seen) => window.mutations.push(...seen.map((one) => one.target.nodeName)))
+    .observe(document.querySelector("[role=table]"), { subtree: true, childList: true, attributes: true });
+}"""
+WATCH_SHIFTS = """() => {
+  window.shift = 0;
+  new PerformanceObserver((list) => list.getEntries().forEach((one) => (window.shift += one.value)))
+    .observe({ type: "layout-shift" });
+}"""
+
+
+def _is_data(request: Request) -> bool:
+    return "/api/" in request.url
+
+
+def _chip(page: Page, word: str) -> None:
+    expect(page.locator("[data-freshness]")).to_contain_text(word, timeout=60_000)
+
+
+def test_a_row_changes_in_place_and_new_rows_wait(shop: ShopServer, pages: Pages) -> None:
+    """A canceled job changes its state where it stands; an enqueued one waits behind a button."""
+    watched = shop.enqueue("audit", "https://still", delay="1h")
+    page = pages.open("/jobs?q=still")
+    row = page.locator(f"[data-row-id='{watched}']")
+    expect(row).to_contain_text("queued")
+    _chip(page, "Live")
+    shop.post(f"/api/jobs/{watched}/cancel")
+    expect(row).to_contain_text("canceled")
+    second = shop.enqueue("audit", "https://still/2", delay="1h")
+    button = page.get_by_role("button", name="1 new")
+    expect(button).to_be_visible()
+    assert page.locator(f"[data-row-id='{second}']").count() == 0
+    button.click()
+    expect(page.locator("[data-row-id]")).to_have_count(2)
+
+
+def test_a_row_that_leaves_the_filter_stays_marked(shop: ShopServer, pages: Pages) -> None:
+    """Until the person clears it away."""
+    leaving = shop.enqueue("audit", "https://leaving", delay="1h")
+    page = pages.open("/jobs?state=queued&q=leaving")
+    row = page.locator(f"[data-row-id='{leaving}']")
+    expect(row).to_be_visible()
+    _chip(page, "Live")
+    shop.post(f"/api/jobs/{leaving}/cancel")
+    expect(row).to_contain_text("left this list")
+    page.get_by_role("button", name="Clear 1 that left the list").click()
+    expect(page.locator("[data-state=filtered-empty]")).to_be_visible()
+
+
+def test_updates_keep_focus_selection_and_layout_with_few_requests(shop: ShopServer, pages: Pages) -> None:
+    """While many jobs are enqueued the focused row stays, nothing shifts, and at most four GETs a second are sent."""
+    kept = shop.enqueue("audit", "https://kept", delay="1h")
+    page = pages.open("/jobs?state=queued")
+    row = page.locator(f"[data-row-id='{kept}']")
+    expect(row).to_be_visible()
+    _chip(page, "Live")
+    row.get_by_role("checkbox").check()
+    row.get_by_role("link").focus()
+    page.wait_for_timeout(500)
+    page.evaluate(WATCH_SHIFTS)
+    seen = requests_of(page, _is_data)
+    began = page.evaluate("performance.now()")
+    top = row.bounding_box()
+    for number in range(150):
+        shop.enqueue("audit", f"https://burst/{number}", delay="1h")
+    expect(page.get_by_role("button", name="new")).to_be_visible()
+    page.wait_for_timeout(1000)
+    spent_s = (page.evaluate("performance.now()") - began) / 1000
+    assert len(seen) <= 4 * spent_s + 2, seen
+    assert page.evaluate("window.shift") == 0
+    assert row.bounding_box() == top
+    expect(row.get_by_role("checkbox")).to_be_checked()
+    expect(row.get_by_role("link")).to_be_focused()
+
+
+def test_unchanged_data_is_answered_with_304_and_changes_nothing(shop: ShopServer, pages: Pages) -> None:
+    """Going on after a pause reads everything again: all answers are 304, and the list is not touched."""
+    page = pages.open("/jobs?state=done")
+    expect(page.locator("[data-row-id]").first).to_be_visible()
+    _chip(page, "Live")
+    page.wait_for_timeout(2500)
+    answers: list[int] = []
+    page.on("response", lambda one: answers.append(one.status) if "/api/jobs?" in one.url else None)
+    page.keyboard.press("p")
+    _chip(page, "Paused")
+    page.evaluate(WATCH_MUTATIONS)
+    page.keyboard.press("p")
+    wait_until(page, "performance.now() > 0")
+    for _ in range(200):
+        if answers:
+            break
+        page.wait_for_timeout(50)
+    assert set(answers) == {304}
+    assert page.evaluate("window.mutations") == []
+
+
+def test_a_paused_page_asks_for_nothing(shop: ShopServer, pages: Pages) -> None:
+    """Neither for data nor for changes, whatever happens meanwhile; going on shows it."""
+    page = pages.open("/jobs?q=while-paused")
+    expect(page.locator("[data-state=filtered-empty]")).to_be_visible()
+    _chip(page, "Live")
+    page.keyboard.press("p")
+    _chip(page, "Paused")
+    seen = requests_of(page, _is_data)
+    shop.enqueue("audit", "https://while-paused", delay="1h")
+    page.wait_for_timeout(3000)
+    assert seen == []
+    page.get_by_role("button", name="Paused").click()
+    expect(page.locator("[data-row-id]")).to_have_count(1)
+
+
+def test_a_hidden_page_closes_its_stream_and_asks_for_nothing(shop: ShopServer, pages: Pages) -> None:
+    """Shown again, it catches up by itself."""
+    page = pages.tab("/jobs?q=while-hidden")
+    expect(page.locator("[data-state=filtered-empty]")).to_be_visible()
+    _chip(page, "Live")
+    with page.expect_event("requestfailed", lambda one: one.url.endswith("/api/changes")):
+        front = pages.tab("/workers")
+        wait_until(page, "document.hidden")
+    seen = requests_of(page, _is_data)
+    shop.enqueue("audit", "https://while-hidden", delay="1h")
+    front.wait_for_timeout(2500)
+    assert seen == []
+    page.bring_to_front()
+    expect(page.locator("[data-row-id]")).to_have_count(1)
+    _chip(page, "Live")
+
+
+def test_eight_windows_all_hear_of_a_change(shop: ShopServer, pages: Pages) -> None:
+    """A browser has six connections per host: tabs that are hidden hold none."""
+    tabs = [pages.tab("/jobs?q=eight-tabs") for _ in range(8)]
+    shop.enqueue("audit", "https://eight-tabs", delay="1h")
+    for tab in tabs:
+        tab.bring_to_front()
+        expect(tab.locator("[data-row-id]")).to_have_count(1)
+
+
+def test_a_killed_server_shows_and_its_return_needs_no_reload(
+    shop: ShopServer, pages: Pages, complaints: Complaints
+) -> None:
+    """Stale, then Disconnected within 15 s, with the last data still there; then Live with new data."""
+    complaints.expect("ERR_")
+    kept = shop.enqueue("audit", "https://outage", delay="1h")
+    page = pages.open("/jobs?q=outage")
+    row = page.locator(f"[data-row-id='{kept}']")
+    expect(row).to_be_visible()
+    _chip(page, "Live")
+    shop.kill()
+    chip = page.locator("[data-freshness]")
+    expect(chip).to_contain_text("Stale", timeout=GONE_MS)
+    expect(chip).to_contain_text("Disconnected", timeout=GONE_MS)
+    expect(row).to_be_visible()
+    shop.start()
+    shop.post(f"/api/jobs/{kept}/cancel")
+    _chip(page, "Live")
+    expect(row).to_contain_text("canceled")
+
+
+def test_countdowns_follow_the_clock_of_the_server(shop: ShopServer, pages: Pages) -> None:
+    """A browser whose clock is five minutes ahead counts down to the same instant."""
+    job = shop.enqueue("audit", "https://clock", delay="20m")
+    page = pages.open("/workers")
+    page.add_init_script("const real = Date.now; Date.now = () => real() + 300000;")
+    page.goto(f"{shop.url}/jobs/{job}")
+    text = page.locator("ol[aria-label=Path] .countdown").inner_text()
+    minutes, seconds = (int(part) for part in text.split(":"))
+    assert 17 * 60 < minutes * 60 + seconds <= 20 * 60
