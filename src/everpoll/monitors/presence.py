@@ -1,14 +1,14 @@
 """Whether there is anything to do for the worker of services: asked by processes that have no service of their own.
 
-Promises: asks for services each time, and for what is left of removed ones once in LEFTOVERS_S. Imports nothing else of
+Promises: asks for services each time, and for what is left of removed ones once in LEFTOVERS_S. Imports next to nothing of
 this room: most programs have no services, and load nothing more of it.
 """
 
 import asyncio
 
+from everpoll.monitors.kinds import CHECK_KIND, INCIDENT_KIND, MAILBOX_KIND
 from everpoll.stores.contract import LIVE_STATES, Store, TaskFilter
 
-CHECK_KIND, INCIDENT_KIND, MAILBOX_KIND = "check", "incident", "mailbox"
 LEFTOVERS_S = 60.0
 """How often a process without services asks for incidents and messages that are left of removed ones."""
 

@@ -24,7 +24,7 @@ from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.control import CALM, Control
 from everpoll.monitors.control import read as read_control
 from everpoll.monitors.incident import RECOVERED, Incident, acknowledge, close
-from everpoll.monitors.presence import INCIDENT_KIND
+from everpoll.monitors.kinds import INCIDENT_KIND
 from everpoll.monitors.streaks import incident_id
 from everpoll.monitors.turns import REMOVED, Closing
 from everpoll.stores.contract import TaskInfo, encode

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from everpoll.monitors.alerting import Notice, ready_at
 from everpoll.monitors.definition import hashed
-from everpoll.monitors.presence import MAILBOX_KIND
+from everpoll.monitors.kinds import MAILBOX_KIND
 from everpoll.policy import Backoff
 
 KIND = MAILBOX_KIND

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from everpoll.monitors.definition import Definition
-from everpoll.monitors.presence import CHECK_KIND
+from everpoll.monitors.kinds import CHECK_KIND
 from everpoll.monitors.report import Status
 
 KIND = CHECK_KIND
