@@ -81,12 +81,23 @@ async def punctual(order: gate.Order) -> None:
             p99_ms=late[int(len(late) * 0.99)] * 1e3,
             max_ms=late[-1] * 1e3,
             distance_s=_distance(looks),
+            longest_s=_longest(looks),
         )
 
 
 def _late(at: float, phase_s: float, every_s: float) -> float:
     late_s = (at - phase_s) % every_s
     return late_s if late_s < every_s * 0.9 else late_s - every_s  # a look may begin a moment before its slot
+
+
+def _longest(looks: Sequence[tuple[str, float]]) -> float:
+    """The longest time from one look at a service to its next."""
+    last: dict[str, float] = {}
+    longest_s = 0.0
+    for name, at in sorted(looks, key=lambda look: look[1]):
+        longest_s = max(longest_s, at - last.get(name, at))
+        last[name] = at
+    return longest_s
 
 
 def _distance(looks: Sequence[tuple[str, float]]) -> float | None:

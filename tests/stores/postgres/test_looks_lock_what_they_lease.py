@@ -28,13 +28,17 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
 @asynccontextmanager
 async def looking(url: str, worker: int, rooms: dict[str, int], most: int) -> AsyncIterator[list[int]]:
     """A look whose transaction has not ended yet; the ids that it has leased."""
-    queues = list(rooms)
     async with connected(url) as connection, connection.transaction():
-        floors = ["-infinity"] * len(queues)
-        row = await connection.fetchrow(
-            LEASE.replace("$5", "$5::text[]::timestamptz[]"), worker, most, queues, list(rooms.values()), floors
-        )
-        yield list(row["ids"] or ())
+        yield await leased_by(connection, worker, rooms, most)
+
+
+async def leased_by(connection: asyncpg.Connection, worker: int, rooms: dict[str, int], most: int) -> list[int]:
+    """What a look over this connection leases."""
+    floors = ["-infinity"] * len(rooms)
+    row = await connection.fetchrow(
+        LEASE.replace("$5", "$5::text[]::timestamptz[]"), worker, most, list(rooms), list(rooms.values()), floors
+    )
+    return list(row["ids"] or ())
 
 
 async def test_two_queues_do_not_starve_each_other(stage: Stage, url: str) -> None:
