@@ -44,6 +44,7 @@ PUNCTUAL = (("sqlite", 200, 20), ("postgres", 200, 20), ("sqlite", 2_000, 100), 
 FILE, BASE = "everpoll, SQLite", "everpoll, Postgres"
 PLAIN = "everpoll, SQLite, plain bodies"
 FRESH_FILE, FRESH_BASE = "everpoll, SQLite, new connections", "everpoll, Postgres, new connections"
+LEAN = "everpoll's HTTP client, no history"
 BARE, DIRECT, BLACKBOX = "aiohttp, no history", "Prometheus", "Prometheus + blackbox exporter"
 
 NOTES = [
@@ -108,6 +109,7 @@ def _arms(report: Report) -> list[Arm]:
         Arm(FRESH_FILE, "everpoll", "monitors", {**common, "store": "sqlite", "fresh": True}),
         Arm(FRESH_BASE, "everpoll", "monitors", {**common, "store": "postgres", "fresh": True}),
         Arm(BARE, "everpoll", "monitors", {**common, "bench": "bare", "store": "none"}),
+        Arm(LEAN, "everpoll", "monitors", {**common, "bench": "lean", "store": "none"}),
     ]
     try:
         binaries()
@@ -206,6 +208,7 @@ def _compare(report: Report, samples: Samples) -> None:
             compared(f"{ours} / {DIRECT}", rates.get(ours, []), rates.get(DIRECT, []), at_least=1.5),
             compared(f"{ours} / {BARE}", rates.get(ours, []), rates.get(BARE, [])),
         ]
+    report.ratios.append(compared(f"{LEAN} / {DIRECT}", rates.get(LEAN, []), rates.get(DIRECT, [])))
     for ours in (FRESH_FILE, FRESH_BASE):
         report.ratios.append(compared(f"{ours} / {BLACKBOX}", rates.get(ours, []), rates.get(BLACKBOX, []), at_least=2))
 

@@ -1,4 +1,4 @@
-"""A waiting task that falls due is leased where it waits: that writes no index, and it is a leased task like any other."""
+"""A waiting task that falls due is leased where it waits: no index is written, and else it is a task like any other."""
 
 import pytest
 
@@ -66,7 +66,7 @@ async def test_a_lease_whose_answer_was_lost_is_handed_back(stage: Stage, url: s
     async with looking(url, worker, {"default": 5}, 5) as taken:
         assert taken == ids  # the answer goes to another connection: the store does not know of it
     assert isinstance(stage.store, PostgresStore)
-    stage.store._hands.doubt(worker)  # noqa: SLF001 - as a broken connection does
+    stage.store._hands.doubt(worker)
     found = await stage.take(worker)
     found += await stage.take(worker) if not found else []
     assert [one.id for one in found] == ids

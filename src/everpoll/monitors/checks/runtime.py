@@ -48,6 +48,7 @@ class Runtime:
         self._works = Works()
         for work in (self._checks.work, self._upkeep.work, *self._alerts.works):
             self._works.add(work)
+        self._works.more_queues = self._alerts.queues
         self._worker: Worker | None = None
 
     async def start(self, label: str, slots: int, lease_s: float, keep_s: float | None) -> None:
