@@ -10,6 +10,7 @@ from everpoll.monitors.alerts.channels import Channels
 from everpoll.monitors.alerts.mailbox import KIND, Mail, queue_of
 from everpoll.monitors.alerts.outbox import Outbox
 from everpoll.monitors.alerts.undelivered import give_up_unserved
+from everpoll.monitors.checks.assignment import QUEUE
 from everpoll.monitors.report import Status
 from everpoll.stores.contract import TaskInfo, WorkerCard
 from everpoll.stores.operations import Revision
@@ -263,7 +264,7 @@ async def lose_workers(stage: Stage, how_many: int = 3) -> None:
     for incarnation in range(1_000, 1_000 + how_many):
         card = WorkerCard(incarnation=incarnation, label="dies", host="", pid=0, queues=(), slots=9, version="")
         await stage.store.sign_on(card, 30.0)
-        await stage.store.lease(incarnation, {queue_of("ops"): 100}, 100)
+        await stage.store.lease(incarnation, {QUEUE: 100, queue_of("ops"): 100}, 100)
         await stage.store.sign_off(incarnation)
         stage.store.rescue(incarnation, (), ())
 
