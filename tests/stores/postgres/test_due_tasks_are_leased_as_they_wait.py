@@ -4,7 +4,7 @@ import pytest
 
 from everpoll.stores.operations import Revision
 from everpoll.stores.postgres import PostgresStore
-from stores.postgres.test_looks_lock_what_they_lease import UNLOCKED, connected, leased_by, looking
+from stores.postgres.test_looks_lock_what_they_lease import UNLOCKED, connected, leased_by, look_by, looking
 from stores.stage import HOUR_S, WATCH, Stage, again, done
 
 LINES = "select line, count(*) from everpoll.tasks group by line order by line"
@@ -139,3 +139,15 @@ async def test_leasing_what_waits_writes_no_index(stage: Stage, url: str) -> Non
     async with connected(url) as connection, connection.transaction():
         assert len(await leased_by(connection, worker, {"default": 50}, 50)) == 20
         assert tuple(await connection.fetchrow(UPDATES)) == (20, 20)
+
+
+async def test_a_task_that_falls_due_during_a_look_is_due_in_a_moment(stage: Stage, url: str) -> None:
+    """It is not one that others hold: a poller rests after those."""
+    worker = await stage.worker()
+    await stage.put(delay_s=HOUR_S)
+    async with connected(url) as connection, connection.transaction():
+        await connection.execute("update everpoll.tasks set due_at = now() + interval '1 millisecond'")
+        await connection.execute("select pg_sleep(0.01)")
+        row = await look_by(connection, worker, {"default": 5}, 5)
+    assert row["ids"] is None, "it was not due when this transaction began"
+    assert 0 < row["next_due_s"] < 0.01

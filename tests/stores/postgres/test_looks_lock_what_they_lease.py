@@ -33,12 +33,16 @@ async def looking(url: str, worker: int, rooms: dict[str, int], most: int) -> As
 
 
 async def leased_by(connection: asyncpg.Connection, worker: int, rooms: dict[str, int], most: int) -> list[int]:
-    """What a look over this connection leases."""
+    """The ids that a look over this connection leases."""
+    return list((await look_by(connection, worker, rooms, most))["ids"] or ())
+
+
+async def look_by(connection: asyncpg.Connection, worker: int, rooms: dict[str, int], most: int) -> asyncpg.Record:
+    """What a look over this connection answers."""
     floors = ["-infinity"] * len(rooms)
-    row = await connection.fetchrow(
+    return await connection.fetchrow(
         LEASE.replace("$5", "$5::text[]::timestamptz[]"), worker, most, list(rooms), list(rooms.values()), floors
     )
-    return list(row["ids"] or ())
 
 
 async def test_two_queues_do_not_starve_each_other(stage: Stage, url: str) -> None:
