@@ -1,5 +1,7 @@
 """A waiting task that falls due is leased where it waits: no index is written, and else it is a task like any other."""
 
+from typing import Any
+
 import pytest
 
 from everpoll.stores.operations import Revision
@@ -17,7 +19,7 @@ async def lines(url: str) -> dict[int, int]:
         return dict(await connection.fetch(LINES))
 
 
-async def waiting(stage: Stage, how_many: int, **fields: object) -> list[int]:
+async def waiting(stage: Stage, how_many: int, **fields: Any) -> list[int]:
     """Tasks that have waited and are due; in the order of their due times."""
     ids = []
     for number in range(how_many):
