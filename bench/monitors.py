@@ -4,7 +4,7 @@ All monitors ask the same target on the loopback. everpoll and the bare loop are
 Prometheus, with and without its blackbox exporter, a rate that it keeps. The figure is that of a CPU second, with
 everything that the monitor needs: its own processes, and its database server.
 
-make bench ARGS="monitors --only throughput"    or punctuality: one part
+make bench ARGS="monitors --only throughput"    or punctuality, or interval: one part
 make bench ARGS="monitors --long"               punctuality over ten minutes
 """
 
@@ -35,7 +35,8 @@ SCRAPED_S, QUICK_SCRAPED_S = 60.0, 20.0
 KEPT = 0.97
 """Of the rate that a scraper was given: one that keeps less is not measured in its steady state."""
 MANY, PUNCTUAL_S, QUICK_PUNCTUAL_S, LONG_S = 10_000, 60.0, 15.0, 600.0
-PARTS = ("throughput", "punctuality")
+FEW, INTERVAL_S = 1_000, 5.0
+PARTS = ("throughput", "punctuality", "interval")
 
 PUNCTUAL = (("sqlite", 200, 20), ("postgres", 200, 20), ("sqlite", 2_000, 100), ("postgres", 2_000, 100))
 """Store, checks a second, and the lateness in milliseconds that 99 of 100 looks keep to."""
@@ -43,6 +44,7 @@ PUNCTUAL = (("sqlite", 200, 20), ("postgres", 200, 20), ("sqlite", 2_000, 100), 
 FILE, BASE = "everpoll, SQLite", "everpoll, Postgres"
 PLAIN = "everpoll, SQLite, plain bodies"
 FRESH_FILE, FRESH_BASE = "everpoll, SQLite, new connections", "everpoll, Postgres, new connections"
+LEAN = "everpoll's HTTP client, no history"
 BARE, DIRECT, BLACKBOX = "aiohttp, no history", "Prometheus", "Prometheus + blackbox exporter"
 
 NOTES = [
@@ -83,6 +85,8 @@ def run(quick: bool, *, long: bool = False, only: str = "") -> Report:
             report.samples = dict(samples.answers)
         if "punctuality" in wanted:
             _punctuality(report, measuring, LONG_S if long else QUICK_PUNCTUAL_S if quick else PUNCTUAL_S)
+        if "interval" in wanted and not long:
+            _interval(report, measuring, QUICK_PUNCTUAL_S if quick else LONG_S)
     return report
 
 
@@ -105,6 +109,7 @@ def _arms(report: Report) -> list[Arm]:
         Arm(FRESH_FILE, "everpoll", "monitors", {**common, "store": "sqlite", "fresh": True}),
         Arm(FRESH_BASE, "everpoll", "monitors", {**common, "store": "postgres", "fresh": True}),
         Arm(BARE, "everpoll", "monitors", {**common, "bench": "bare", "store": "none"}),
+        Arm(LEAN, "everpoll", "monitors", {**common, "bench": "lean", "store": "none"}),
     ]
     try:
         binaries()
@@ -203,8 +208,51 @@ def _compare(report: Report, samples: Samples) -> None:
             compared(f"{ours} / {DIRECT}", rates.get(ours, []), rates.get(DIRECT, []), at_least=1.5),
             compared(f"{ours} / {BARE}", rates.get(ours, []), rates.get(BARE, [])),
         ]
+    report.ratios.append(compared(f"{LEAN} / {DIRECT}", rates.get(LEAN, []), rates.get(DIRECT, [])))
     for ours in (FRESH_FILE, FRESH_BASE):
         report.ratios.append(compared(f"{ours} / {BLACKBOX}", rates.get(ours, []), rates.get(BLACKBOX, []), at_least=2))
+
+
+def _interval(report: Report, measuring: _Measuring, lasts_s: float) -> None:
+    """Looks every 5 s, on both stores at the same time: the load is small, and ten minutes are long."""
+    progress = Progress("monitors")
+    progress.begin(f"{FEW:,} services every {INTERVAL_S:.0f} s, both stores, for {lasts_s:.0f} s")
+    order = {**_punctual_order(FEW, INTERVAL_S, lasts_s), "warm_s": 15.0}
+    with ExitStack() as until:
+        port = until.enter_context(_target())
+        running = {}
+        for store in ("sqlite", "postgres"):
+            url = until.enter_context(measuring.store(store))
+            running[store] = until.enter_context(Process(Arm(store, "everpoll", "monitors", order), url=url, port=port))
+            running[store].limit_s += lasts_s
+            running[store].ready()
+        for process in running.values():
+            process.go()
+        for store, process in running.items():
+            found = process.answer(gated=False)
+            what = f"{FEW:,} services, an interval of {INTERVAL_S:.0f} s, {store}, over {lasts_s:.0f} s"
+            report.samples[what] = [found]
+            off = abs(found["distance_s"] / INTERVAL_S - 1) * 100
+            report.ratios += [
+                Ratio(f"{what}: mean distance of looks, off by %", off, at_most=1),
+                Ratio(f"{what}: longest distance of two looks, in s", found["longest_s"]),
+            ]
+    progress.end("measured")
+
+
+def _punctual_order(services: int, every_s: float, lasts_s: float) -> dict[str, object]:
+    return {
+        "bench": "punctual",
+        "services": services,
+        "every_s": every_s,
+        "slots": SLOTS,
+        "per_host": SLOTS,
+        "warm_s": 90.0,
+        "lasts_s": lasts_s,
+        "path": "health",
+        "format": "auto",
+        "fresh": False,
+    }
 
 
 def _punctuality(report: Report, measuring: _Measuring, lasts_s: float) -> None:
@@ -213,18 +261,7 @@ def _punctuality(report: Report, measuring: _Measuring, lasts_s: float) -> None:
     for store, each_second, at_most_ms in PUNCTUAL:
         what = f"{MANY:,} services, {each_second:,} checks/s, {store}"
         progress.begin(f"{what}, for {lasts_s:.0f} s")
-        order = {
-            "bench": "punctual",
-            "services": MANY,
-            "every_s": MANY / each_second,
-            "slots": SLOTS,
-            "per_host": SLOTS,
-            "warm_s": 90.0,
-            "lasts_s": lasts_s,
-            "path": "health",
-            "format": "auto",
-            "fresh": False,
-        }
+        order = _punctual_order(MANY, MANY / each_second, lasts_s)
         try:
             found = _punctual(measuring, Arm(what, "everpoll", "monitors", order), store)
         except ArmFailed as error:

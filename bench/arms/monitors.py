@@ -6,10 +6,11 @@ Looks are counted once the store has confirmed them, so what is counted is in th
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from bench.arms import gate
 from everpoll import Everpoll
+from everpoll.http import HttpClient, Request
 from everpoll.stores.contract import Store
 from everpoll.stores.health import NewLook
 
@@ -81,12 +82,23 @@ async def punctual(order: gate.Order) -> None:
             p99_ms=late[int(len(late) * 0.99)] * 1e3,
             max_ms=late[-1] * 1e3,
             distance_s=_distance(looks),
+            longest_s=_longest(looks),
         )
 
 
 def _late(at: float, phase_s: float, every_s: float) -> float:
     late_s = (at - phase_s) % every_s
     return late_s if late_s < every_s * 0.9 else late_s - every_s  # a look may begin a moment before its slot
+
+
+def _longest(looks: Sequence[tuple[str, float]]) -> float:
+    """The longest time from one look at a service to its next."""
+    last: dict[str, float] = {}
+    longest_s = 0.0
+    for name, at in sorted(looks, key=lambda look: look[1]):
+        longest_s = max(longest_s, at - last.get(name, at))
+        last[name] = at
+    return longest_s
 
 
 def _distance(looks: Sequence[tuple[str, float]]) -> float | None:
@@ -102,30 +114,52 @@ async def bare(order: gate.Order) -> None:
     """Ask with aiohttp, read the body, keep nothing."""
     import aiohttp  # noqa: PLC0415 - the other arms do without it
 
-    count = 0
-    is_over = False
     connector = aiohttp.TCPConnector(limit=0, force_close=order["fresh"])
     async with aiohttp.ClientSession(connector=connector) as session:
 
-        async def ask(first: int) -> None:
-            nonlocal count
-            number = first
-            while not is_over:
-                number = (number + ASKING) % order["services"]
-                async with session.get(f"http://127.0.0.1:{order['port']}/{order['path']}/{number}") as answer:
-                    await answer.read()
-                count += 1
+        async def ask(url: str) -> None:
+            async with session.get(url) as answer:
+                await answer.read()
 
-        asking = [asyncio.create_task(ask(number)) for number in range(ASKING)]
-        await asyncio.sleep(min(2.0, order["warm_s"]))
-        await gate.ready_meanwhile()
-        count, cpu_s, began = 0, time.process_time(), time.perf_counter()
-        await asyncio.sleep(order["lasts_s"])
-        took_s, cpu_s, asked = time.perf_counter() - began, time.process_time() - cpu_s, count
-        is_over = True
-        await asyncio.gather(*asking)
-        await gate.report(rate=asked / took_s, count=asked, cpu_s=cpu_s)
+        await _asking(order, ask)
+
+
+async def lean(order: gate.Order) -> None:
+    """Ask with the client that everpoll makes plain looks with, keep nothing: what the sockets alone cost."""
+    client = HttpClient(environment=None)
+
+    async def ask(url: str) -> None:
+        await client.send(Request(url, fresh=order["fresh"]))
+
+    try:
+        await _asking(order, ask)
+    finally:
+        await client.close()
+
+
+async def _asking(order: gate.Order, ask: Callable[[str], Awaitable[None]]) -> None:
+    """Ask as often as this process can."""
+    count = 0
+    is_over = False
+
+    async def one_after_another(first: int) -> None:
+        nonlocal count
+        number = first
+        while not is_over:
+            number = (number + ASKING) % order["services"]
+            await ask(f"http://127.0.0.1:{order['port']}/{order['path']}/{number}")
+            count += 1
+
+    asking = [asyncio.create_task(one_after_another(number)) for number in range(ASKING)]
+    await asyncio.sleep(min(2.0, order["warm_s"]))
+    await gate.ready_meanwhile()
+    count, cpu_s, began = 0, time.process_time(), time.perf_counter()
+    await asyncio.sleep(order["lasts_s"])
+    took_s, cpu_s, asked = time.perf_counter() - began, time.process_time() - cpu_s, count
+    is_over = True
+    await asyncio.gather(*asking)
+    await gate.report(rate=asked / took_s, count=asked, cpu_s=cpu_s)
 
 
 if __name__ == "__main__":
-    gate.main({"checks": checks, "punctual": punctual, "bare": bare})
+    gate.main({"checks": checks, "punctual": punctual, "bare": bare, "lean": lean})

@@ -4,7 +4,7 @@ A front registers one `Work` per name. The engine leases, calls `run`, and settl
 of functions, retries or looks.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -139,9 +139,9 @@ class Works:
     of_strangers: Callable[[Run], Settlement] | None = None
     """What becomes of a task that remembers something and that nobody here knows: it may be in the middle of its life.
     Others fail, which is the clearest."""
-
-    queues: list[str] = field(default_factory=list)
-    """Every queue that some work belongs to, sorted. The poller asks for them with each look."""
+    more_queues: Callable[[], Iterable[str]] | None = None
+    """Queues to lease from beside those of the works; asked before each look."""
+    _queues: list[str] = field(default_factory=list)
     declared: set[str] = field(default_factory=set)
     """Names that this process registers beside those that it runs: schedules. Other workers read them."""
 
@@ -149,8 +149,16 @@ class Works:
         """Make a name runnable; the last one wins."""
         is_new = work.name not in self._works
         self._works[work.name] = work
-        if not is_new or work.queue not in self.queues:
-            self.queues = sorted({one.queue for one in self})
+        if not is_new or work.queue not in self._queues:
+            self._queues = sorted({one.queue for one in self})
+
+    @property
+    def queues(self) -> list[str]:
+        """Every queue that some work belongs to, and those that a front names beside them, sorted.
+
+        The poller asks for them with each look.
+        """
+        return self._queues if self.more_queues is None else sorted({*self._queues, *self.more_queues()})
 
     def get(self, name: str) -> Work | None:
         """The work of that name."""

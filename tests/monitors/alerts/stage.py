@@ -214,6 +214,7 @@ class Process:
         works = Works()
         for work in (*self.alerts.works, ScriptedChecks(stage.world, self.alerts.rows).work):
             works.add(work)
+        works.more_queues = self.alerts.queues
         self.worker = Worker(store, works, WorkerOptions(slots=50, lease_s=LEASE_S, keep_s=None, label=label))
 
 

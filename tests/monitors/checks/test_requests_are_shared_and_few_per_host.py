@@ -109,3 +109,25 @@ def test_where_too_many_wait_for_a_host_the_next_look_comes_back_later() -> None
         return remote.asked
 
     assert VirtualClock().run(main()) == 3
+
+
+@pytest.mark.parametrize(("takes_s", "rest_s"), [(0.1, 1.0), (1.0, 4.0), (30.0, 10.0)])
+def test_a_look_comes_back_when_half_of_those_that_wait_have_had_their_turn(takes_s: float, rest_s: float) -> None:
+    """Each time that it comes costs a lease, and a host that hangs gives a turn to none for long."""
+
+    async def ask() -> int:
+        await asyncio.sleep(takes_s)
+        return 1
+
+    async def main() -> float:
+        fetching = Fetching(1, most_waiting=8)
+        asked = [asyncio.ensure_future(fetching.shared(one, "host", None, ask)) for one in range(9)]
+        await asyncio.sleep(2.5 * takes_s)
+        asked += [asyncio.ensure_future(fetching.shared(one, "host", None, ask)) for one in range(10, 12)]
+        await asyncio.sleep(0)
+        with pytest.raises(HostBusy) as busy:
+            await fetching.shared(99, "host", None, ask)
+        await asyncio.gather(*asked)
+        return busy.value.rest_s
+
+    assert VirtualClock().run(main()) == pytest.approx(rest_s)

@@ -28,13 +28,21 @@ async def connected(url: str) -> AsyncIterator[asyncpg.Connection]:
 @asynccontextmanager
 async def looking(url: str, worker: int, rooms: dict[str, int], most: int) -> AsyncIterator[list[int]]:
     """A look whose transaction has not ended yet; the ids that it has leased."""
-    queues = list(rooms)
     async with connected(url) as connection, connection.transaction():
-        floors = ["-infinity"] * len(queues)
-        row = await connection.fetchrow(
-            LEASE.replace("$5", "$5::text[]::timestamptz[]"), worker, most, queues, list(rooms.values()), floors
-        )
-        yield list(row["ids"] or ())
+        yield await leased_by(connection, worker, rooms, most)
+
+
+async def leased_by(connection: asyncpg.Connection, worker: int, rooms: dict[str, int], most: int) -> list[int]:
+    """The ids that a look over this connection leases."""
+    return list((await look_by(connection, worker, rooms, most))["ids"] or ())
+
+
+async def look_by(connection: asyncpg.Connection, worker: int, rooms: dict[str, int], most: int) -> asyncpg.Record:
+    """What a look over this connection answers."""
+    floors = ["-infinity"] * len(rooms)
+    return await connection.fetchrow(
+        LEASE.replace("$5", "$5::text[]::timestamptz[]"), worker, most, list(rooms), list(rooms.values()), floors
+    )
 
 
 async def test_two_queues_do_not_starve_each_other(stage: Stage, url: str) -> None:

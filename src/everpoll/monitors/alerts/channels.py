@@ -1,7 +1,7 @@
 """Channels: the channels that this process can send to, by name.
 
-Promises: a name is that of `Alert(to=[…])`. Registering it again replaces the channel. A process that lacks a channel
-passes its mailbox on to one that has it.
+Promises: a name is that of `Alert(to=[…])`. Registering it again replaces the channel. The mailbox of a
+channel has a queue of its own, which the processes lease from that have the channel.
 """
 
 from collections.abc import Callable

@@ -4,7 +4,7 @@
                 └──▶ try is written down (fenced) ──▶ channel ──▶ settle, with what became of it
 
 Promises: a worker that lost its lease sends nothing: the try is written down with its fence before it is made. The row
-never ends, whatever a channel does. A process that lacks the channel passes the mailbox on.
+never ends, whatever a channel does. A mailbox has a queue of its own: processes lease it that have its channel.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from everpoll.engine.work import Run, Work
-from everpoll.monitors.alerting import GROUP_S, Notice
+from everpoll.monitors.alerting import Notice
 from everpoll.monitors.alerts import mailbox
 from everpoll.monitors.alerts.channel import Tools, Undelivered
 from everpoll.monitors.alerts.channels import Channels, RegisteredChannel
@@ -39,8 +39,6 @@ from everpoll.stores.operations import Revision
 
 logger = logging.getLogger("everpoll.monitors")
 
-SHORTEST_HAND_ON_S, LONGEST_HAND_ON_S = 2.0, 60.0
-"""How soon another process may take the mailbox of a channel that this one does not have; less and less often."""
 SEND_S = 120.0
 """For a channel that does not keep to a time of its own."""
 
@@ -52,7 +50,6 @@ class Deliveries:
         self._store = store
         self._channels = channels
         self._tools = tools
-        self._missed: set[str] = set()
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
         self.outcomes: Counter[str] = Counter()
         """Messages that were sent, and that failed."""
@@ -69,10 +66,7 @@ class Deliveries:
         notices = mailbox.read_pending(lease.args).notices
         await self._clean(lease, mail)
         known = self._channels.get(lease.key or "")
-        if known is None:
-            return self._passed_on(
-                lease, mailbox.plan(mail, notices, None, now, GROUP_S, drops_repeats=False), mail, now
-            )
+        assert known is not None, "a process leases the mailboxes of its channels"
         repeats = known.channel.drops_repeats
         plan = mailbox.plan(mail, notices, None, now, known.group_s, drops_repeats=repeats)
         if plan.send is not None:
@@ -147,21 +141,6 @@ class Deliveries:
         text = "channel %r: a message about %d notices may not have been delivered: %s; it is not sent again"
         logger.error(text, lease.key, len(ids), why)
         return MessageUnclear(error=why, **_about(lease, ids, now))
-
-    def _passed_on(self, lease: Lease, plan: Plan, mail: Mail, now: float) -> Settlement:
-        """Leave the mailbox to a process that has its channel; what is too old is given up here, too."""
-        if plan.mail != mail:
-            return self._settled(lease, plan.mail, self._told(lease, plan, now))
-        if plan.send is None and plan.rest_until > now:
-            return _rested(lease, plan.rest_until - now)
-        if lease.key not in self._missed:
-            self._missed.add(lease.key or "")
-            logger.warning(
-                "channel %r is not registered in this process: what waits for it is left to a process that has it",
-                lease.key,
-            )
-        wait_s = min(max((now - plan.rest_until) / 10, SHORTEST_HAND_ON_S), LONGEST_HAND_ON_S)
-        return _rested(lease, wait_s * (0.5 + self._rng.random() / 2))
 
     async def _begun(self, lease: Lease) -> Try | None:
         row = (await self._store.info([lease.id])).get(lease.id)

@@ -27,6 +27,7 @@ from everpoll.policy import Backoff
 
 KIND = MAILBOX_KIND
 MAILBOX = "everpoll.mailbox"
+QUEUES = "everpoll.alerts."
 GIVE_UP_S = 86_400.0
 KEPT_S = GIVE_UP_S + 3_600.0
 """Done notices are remembered for longer than a notice is accepted, so that none is taken for a new one."""
@@ -100,6 +101,11 @@ class Appended(NamedTuple):
     """Notices that were not there yet; 0: the arguments are as they were."""
     dropped: int
     """Notices that found no room."""
+
+
+def queue_of(channel: str) -> str:
+    """Return the queue of a channel's mailbox: processes lease from the queues of the channels that they have."""
+    return f"{QUEUES}{channel}"
 
 
 def append(held: Any, notices: Iterable[Notice]) -> Appended:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from everpoll.monitors.alerting import Notice
 from everpoll.monitors.alerts import mailbox
+from everpoll.monitors.alerts.channels import Channels
 from everpoll.monitors.alerts.mailbox import KIND, MAILBOX, MAX_PENDING, Mail
-from everpoll.monitors.checks.assignment import QUEUE
 from everpoll.stores.contract import NewTask, Store, encode
 from everpoll.stores.operations import Revision
 
@@ -28,8 +28,10 @@ COLLISION_S = 0.05
 class Outbox:
     """The way to all mailboxes, in one process. Belongs to one event loop."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, channels: Channels) -> None:
         self._store = store
+        self._channels = channels
+        self._missed: set[str] = set()
         self._collecting: dict[str, tuple[list[Notice], asyncio.Task[None]]] = {}
         self._writing: set[asyncio.Task[None]] = set()
         self._turns: dict[str, asyncio.Lock] = {}
@@ -50,6 +52,7 @@ class Outbox:
 
     def _joined(self, notice: Notice) -> "asyncio.Task[None]":
         """The batch that takes this notice along."""
+        self._warn_if_missing(notice.channel)
         collecting = self._collecting.get(notice.channel)
         if collecting is None:
             notices: list[Notice] = []
@@ -59,6 +62,14 @@ class Outbox:
             collecting = self._collecting[notice.channel] = (notices, batch)
         collecting[0].append(notice)
         return collecting[1]
+
+    def _warn_if_missing(self, channel: str) -> None:
+        if channel not in self._missed and self._channels.get(channel) is None:
+            self._missed.add(channel)
+            logger.warning(
+                "channel %r is not registered in this process: what waits for it is left to a process that has it",
+                channel,
+            )
 
     def _ended(self, batch: "asyncio.Task[None]") -> None:
         self._writing.discard(batch)
@@ -97,7 +108,7 @@ def _new_task(channel: str, notices: Sequence[Notice]) -> NewTask:
     return NewTask(
         name=MAILBOX,
         kind=KIND,
-        queue=QUEUE,
+        queue=mailbox.queue_of(channel),
         key=channel,
         args=encode(mailbox.append(None, notices).args),
         memory=mailbox.write(Mail()).decode(),

@@ -11,6 +11,7 @@ from everpoll.monitors.alerts.channels import Channels
 from everpoll.monitors.alerts.delivery import Deliveries
 from everpoll.monitors.alerts.incident_rows import IncidentRows
 from everpoll.monitors.alerts.incident_work import IncidentWork
+from everpoll.monitors.alerts.mailbox import queue_of
 from everpoll.monitors.alerts.outbox import Outbox
 from everpoll.monitors.alerts.surroundings import Surroundings
 from everpoll.stores.contract import Store
@@ -26,7 +27,7 @@ class Alerts:
         self, store: Store, channels: Channels, client: Client, environment: Mapping[str, str] = os.environ
     ) -> None:
         self._threads = DaemonThreads(THREADS, "everpoll-alerts")
-        self._outbox = Outbox(store)
+        self._outbox = Outbox(store, channels)
         self._surroundings = Surroundings(store)
         self.rows = IncidentRows(store)
         self._deliveries = Deliveries(store, channels, Tools(client, environment, self._threads))
@@ -34,6 +35,11 @@ class Alerts:
             IncidentWork(store, self._outbox, self._surroundings).work,
             self._deliveries.work,
         )
+        self._channels = channels
+
+    def queues(self) -> list[str]:
+        """Return the queues of the mailboxes that this process can deliver."""
+        return [queue_of(name) for name in self._channels.names]
 
     @property
     def outcomes(self) -> Mapping[str, int]:

@@ -1,12 +1,19 @@
-"""Undelivered: alerts that incidents have handed over, and that their channels have not delivered yet."""
+"""Undelivered: alerts that incidents have handed over, and that their channels have not delivered yet.
 
+A process that has the channel gives a notice up after a day. Where no process has it, `give_up_unserved` does.
+"""
+
+import logging
 from collections.abc import Iterable
 
 import msgspec
 
-from everpoll.monitors.alerts.mailbox import KIND, Mail, Pending, waiting
+from everpoll.monitors.alerts.mailbox import KEPT_S, KIND, Mail, Pending, waiting
 from everpoll.policy import human
-from everpoll.stores.contract import Store
+from everpoll.stores.contract import Store, TaskFilter, encode
+from everpoll.stores.operations import Revision
+
+logger = logging.getLogger("everpoll.monitors")
 
 WAITS = "alerts are grouped, and a running process must have the channel"
 
@@ -26,6 +33,20 @@ async def undelivered(store: Store, channels: Iterable[str], now: float) -> Unde
         pending = msgspec.convert(row.args, Pending).notices
         found |= {(one.incident, channel): why for one in waiting(mail, pending) if one.kind == "alert"}
     return found
+
+
+async def give_up_unserved(store: Store, now: float) -> None:
+    """Drop the notices that wait for longer than any process with their channel would have kept them."""
+    page = await store.tasks(TaskFilter(kind=KIND, indexed=True), limit=1_000)
+    for row in page.tasks:
+        there = row.args.get("notices", ()) if isinstance(row.args, dict) and row.ended_at is None else ()
+        left = [one for one in there if one["at"] >= now - KEPT_S]
+        if len(left) == len(there):
+            continue
+        revision = Revision(KIND, row.key or "", encode({**row.args, "notices": left}), expects=encode(row.args))
+        if (await store.revise([revision]))[0] is not None:
+            text = "channel %r: %d notices are given up: no running process has had this channel for a day"
+            logger.error(text, row.key, len(there) - len(left))
 
 
 def _next_try(mail: Mail, now: float) -> str:

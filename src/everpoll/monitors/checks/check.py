@@ -44,8 +44,6 @@ logger = logging.getLogger("everpoll.monitors")
 
 MAX_READERS = 20_000
 """Definitions that are kept compiled."""
-BUSY_REST_S = 1.0
-"""When a look comes back that found too many waiting for its host."""
 
 
 class Checks:
@@ -93,8 +91,8 @@ class Checks:
             return await self._unasked(run, control, step.decision, wall, now)
         try:
             look = await self._looking.look(reader, control, wall, is_forced=is_forced)
-        except HostBusy:
-            return Again(lease.id, lease.sequence, BUSY_REST_S, refund=True)
+        except HostBusy as busy:
+            return Again(lease.id, lease.sequence, busy.rest_s, refund=True)
         control = replace(control, asks=assignment.asks) if is_forced else control
         changes = await self._changes(reader, control, look)
         if look.is_unchanged and not control.dependencies:

@@ -7,21 +7,40 @@ Promises: services with the same method, URL and headers share one request while
 an earlier round. At most `per_host` requests to one host are under way; waiting ones go on in the order of `HostSlots`.
 Of more than `most_waiting` those go away that were looked at most recently: they come back and lose no turn. Of more
 than `most_in_all` those go away that wait for the host that most look at: a waiting look holds a slot of the worker, so
-hosts that hang would leave none to the others.
+hosts that hang would leave none to the others. A look that goes away comes back when half of those that wait have had
+their turn, after 1 to 10 s: each time costs a lease, and a host that hangs has one turn in seconds.
 A caller that is canceled takes no other caller's answer with it.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from everpoll.monitors.host_slots import HostSlots
 
 T = TypeVar("T")
 
 
+SHORTEST_REST_S, LONGEST_REST_S = 1.0, 10.0
+PACE_WEIGHT = 0.1
+"""Of the newest turn, in the mean time between two turns."""
+
+
 class HostBusy(Exception):
-    """Too many looks wait for a slot of this host already: try again later."""
+    """Too many looks wait for a slot of this host already: try again in `rest_s`."""
+
+    def __init__(self, rest_s: float = SHORTEST_REST_S) -> None:
+        super().__init__()
+        self.rest_s = rest_s
+
+
+class _Pace(NamedTuple):
+    """How often a waiting look at one host has its turn."""
+
+    at: float
+    """The last turn."""
+    mean_s: float
+    """From one turn to the next."""
 
 
 class _Flight:
@@ -43,6 +62,8 @@ class Fetching:
         self._turns: dict[int, asyncio.Future[None]] = {}
         self._flights: dict[Hashable, _Flight] = {}
         self._tickets = 0
+        self._paces: dict[str, _Pace] = {}
+        """Of the hosts that looks wait for."""
 
     def waiting(self, host: str) -> int:
         """Return how many looks wait for a slot of a host."""
@@ -102,7 +123,7 @@ class Fetching:
         """Send the look away whose turn is last; raise `HostBusy` where that is the look that asks for room."""
         last_at, _ = self._slots.last(host)
         if last_at is None or (looked_at is not None and looked_at >= last_at):
-            raise HostBusy
+            raise HostBusy(self._rest_s(host))
         self._send_away(host)
 
     def _send_away(self, host: str) -> None:
@@ -111,10 +132,31 @@ class Fetching:
         self._leave(host, last)
         turn = self._turns[last]
         if not turn.done():
-            turn.set_exception(HostBusy())
+            turn.set_exception(HostBusy(self._rest_s(host)))
+
+    def _rest_s(self, host: str) -> float:
+        """Say when a look may come back: once half of those that wait have had their turn."""
+        pace = self._paces.get(host)
+        turns_s = 0.0 if pace is None else pace.mean_s * self._slots.waiting(host) / 2
+        return min(max(SHORTEST_REST_S, turns_s), LONGEST_REST_S)
+
+    def _note_turns(self, host: str, turns: int) -> None:
+        if not self._slots.waiting(host):
+            self._paces.pop(host, None)
+            return
+        now, before = asyncio.get_running_loop().time(), self._paces.get(host)
+        if before is None:
+            self._paces[host] = _Pace(now, 0.0)
+            return
+        each_s = (now - before.at) / turns
+        weight = PACE_WEIGHT if before.mean_s else 1.0
+        self._paces[host] = _Pace(now, before.mean_s + weight * (each_s - before.mean_s))
 
     def _leave(self, host: str, ticket: int) -> None:
-        for granted in self._slots.leave(host, ticket):
+        turns = self._slots.leave(host, ticket)
+        if turns:
+            self._note_turns(host, len(turns))
+        for granted in turns:
             turn = self._turns.get(granted)
             if turn is not None and not turn.done():
                 turn.set_result(None)

@@ -20,8 +20,11 @@ from everpoll.monitors.checks.upkeep import Upkeep
 from everpoll.monitors.events import ServiceEvent
 from everpoll.stores.contract import Store
 
-GATHER_S = 0.01
-"""Where more looks are due than slots are free, settlements wait this long, so that they share a statement."""
+GATHER_S = 0.03
+"""Where more looks are due than slots are free, settlements wait this long at most, so that they share a statement
+(measured on Postgres, against 0.01: 46 in place of 60 us a look in the server)."""
+GATHERED_PER_S = 15_000
+"""Looks a second that the slots still allow while settlements wait: three times what a core makes."""
 
 
 class Runtime:
@@ -45,6 +48,7 @@ class Runtime:
         self._works = Works()
         for work in (self._checks.work, self._upkeep.work, *self._alerts.works):
             self._works.add(work)
+        self._works.more_queues = self._alerts.queues
         self._worker: Worker | None = None
 
     async def start(self, label: str, slots: int, lease_s: float, keep_s: float | None) -> None:
@@ -56,7 +60,7 @@ class Runtime:
             slots=slots,
             lease_s=lease_s,
             keep_s=keep_s,
-            gather_s=GATHER_S,
+            gather_s=min(GATHER_S, slots / GATHERED_PER_S),
             claim_level=logging.DEBUG,
             label=f"{label} (services)",
         )

@@ -1,5 +1,7 @@
 """Upkeep: rolls the records of services up, drops what is too old, revives what must not end; one task for the fleet.
 
+Alerts for a channel that no process has are among what is too old, after a day.
+
 Promises: at most one worker does it at a time, about once a minute; a worker that dies in the middle is followed by
 another, since every step may be repeated. Each run is bounded: what is left is done by the next one, at once. A
 service, an incident or a mailbox that was given up because three workers died with it is back within a minute.
@@ -9,6 +11,7 @@ import asyncio
 import logging
 
 from everpoll.engine.work import Run, Work
+from everpoll.monitors.alerts.undelivered import give_up_unserved
 from everpoll.monitors.checks.assignment import QUEUE
 from everpoll.monitors.checks.steady import steadily
 from everpoll.stores.contract import Again, NewTask, Settlement, Store, TaskFilter, encode
@@ -43,6 +46,7 @@ class Upkeep:
         lease = run.lease
         now = run.now(asyncio.get_running_loop().time())
         await self._revive()
+        await give_up_unserved(self._store, now)
         is_more = await self._roll_up(now) or await self._prune(now)
         # A memory that is written says that this run came through: workers that died before count no more.
         memory = encode({"at": now})

@@ -35,9 +35,11 @@ class Rows(NamedTuple):
 
     def call(self, *, is_checked: bool) -> list[Any]:
         """The statement, and what it takes."""
-        columns = list(zip(*self.looks, strict=True)) or [()] * len(LookRow._fields)
+        columns = zip(*self.looks, strict=True) if self.looks else [()] * len(LookRow._fields)
+        # A column without a value is null: the driver looks at each element of an array.
+        arrays = [None if column and column.count(None) == len(column) else list(column) for column in columns]
         dependencies, errors = (encode(rows) if rows else None for rows in (self.dependencies, self.errors))
-        return [RECORD, self.names, self.places, *map(list, columns), is_checked, dependencies, errors]
+        return [RECORD, self.names, self.places, *arrays, is_checked, dependencies, errors]
 
 
 def rows_of(batch: Mapping[str, ServiceBatch]) -> Rows:

@@ -213,7 +213,7 @@ class Leasing:
         return Leased(leases, next_due_s, at=row["at"], is_all=is_all, waited_us=waited_us)
 
     def _remember(self, row: Any, ranges: Ranges, found: int, most: int) -> None:
-        self._marks.looked(ranges, row["took_s"], found, most)
+        self._marks.looked(ranges, row["took_s"], found, most, is_run=not row["is_direct"])
         if row["mark_queues"]:
             self._marks.leased(zip(row["mark_queues"], row["mark_ranks"], row["mark_dues"], strict=True))
         if row["done_queues"]:

@@ -106,9 +106,12 @@ class Marks:
         """Everywhere."""
         return Ranges([], [], [], [], [LOWEST] * len(queues), is_full=True, asks_waiting=True)
 
-    def looked(self, ranges: Ranges, took_s: float, found: int, asked: int) -> None:
-        """A look is over: how long the server took, how many it brought, of how many."""
-        self._run = self._run + 1 if found >= asked >= RUN_ROWS else 0
+    def looked(self, ranges: Ranges, took_s: float, found: int, asked: int, *, is_run: bool = True) -> None:
+        """A look is over: how long the server took, how many it brought, of how many.
+
+        `is_run=False`: it found them among waiting tasks, so the look after it has to ask for those again.
+        """
+        self._run = self._run + 1 if is_run and found >= asked >= RUN_ROWS else 0
         if ranges.is_full:
             self._full_at = self._clock() + took_s / SHARE
             self._wants_full = False

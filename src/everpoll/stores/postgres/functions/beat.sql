@@ -1,6 +1,6 @@
 -- One heartbeat: the worker's beat number grows; the numbers of the others come back, and of `running` those tasks that
 -- are to be canceled. Not alive: this incarnation was declared dead. has_leftovers: a stopped worker still holds tasks.
--- Running tasks that were leased more than a few seconds ago leave the ready index (line 2), so that looks do not walk
+-- Running tasks that were leased more than a few seconds ago leave the indexes of ready and waiting tasks (line 2), so that looks do not walk
 -- over them. Makes the partitions of the days to come, when they are missing.
 create function everpoll.beat(me bigint, its_lease_s float8, running bigint[], out is_alive boolean,
     out has_leftovers boolean, out canceled bigint[], out others bigint[], out others_beats bigint[],
@@ -23,7 +23,7 @@ begin
         select array_agg(t.id) into canceled from everpoll.tasks t where t.id = any(running) and t.cancel_requested;
         with pick as materialized (
             select t.ctid from everpoll.tasks t
-            where t.id = any(running) and t.line = 0 and t.is_leased and t.owner = me
+            where t.id = any(running) and t.line in (0, 1) and t.is_leased and t.owner = me
               and t.started_at < clock_timestamp() - interval '5 seconds'
             for update skip locked)
         update everpoll.tasks t set line = 2, held_by = me where t.ctid = any(array(select p.ctid from pick p));

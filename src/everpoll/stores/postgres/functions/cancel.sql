@@ -20,8 +20,9 @@ begin
         array['{"state":"' || state || '"' || everpoll.further(note)]);
     if is_asked then
         update everpoll.tasks t
-        set cancel_requested = true, trail = everpoll.remember(t.trail, '', note), 
-            line = case when t.line = 1 then case when t.limit_key is null then 0 else 3 end else t.line end,
+        set cancel_requested = true, trail = everpoll.remember(t.trail, '', note),
+            line = case when t.line = 1 and not t.is_leased then case when t.limit_key is null then 0 else 3 end
+                        else t.line end,
             due_at = case when t.is_leased then greatest(clock_timestamp(), t.started_at + interval '1 microsecond')
                           else least(clock_timestamp(), t.due_at) end
         where t.id = task_id;

@@ -18,8 +18,23 @@ as $$
     select n.queue from names n where n.queue is not null
 $$;
 
+-- Where the tasks lie that these workers leased a moment ago, and those with a limit that they hold: among the ready
+-- tasks, among those that waited and are due, and in line 4. No index has the owner of all: they are walked over.
+create function everpoll.leased_lately(owners bigint[]) returns tid[]
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+    select array(select t.ctid from everpoll.tasks t where t.line = 0 and t.is_leased and t.owner = any(owners))
+        || array(select t.ctid from everpoll.tasks t where t.line = 4 and t.owner = any(owners))
+        || array(select t.ctid from everpoll.queue_names() q(queue) cross join lateral (
+               select one.ctid, one.is_leased, one.owner from everpoll.tasks one
+               where one.line = 1 and one.queue = q.queue and one.due_at <= now() order by one.queue, one.due_at) t
+           where t.is_leased and t.owner = any(owners))
+$$;
+
 -- How many tasks each worker runs in each queue. Held tasks have an index. Tasks that were leased a moment ago stand at
--- the head of the line of their priority: the first 1,000 entries of each of the first 100 priorities are looked at.
+-- the head of the line of their priority: the first 1,000 entries of each of the first 100 priorities are looked at, and
+-- the first 1,000 that waited.
 create function everpoll.running(most int) returns table (queue text, owner bigint, tasks bigint)
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -41,6 +56,11 @@ as $$
         select r.queue, head.owner from ranks r cross join lateral (
             select t.owner from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank = r.rank
             order by t.queue, t.rank, t.due_at, t.id limit 1000) head
+        where head.owner is not null
+        union all
+        select q.queue, head.owner from everpoll.queue_names() q(queue) cross join lateral (
+            select t.owner from everpoll.tasks t where t.line = 1 and t.queue = q.queue and t.due_at <= now()
+            order by t.queue, t.due_at limit 1000) head
         where head.owner is not null)
     select l.queue, l.owner, count(*) from leased l group by l.queue, l.owner
 $$;
@@ -66,6 +86,11 @@ as $$
     select head.id from ranks r cross join lateral (
         select t.id, t.is_leased from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank = r.rank
         order by t.queue, t.rank, t.due_at, t.id limit 1000) head
+    where head.is_leased
+    union all
+    select head.id from everpoll.queue_names() q(queue) cross join lateral (
+        select t.id, t.is_leased from everpoll.tasks t where t.line = 1 and t.queue = q.queue and t.due_at <= now()
+        order by t.queue, t.due_at limit 1000) head
     where head.is_leased
 $$;
 
@@ -97,6 +122,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
     select q.queue, head.is_late, count(*) from everpoll.queue_names() q(queue) cross join lateral (
         select t.due_at <= now() as is_late from everpoll.tasks t where t.line = 1 and t.queue = q.queue
+            and not t.is_leased
         order by t.queue, t.due_at limit most) head
     group by q.queue, head.is_late
 $$;

@@ -12,6 +12,12 @@
 -- how far that is true now. Looks in the
 -- middle of a long drain do without the question, which costs as much as leasing twenty rows.
 --
+-- Waiting tasks that are due are leased as they are (is_direct) where no task is ready, they are all of one queue and
+-- none has a priority: then their order is that of their due times. One that counts for a limit is left, and the next look,
+-- which meets it first, makes it ready. That saves making them ready first, which writes
+-- every index (measured: 30 of 80 us a task that has a key and a memory). Such a task stays in tasks_waiting until it is
+-- settled, so what reads that index steps over leased rows.
+--
 -- In such a run, while settlements follow one another (is_settling), the commit does not wait for the log to reach the
 -- disk: the next settlement, about a millisecond later, makes both durable. A server that crashes in between forgets the lease; then the worker takes it again
 -- (recover), or another worker does, and the first one's result is lost (measured: a drain by 50 slots is 1.3 x as fast).
@@ -46,9 +52,9 @@ create function everpoll.lease(me bigint, room int, wanted text[], rooms int[], 
     out rescues smallint[], out versions smallint[], out canceled boolean[], out limit_keys text[], out mark_queues text[],
     out mark_ranks int[], out mark_dues timestamptz[], out promoted int,
     out done_queues text[], out done_until timestamptz[], out made_queues text[], out made_from timestamptz[],
-    out has_more boolean, out is_cut boolean, out next_due_s float8, out took_s float8, out at float8,
-    out visited int, out started int, out served_queues text[], out served_keys text[], out limits_took_s float8,
-    out has_aged boolean)
+    out has_more boolean, out is_cut boolean, out is_direct boolean, out next_due_s float8, out took_s float8,
+    out at float8, out visited int, out started int, out served_queues text[], out served_keys text[],
+    out limits_took_s float8, out has_aged boolean)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
@@ -58,8 +64,10 @@ declare
     take_queues text[] := wanted; take_rooms int[] := rooms; is_one boolean := cardinality(wanted) = 1;
     has_pauses boolean; left_over int := room; extra tid[]; extra_bytes bigint := 0; limited record; aged record;
     asked_at timestamptz; opens_at timestamptz; aged_before timestamptz;
-    are_limits_cut boolean := false;
+    are_limits_cut boolean := false; due_queues text[]; due_from timestamptz[]; has_due_limit boolean; due_room int;
+    last_due timestamptz;
 begin
+    is_direct := false;
     perform pg_advisory_xact_lock(me);
     -- In one statement: asking for pauses by another one takes 10 us, as much as leasing two rows.
     select exists (select from everpoll.pauses) into has_pauses
@@ -86,14 +94,39 @@ begin
     if asks_waiting then
         -- Asked here first: mostly nothing is due, and a call of another function costs more than the question.
         if cardinality(wanted) <= 16 then
-            select min(n.due_at) into next_at from unnest(wanted, waits_from) q(queue, wait_from) cross join lateral (
-                select t.due_at from everpoll.tasks t
-                where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from
+            select min(n.due_at), array_agg(q.queue) filter (where n.due_at <= now()),
+                   array_agg(n.due_at) filter (where n.due_at <= now()), bool_or(n.due_at <= now() and n.is_limited)
+              into next_at, due_queues, due_from, has_due_limit
+              from unnest(wanted, waits_from) q(queue, wait_from) cross join lateral (
+                select t.due_at, t.limit_key is not null as is_limited from everpoll.tasks t
+                where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from and not t.is_leased
                 order by t.queue, t.due_at limit 1) n;
             done_queues := wanted;
             done_until := array_fill(now(), array[cardinality(wanted)]);
         end if;
-        if cardinality(wanted) > 16 or next_at <= now() then
+        if cardinality(due_queues) = 1 and not has_due_limit then
+            is_direct := not exists (
+                select from everpoll.tasks t where t.line = 1 and t.rank <> 0 and t.queue = due_queues[1])
+                and not exists (
+                    select from unnest(wanted) q(queue) cross join lateral (
+                        select from everpoll.tasks t where t.line = 3 and t.queue = q.queue order by t.queue limit 1) one)
+                and not exists (
+                    select from unnest(wanted) q(queue) cross join lateral (
+                        select from everpoll.tasks ready
+                        where ready.line = 0 and not ready.is_leased and ready.queue = q.queue
+                        order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) one
+                    where is_full)
+                and not exists (
+                    select from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
+                    cross join lateral (
+                        select from everpoll.tasks ready
+                        where ready.line = 0 and not ready.is_leased and ready.queue = r.queue
+                          and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
+                        order by ready.queue, ready.rank, ready.due_at, ready.id limit 1) one);
+        end if;
+        if is_direct then
+            due_room := least(room, rooms[array_position(wanted, due_queues[1])]);
+        elsif cardinality(wanted) > 16 or next_at <= now() then
             -- Twice what this look can take, so that neither looks nor promotions wait for each other for long.
             select p.next_at, p.promoted,
                    case when p.is_all then wanted else p.done_queues end,
@@ -104,7 +137,10 @@ begin
         end if;
     end if;
 
-    if is_full then
+    if not is_direct then due_queues := null; end if;
+    if is_direct then
+        take_queues := '{}';
+    elsif is_full then
         if cardinality(wanted) > 16 then
             select q.queues, q.rooms into take_queues, take_rooms from everpoll.ready_queues(wanted, rooms) q;
         end if;
@@ -171,8 +207,9 @@ begin
         if is_full then range_queues := take_queues; end if;
     end if;
 
+    due_room := least(due_room, left_over);
     with pick as materialized (
-        select c.ctid, c.rank, c.due_at, c.id, c.bytes from unnest(take_queues, take_rooms) q(queue, cap)
+        (select c.ctid, c.rank, c.due_at, c.id, c.bytes from unnest(take_queues, take_rooms) q(queue, cap)
         cross join lateral (
             select t.* from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
             cross join lateral (
@@ -183,7 +220,16 @@ begin
                   and (ready.rank, ready.due_at) >= (r.rank_from, r.due_from) and ready.rank < r.rank_to
                 order by ready.queue, ready.rank, ready.due_at, ready.id limit q.cap for update skip locked) t
             where r.queue = q.queue limit q.cap) c
-        order by c.rank, c.due_at, c.id limit left_over),
+        order by c.rank, c.due_at, c.id limit left_over)
+        union all
+        select c.ctid, c.rank, c.due_at, c.id, c.bytes from unnest(due_queues, due_from) q(queue, due_from)
+        cross join lateral (
+            select t.ctid, t.rank, t.due_at, t.id,
+                   octet_length(t.args) + coalesce(octet_length(t.memory), 0) as bytes
+            from everpoll.tasks t
+            where t.line = 1 and not t.is_leased and t.queue = q.queue and t.due_at >= q.due_from and t.due_at <= now()
+              and t.limit_key is null
+            order by t.queue, t.due_at limit due_room for update skip locked) c),
     found as materialized (
         select array_agg(p.ctid) || extra as ctids, coalesce(sum(p.bytes), 0) + extra_bytes as bytes from pick p),
     -- Only where the payloads are too many bytes they are summed up one by one.
@@ -204,9 +250,9 @@ begin
         select g.queue, g.rank, max(g.due_at) as due_at, min(g.due_at) as first_due_at, g.limit_key is not null as is_limited
           from got g group by g.queue, g.rank, g.limit_key is not null),
     reach as (
-        select array_agg(m.queue) filter (where not m.is_limited) as queues,
-               array_agg(m.rank) filter (where not m.is_limited) as ranks,
-               array_agg(m.due_at) filter (where not m.is_limited) as dues,
+        select array_agg(m.queue) filter (where not m.is_limited and not is_direct) as queues,
+               array_agg(m.rank) filter (where not m.is_limited and not is_direct) as ranks,
+               array_agg(m.due_at) filter (where not m.is_limited and not is_direct) as dues,
                min(m.first_due_at) as first_at, max(m.due_at) as last_at,
                max(m.due_at) - min(m.first_due_at) > (now() - max(m.due_at)) / 32 as differ from marks m),
     -- A Tid Scan finds rows in the order of the pages. Only what all need is sorted: wide rows cost.
@@ -229,21 +275,38 @@ begin
     select m.ids, m.sequences, m.names, m.args, m.queues, case when r.differ then m.waited_us else
                array[date_part('epoch', now() - r.last_at + (r.last_at - r.first_at) / 2) * 1e6::float8] end,
            o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, o.limit_keys, r.queues, r.ranks, r.dues,
-           (select f.bytes > most_bytes and cardinality(p.ctids) < cardinality(f.ctids) from found f cross join fitting p)
+           (select f.bytes > most_bytes and cardinality(p.ctids) < cardinality(f.ctids) from found f cross join fitting p),
+           r.last_at
       into ids, sequences, names, args, in_queues, waited_us,
-           odd_ids, attempts, memories, keys, rescues, versions, canceled, limit_keys, mark_queues, mark_ranks, mark_dues, is_cut
+           odd_ids, attempts, memories, keys, rescues, versions, canceled, limit_keys, mark_queues, mark_ranks, mark_dues,
+           is_cut, last_due
       from most m cross join odd o cross join reach r;
 
     found_ids := coalesce(cardinality(ids), 0);
     is_cut := coalesce(is_cut, false);
     has_more := false;
     if started > 0 then perform everpoll.note_starts(limited.keys[:started], limited.rates[:started]); end if;
+    if is_direct and (found_ids - started >= due_room or is_cut) then
+        -- More may be due in this queue: what lies before the last one is leased.
+        done_until[array_position(done_queues, due_queues[1])] := coalesce(last_due, due_from[1]);
+        next_at := now();
+    elsif is_direct then
+        select min(n.due_at) into next_at from unnest(wanted, waits_from) q(queue, wait_from) cross join lateral (
+            select t.due_at from everpoll.tasks t
+            where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from and not t.is_leased
+            order by t.queue, t.due_at limit 1) n;
+        -- What is left and due, other transactions have locked; or it has a limit, and the next look makes it ready.
+        has_more := coalesce(next_at <= now(), false);
+        if has_more then
+            done_until[array_position(done_queues, due_queues[1])] := next_at;
+        end if;
+    end if;
     if found_ids < room and not is_cut then
         if has_aged then
             has_more := true;
         elsif expected is not null then
             has_more := found_ids - started < expected;
-        else
+        elsif not is_direct then
             select exists (
                 select from unnest(range_queues, ranks_from, dues_from, ranks_to) r(queue, rank_from, due_from, rank_to)
                 cross join lateral (
@@ -255,6 +318,9 @@ begin
         end if;
         has_more := has_more or are_limits_cut;
         next_due_s := extract(epoch from least(next_at, opens_at) - clock_timestamp());
+        -- What fell due while this call went on is due in a moment. Below 0 means due and not to be had, and callers rest
+        -- for 50 ms then (measured at 2,000 looks a second: they were 39 ms late in the middle).
+        if least(next_at, opens_at) > now() then next_due_s := greatest(next_due_s, 0.0005); end if;
         -- What runs may end in another process, which tells nobody.
         if visited > 0 then next_due_s := least(next_due_s, 1.0); end if;
     end if;

@@ -41,6 +41,7 @@ as $$
         union all
         select q.queue, head.due_at from everpoll.queue_names() q(queue) cross join lateral (
             select t.due_at from everpoll.tasks t where t.line = 1 and t.queue = q.queue and t.due_at <= now()
+              and not t.is_leased
             order by t.queue, t.due_at limit 1) head)
     select f.queue, min(f.due_at) from firsts f group by f.queue
 $$;

@@ -20,10 +20,11 @@ begin
     if cardinality(wanted) > 16 then
         -- Of many queues only those that have a waiting task are visited, by jumping from name to name.
         with recursive heads(queue, due_at) as (
-            (select t.queue, t.due_at from everpoll.tasks t where t.line = 1 order by t.queue, t.due_at limit 1)
+            (select t.queue, t.due_at from everpoll.tasks t where t.line = 1 and not t.is_leased
+             order by t.queue, t.due_at limit 1)
             union all
             select n.queue, n.due_at from heads h cross join lateral (
-                select t.queue, t.due_at from everpoll.tasks t where t.line = 1 and t.queue > h.queue
+                select t.queue, t.due_at from everpoll.tasks t where t.line = 1 and not t.is_leased and t.queue > h.queue
                 order by t.queue, t.due_at limit 1) n)
         select min(h.due_at), array_agg(h.queue) filter (where h.due_at <= now()),
                array_agg('-infinity'::timestamptz) filter (where h.due_at <= now())
@@ -31,7 +32,8 @@ begin
     else
         select min(n.due_at) into next_at from unnest(wanted, waits_from) q(queue, wait_from) cross join lateral (
             select t.due_at from everpoll.tasks t
-            where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from order by t.queue, t.due_at limit 1) n;
+            where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from and not t.is_leased
+            order by t.queue, t.due_at limit 1) n;
     end if;
     if next_at is null or next_at > now() then return; end if;
 
@@ -49,10 +51,11 @@ begin
         select w.ctid from (select * from ranks r order by r.rank limit 1000) r cross join lateral (
             select t.ctid from everpoll.tasks t
             where t.line = 1 and t.rank <> 0 and t.queue = r.queue and t.rank = r.rank and t.due_at <= now()
+              and not t.is_leased
             order by t.queue, t.rank, t.due_at limit most for update skip locked) w limit most),
     got as (
         update everpoll.tasks t set line = case when t.limit_key is null then 0 else 3 end
-        where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.queue, t.due_at),
+        where t.ctid = any(array(select ctid from pick)) and t.line = 1 and not t.is_leased returning t.queue, t.due_at),
     made as (select g.queue, count(*) as tasks, min(g.due_at) as due_at from got g group by g.queue)
     select coalesce(sum(m.tasks), 0), array_agg(m.queue), array_agg(m.due_at) into promoted, made_queues, made_from from made m;
 
@@ -60,11 +63,11 @@ begin
         with pick as materialized (
             select w.ctid from unnest(due_queues, due_from) q(queue, wait_from) cross join lateral (
                 select t.ctid from everpoll.tasks t
-                where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from and t.due_at <= now()
+                where t.line = 1 and t.queue = q.queue and t.due_at >= q.wait_from and t.due_at <= now() and not t.is_leased
                 order by t.queue, t.due_at limit most - promoted for update skip locked) w limit most - promoted),
         got as (
             update everpoll.tasks t set line = case when t.limit_key is null then 0 else 3 end
-            where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.rank, t.queue, t.due_at),
+            where t.ctid = any(array(select ctid from pick)) and t.line = 1 and not t.is_leased returning t.rank, t.queue, t.due_at),
         made as (
             select g.queue, count(*) as tasks, max(g.rank) as rank, min(g.due_at) as due_from, max(g.due_at) as due_to
               from got g group by g.queue)
@@ -86,11 +89,11 @@ begin
         with pick as materialized (
             select w.ctid from unnest(due_queues) q(queue) cross join lateral (
                 select t.ctid from everpoll.tasks t
-                where t.line = 1 and t.queue = q.queue and t.due_at <= now() and t.rank = 0
+                where t.line = 1 and t.queue = q.queue and t.due_at <= now() and t.rank = 0 and not t.is_leased
                 order by t.queue, t.due_at limit most for update skip locked) w limit most),
         got as (
             update everpoll.tasks t set line = case when t.limit_key is null then 0 else 3 end
-            where t.ctid = any(array(select ctid from pick)) and t.line = 1 returning t.queue, t.due_at),
+            where t.ctid = any(array(select ctid from pick)) and t.line = 1 and not t.is_leased returning t.queue, t.due_at),
         made as (select g.queue, count(*) as tasks, min(g.due_at) as due_at from got g group by g.queue)
         select coalesce(sum(m.tasks), 0), array_agg(m.queue), array_agg(m.due_at) into more, more_queues, more_from from made m;
         promoted := promoted + more;
@@ -182,7 +185,8 @@ begin
         where m.queue not in (select p.queue from everpoll.pauses p)) b;
     select exists (
         select from unnest(wanted, waits_from) q(queue, wait_from) cross join lateral (
-            select from everpoll.tasks t where t.line = 1 and t.queue = q.queue and t.due_at < q.wait_from
+            select from everpoll.tasks t
+            where t.line = 1 and t.queue = q.queue and t.due_at < q.wait_from and not t.is_leased
             order by t.queue, t.due_at limit 1) one
         where q.queue not in (select p.queue from everpoll.pauses p)) into is_late;
     took_s := extract(epoch from clock_timestamp() - statement_timestamp());

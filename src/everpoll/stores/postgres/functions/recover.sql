@@ -10,7 +10,9 @@ begin
     perform pg_advisory_xact_lock(me);
     with pick as materialized (
         select t.ctid from everpoll.tasks t
-        where t.line in (0, 2, 4) and t.is_leased and t.owner = me and not exists (
+        where t.ctid = any(everpoll.leased_lately(array[me]) || array(
+                  select held.ctid from everpoll.tasks held where held.line = 2 and held.held_by = me))
+          and t.is_leased and t.owner = me and not exists (
             select from unnest(held_ids, held_sequences) h(id, sequence) where h.id = t.id and h.sequence = t.sequence)
         for update of t skip locked),
     back as (

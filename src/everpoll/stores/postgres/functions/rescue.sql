@@ -50,8 +50,7 @@ end $$;
 -- is dead, and what it leased before is found here. A lease under way takes milliseconds, so it is waited for, but not
 -- for long: its client may be frozen with the answer half sent. Tasks that are locked (a settlement under way) are left;
 -- their worker stays open for the next beat.
--- Held tasks are found by their owner. Those leased a moment ago are found by a walk of tasks_ready, since there is no
--- index on the owner of all.
+-- Held tasks are found by their owner, those leased a moment ago by a walk (leased_lately).
 create function everpoll.rescue(me bigint, dead bigint[], dead_beats bigint[], overdue bigint[],
     overdue_sequences int[], most_rescues int, out rescued int)
 language plpgsql volatile
@@ -75,8 +74,7 @@ begin
 
     if stopped is not null then
         seen := array(select t.ctid from everpoll.tasks t where t.line = 2 and t.held_by = any(stopped))
-             || array(select t.ctid from everpoll.tasks t where t.line = 0 and t.is_leased and t.owner = any(stopped))
-             || array(select t.ctid from everpoll.tasks t where t.line = 4 and t.owner = any(stopped));
+             || everpoll.leased_lately(stopped);
     end if;
     seen_late := array(
         select t.ctid from everpoll.tasks t join unnest(overdue, overdue_sequences) o(id, sequence) on o.id = t.id

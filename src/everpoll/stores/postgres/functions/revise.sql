@@ -27,8 +27,8 @@ begin
         args = coalesce(new_args, t.args), trail = everpoll.remember(t.trail, '', note),
         is_revised = case when keeps_due then t.is_revised else t.is_leased end,
         due_at = case when t.is_leased or keeps_due then t.due_at else least(clock_timestamp(), t.due_at) end,
-        line = case when t.line = 1 and not keeps_due then case when t.limit_key is null then 0 else 3 end
-                    else t.line end
+        line = case when t.line = 1 and not keeps_due and not t.is_leased
+                    then case when t.limit_key is null then 0 else 3 end else t.line end
     where t.id = task.id;
     if note is not null then
         perform everpoll.log_events(array[task.id], array[task.kind], array[task.name], array[task.key], array[note]);

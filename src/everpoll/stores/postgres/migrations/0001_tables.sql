@@ -6,7 +6,7 @@
 --
 -- line: where a look finds the row.
 --   0  ready: due, or leased a moment ago
---   1  waiting for due_at
+--   1  waiting for due_at, or due and leased from here a moment ago
 --   2  held: leased for longer than a few seconds. The worker's beat moves it here, so that a look does not walk over
 --      tasks that run for long; short tasks keep their cheap lease.
 create table everpoll.tasks (
