@@ -1,7 +1,7 @@
 """Whether there is anything to do for the worker of services: asked by processes that have no service of their own.
 
-Promises: asks for services each time, and for what is left of removed ones once in LEFTOVERS_S. Imports next to nothing of
-this room: most programs have no services, and load nothing more of it.
+Promises: asks for services each time, and for what is left of removed ones once in LEFTOVERS_S. Imports next to
+nothing of this room: most programs have no services, and load nothing more of it.
 """
 
 import asyncio
