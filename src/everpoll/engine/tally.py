@@ -6,7 +6,7 @@ Totals since the start, for metrics; figures of each minute and hour, for charts
 
 Promises: an outcome is counted once the store has written it, and a result that was dropped counts as lost. At most
 NAMES names are told apart; the tasks of further ones are counted together. A batch of tasks of one name is counted as
-a whole, at about 0.2 µs a job. The heartbeat's thread may read at any time.
+a whole: 0.3 µs a job in batches of 500, 0.7 with 50 slots. The heartbeat's thread may read at any time.
 """
 
 import math
