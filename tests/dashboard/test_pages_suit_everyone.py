@@ -94,7 +94,7 @@ def test_loading_and_error_are_looks_of_their_own(shop: ShopServer, pages: Pages
     complaints.expect("503")
     page = pages.open("/workers")
     held: list[Route] = []
-    page.route("**/api/jobs?*", held.append)
+    page.route("**/api/jobs?*", lambda route: held.append(route))  # noqa: PLW0108 - Playwright takes no builtin
     page.get_by_role("navigation").get_by_role("link", name="Jobs").click()
     expect(page.locator("[data-state=loading]")).to_be_visible()
     problem = '{"title":"Unavailable","status":503,"detail":"the database took longer than 2 s"}'

@@ -109,9 +109,13 @@ def test_a_run_is_told_at_its_start_each_look_and_its_end(caplog: pytest.LogCapt
 
 
 @pytest.fixture
-def made() -> Iterator[Counter[int]]:
+def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[int]]:
     """How many records of everpoll are made, by level; every logger as a program has it that sets up nothing."""
     counted, before = Counter[int](), logging.getLogRecordFactory()
+    for name in [one for one in logging.Logger.manager.loggerDict if one.partition(".")[0] == "everpoll"]:
+        # Commands that ran in this process before may have set levels of their own.
+        monkeypatch.setattr(logging.getLogger(name), "level", logging.NOTSET)
+        logging.getLogger(name).manager._clear_cache()  # type: ignore[attr-defined]
 
     def count(*args: Any, **kwargs: Any) -> logging.LogRecord:
         record = before(*args, **kwargs)
