@@ -22,6 +22,10 @@ export interface ListingOptions<T> {
   query: () => Record<string, string | boolean | null>;
   id: (item: T) => string;
   topics: readonly Topic[];
+  /** How many rows to read at first; 50 unless told. */
+  first?: number;
+  /** The order of the rows that are loaded, for lists whose API has no order to choose; reactive. */
+  order?: () => { name: string; compare: (one: T, other: T) => number };
 }
 
 export class Listing<T> {
@@ -35,14 +39,14 @@ export class Listing<T> {
   constructor(options: ListingOptions<T>) {
     this.#options = options;
     this.rows = new Rows(options.id);
-    this.#limit = Math.min(KEPT_FRESH, Math.max(PAGE, router.place.rows ?? 0));
+    this.#limit = Math.min(KEPT_FRESH, Math.max(options.first ?? PAGE, router.place.rows ?? 0));
     let asked = "";
     const path = (): string => {
       const filters = withQuery(options.path, options.query());
       if (filters !== asked) {
         const isFirst = asked === "";
         asked = filters;
-        if (!isFirst) untrack(() => (this.#limit = PAGE));
+        if (!isFirst) untrack(() => (this.#limit = options.first ?? PAGE));
       }
       return withQuery(options.path, { ...options.query(), limit: this.#limit });
     };
@@ -50,8 +54,11 @@ export class Listing<T> {
     $effect(() => {
       const page = this.source.data;
       const isOld = this.source.isOld;
-      const filters = withQuery(options.path, options.query());
-      if (page !== undefined && !isOld) untrack(() => this.#take(page, filters));
+      const order = options.order?.();
+      const filters = `${withQuery(options.path, options.query())} ${order?.name ?? ""}`;
+      if (page === undefined || isOld) return;
+      const ordered = order === undefined ? page : { ...page, items: [...page.items].sort(order.compare) };
+      untrack(() => this.#take(ordered, filters));
     });
   }
 

@@ -225,3 +225,76 @@ export interface EventItem {
   seq: Id;
   body: Record<string, unknown>;
 }
+
+export interface Uptime {
+  percent: number | null;
+  /** The share of the span that is known, 0 to 1. */
+  covered: number;
+}
+
+export interface ServiceDetail extends ServiceItem {
+  definition: Record<string, unknown>;
+  uptime: Record<string, Uptime>;
+  latencies_24h_ms: Record<string, number | null>;
+  beat_path: string | null;
+}
+
+export interface DependencyItem {
+  name: string;
+  canonical: string;
+  status: string;
+  healthy: boolean | null;
+  skipped: boolean;
+  latency_ms: number | null;
+  type: string;
+  impact: string | null;
+  description: string | null;
+  error_message: string | null;
+  changed_at: string | null;
+  seen_at: string | null;
+}
+
+export interface HistoryBucket {
+  at: string;
+  p50_ms: number | null;
+  p95_ms: number | null;
+  p99_ms: number | null;
+}
+
+export interface HistoryPage extends Page<LookItem> {
+  buckets: HistoryBucket[];
+}
+
+export interface MaintenanceWindow {
+  id: string;
+  /** None: all. */
+  services: string[];
+  reason: string;
+  starts_at: string | null;
+  ends_at: string | null;
+  days: string[];
+  at: string | null;
+  lasts_s: number;
+  zone: string;
+  is_active: boolean;
+}
+
+export interface GraphNode {
+  name: string;
+  is_service: boolean;
+  status: string;
+  since: string | null;
+  roots: string[];
+}
+
+export interface GraphEdge {
+  /** It depends on `target`. */
+  source: string;
+  target: string;
+}
+
+export interface GraphAnswer {
+  nodes: GraphNode[];
+  edges: GraphEdge[];
+  is_cut: boolean;
+}

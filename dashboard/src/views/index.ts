@@ -2,12 +2,15 @@
 
 import type { Component } from "svelte";
 import Events from "./Events.svelte";
+import Graph from "./Graph.svelte";
 import Job from "./Job.svelte";
 import Jobs from "./Jobs.svelte";
 import Loops from "./Loops.svelte";
 import Overview from "./Overview.svelte";
 import Queue from "./Queue.svelte";
 import Queues from "./Queues.svelte";
+import Service from "./Service.svelte";
+import Services from "./Services.svelte";
 import Workers from "./Workers.svelte";
 
 export interface ViewRoute {
@@ -24,5 +27,8 @@ export const VIEWS: ViewRoute[] = [
   { pattern: "/workers", view: Workers },
   { pattern: "/queues", view: Queues },
   { pattern: "/queues/:name", view: Queue },
+  { pattern: "/services", view: Services },
+  { pattern: "/services/:name", view: Service },
+  { pattern: "/graph", view: Graph },
   { pattern: "/events", view: Events },
 ];
