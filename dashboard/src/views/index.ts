@@ -8,6 +8,11 @@ import Loops from "./Loops.svelte";
 import Overview from "./Overview.svelte";
 import Queue from "./Queue.svelte";
 import Queues from "./Queues.svelte";
+import Doctor from "./Doctor.svelte";
+import Run from "./Run.svelte";
+import Runs from "./Runs.svelte";
+import Schedules from "./Schedules.svelte";
+import Tables from "./Tables.svelte";
 import Workers from "./Workers.svelte";
 
 export interface ViewRoute {
@@ -25,4 +30,9 @@ export const VIEWS: ViewRoute[] = [
   { pattern: "/queues", view: Queues },
   { pattern: "/queues/:name", view: Queue },
   { pattern: "/events", view: Events },
+  { pattern: "/runs", view: Runs },
+  { pattern: "/runs/:id", view: Run },
+  { pattern: "/schedules", view: Schedules },
+  { pattern: "/tables", view: Tables },
+  { pattern: "/doctor", view: Doctor },
 ];
