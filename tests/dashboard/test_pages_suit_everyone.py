@@ -18,6 +18,16 @@ VIEWS = [
     "/queues",
     "/queues/reports",
     "/loops",
+    "/runs",
+    "/runs/{run waiting}",
+    "/runs/{run failed}",
+    "/services",
+    "/services/search",
+    "/graph",
+    "/graph?view=table",
+    "/schedules",
+    "/tables",
+    "/doctor",
 ]
 LISTS = {"/jobs?q=nothing": "No job fits", "/events?name=nothing": "No event fits", "/loops?q=nothing": "No loop fits"}
 CLIPPED = """() => [...document.querySelectorAll("h1, h2, button, .status, dt, .tile .value")]

@@ -298,3 +298,81 @@ export interface GraphAnswer {
   edges: GraphEdge[];
   is_cut: boolean;
 }
+
+export interface Decision {
+  at: number;
+  rule: string;
+  why: string;
+  next_s?: number | null;
+  status?: string | null;
+  facts?: Record<string, unknown>;
+  times?: number;
+  first_at?: number | null;
+}
+
+export interface RunDetail extends RunItem {
+  op: unknown;
+  handle: unknown;
+  value: unknown;
+  evidence: unknown;
+  counters: Record<string, number>;
+  cleaned: boolean | null;
+  log: Decision[];
+  memory: Record<string, unknown>;
+  facts: Record<string, unknown>;
+  trail: TrailEntry[];
+}
+
+export interface ScheduleItem {
+  name: string;
+  job: string;
+  timetable: string;
+  missed: "skip" | "once" | "all";
+  next_at: string | null;
+  last_at: string | null;
+  is_registered: boolean;
+  task_id: Id;
+}
+
+export interface DoctorCheck {
+  name: string;
+  level: string;
+  says: string;
+  remedy: string;
+}
+
+export interface DoctorReport {
+  ok: boolean;
+  checks: DoctorCheck[];
+}
+
+export interface TableFinding {
+  what: string;
+  is_fit: boolean;
+  is_needed: boolean;
+  detail: string;
+  ddl: string | null;
+}
+
+export interface PollerHealth {
+  healthy: boolean;
+  polling: boolean;
+  consecutive_errors: number;
+  last_error: string | null;
+  polls_per_minute: number;
+  rows_per_poll: number;
+  claim_success_rate: number | null;
+  claim_latency_s: number | null;
+  push: boolean;
+  waiting_s: number | null;
+  running: number;
+  slots: number;
+}
+
+export interface TableItem {
+  name: string;
+  has_handler: boolean;
+  mapping: Record<string, string | null>;
+  poller: PollerHealth | null;
+  findings: TableFinding[] | null;
+}

@@ -33,6 +33,8 @@ const TONES: Record<string, Tone> = {
   open: "fail",
   timed_out: "fail",
   silent: "fail",
+  needs_code: "warn",
+  cleaning: "active",
 };
 
 export function toneOf(word: string): Tone {

@@ -11,6 +11,11 @@ import Queue from "./Queue.svelte";
 import Queues from "./Queues.svelte";
 import Service from "./Service.svelte";
 import Services from "./Services.svelte";
+import Doctor from "./Doctor.svelte";
+import Run from "./Run.svelte";
+import Runs from "./Runs.svelte";
+import Schedules from "./Schedules.svelte";
+import Tables from "./Tables.svelte";
 import Workers from "./Workers.svelte";
 
 export interface ViewRoute {
@@ -31,4 +36,9 @@ export const VIEWS: ViewRoute[] = [
   { pattern: "/services/:name", view: Service },
   { pattern: "/graph", view: Graph },
   { pattern: "/events", view: Events },
+  { pattern: "/runs", view: Runs },
+  { pattern: "/runs/:id", view: Run },
+  { pattern: "/schedules", view: Schedules },
+  { pattern: "/tables", view: Tables },
+  { pattern: "/doctor", view: Doctor },
 ];

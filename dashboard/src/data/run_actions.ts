@@ -1,0 +1,41 @@
+/** What an operator does to a run. */
+
+import { notices } from "../app/notices.svelte.ts";
+import { carryOut } from "./actions.ts";
+import { segment } from "./api.ts";
+import type { RunDetail, RunItem } from "./shapes.ts";
+
+/** Return the name that the API and the URL know a run by. */
+export const runKey = (run: RunItem): string => `${run.watch}:${run.id}`;
+export const runPath = (run: RunItem): string => `/runs/${segment(runKey(run)).replaceAll("%3A", ":")}`;
+
+function order(run: RunItem, action: string, body: unknown, text: string): Promise<RunDetail | null> {
+  return carryOut<RunDetail>({
+    path: `/api${runPath(run)}/${action}`,
+    body,
+    done: () => ({ text, link: { text: "See the event", path: `/events?task=${run.task_id}` } }),
+  });
+}
+
+export function lookNow(run: RunItem): Promise<RunDetail | null> {
+  return order(run, "look-now", undefined, `Confirmed: the next look of ${runKey(run)} is due now.`);
+}
+
+export function extend(run: RunItem, time: string, looks: number | null): Promise<RunDetail | null> {
+  const more = [time, looks === null ? "" : `${looks} ${looks === 1 ? "look" : "looks"}`].filter((part) => part !== "").join(" and ");
+  const body = { ...(time === "" ? {} : { time }), ...(looks === null ? {} : { looks }) };
+  return order(run, "extend", body, `Confirmed: the budget of ${runKey(run)} has ${more} more.`);
+}
+
+/** Ask first; null: it was not canceled. */
+export async function cancelRun(run: RunItem): Promise<RunDetail | null> {
+  const answer = await notices.ask({
+    title: `Cancel run ${runKey(run)}?`,
+    says: ["Its worker tells the remote, waits for its end and cleans up."],
+    action: "Cancel run",
+    isDangerous: true,
+    asksReason: true,
+  });
+  if (answer === null) return null;
+  return order(run, "cancel", { reason: answer.reason }, `Cancel confirmed: ${runKey(run)} is being canceled.`);
+}
