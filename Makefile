@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-FOR    ?= 15s
+FOR    ?=
 ARGS   ?=
 
 # Tests start hundreds of processes: without compiled files each of them compiles everpoll again, for 0.3 s of CPU.
@@ -15,8 +15,8 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(READY) dashboard-if-possible ## Watch everpoll at work in the terminal (FOR=15s)
-	@$(BIN)/everpoll demo --for $(FOR)
+demo: $(READY) dashboard-if-possible ## Watch everpoll at work in the terminal and in the dashboard, until Ctrl-C (FOR=30s)
+	@$(BIN)/everpoll demo $(if $(FOR),--for $(FOR))
 
 example-test-runner: $(READY) ## Replay recordings in Chromium, from a table of your own (ARGS="--url …")
 	@$(BIN)/python -m examples.test_runner $(ARGS)

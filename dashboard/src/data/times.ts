@@ -5,7 +5,8 @@ import type { Zone } from "./preferences.svelte.ts";
 /** Return "340ms", "2.4s", "12s", "4m 10s", "3h 5m" or "2d 4h". */
 export function span(seconds: number): string {
   const value = Math.max(0, seconds);
-  if (value < 0.0005) return "0s";
+  if (value < 0.00005) return "0s";
+  if (value < 0.00995) return `${Number((value * 1000).toFixed(1))}ms`;
   if (value < 1) return `${Math.round(value * 1000)}ms`;
   if (value < 9.95) return `${Number(value.toFixed(1))}s`;
   return wholeSpan(value);

@@ -15,12 +15,15 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from everpoll.app import Everpoll
 from everpoll.cli.demo_jobs import add_jobs
 from everpoll.cli.demo_loops import Scenario, add_loops
 from everpoll.cli.demo_services import ServiceStory
+from everpoll.cli.demo_watches import add_watches
 from everpoll.cli.session import duration_s
+from everpoll.errors import BadInput
 from everpoll.loops import Loop, Phase
 from everpoll.policy import human
 
@@ -41,6 +44,7 @@ PHASE_STYLE = {
 def demo(
     duration: Annotated[str | None, typer.Option("--for", help="End after this long, such as 10s.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
+    port: Annotated[int, typer.Option(help="Where the dashboard is; 0: any free port.", min=0, max=65_535)] = 8787,
 ) -> None:
     """Watch jobs, loops and services fail, back off, recover and pause, live. Ctrl-C ends it with a summary."""
     lasts_s = None if duration is None else duration_s("--for", duration)
@@ -50,7 +54,7 @@ def demo(
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="everpoll-demo-") as folder:
         stage = Stage(Everpoll(f"sqlite:///{folder}/demo.db"))
-        asyncio.run(stage.play(lasts_s, quiet=as_json))
+        asyncio.run(stage.play(lasts_s, port, quiet=as_json))
     lasted_s = time.monotonic() - started
     if as_json:
         typer.echo(json.dumps(stage.summary(lasted_s)))
@@ -59,7 +63,7 @@ def demo(
 
 
 class Stage:
-    """The demo's app, its three stories, and where they are shown."""
+    """The demo's app, its stories, and where they are shown."""
 
     def __init__(self, app: Everpoll) -> None:
         self._app = app
@@ -69,8 +73,10 @@ class Stage:
         self._names = list(app.loops)
         self._jobs = add_jobs(app)
         self._services = ServiceStory()
+        add_watches(app)
+        self._dashboard = ""
 
-    async def play(self, lasts_s: float | None, *, quiet: bool) -> None:
+    async def play(self, lasts_s: float | None, port: int, *, quiet: bool) -> None:
         """Run until the time is over or a signal comes."""
         over = asyncio.Event()
         event_loop = asyncio.get_running_loop()
@@ -82,12 +88,28 @@ class Stage:
         async with self._services.serving(self._app), self._app:
             if quiet:
                 await over.wait()
-            elif self._console.is_terminal:
-                await self._show_live(over)
             else:
-                await self._show_changes(over)
+                self._dashboard = await self._served(port)
+                self._console.print(f"dashboard: {self._dashboard}", highlight=False, soft_wrap=True)
+                await (self._show_live(over) if self._console.is_terminal else self._show_changes(over))
             for name in self._names:
                 self._scenario.final[name] = self._app.loops[name].state
+
+    async def _served(self, port: int) -> str:
+        """Serve the dashboard beside the app, and return where it is, or why it is not there."""
+        try:
+            from everpoll.server.running import HttpServer  # noqa: PLC0415 - the extra may be missing
+        except ModuleNotFoundError as error:
+            return f"needs {error.name}: pip install everpoll[server]"
+        server = HttpServer(self._app, port=port)
+        try:
+            await server.start()
+        except BadInput:
+            # The port is taken, perhaps by another demo.
+            server = HttpServer(self._app, port=0)
+            await server.start()
+        self._app.accompany(server)
+        return server.url
 
     async def _show_live(self, over: asyncio.Event) -> None:
         with Live(console=self._console, auto_refresh=False, transient=True) as live:
@@ -111,10 +133,11 @@ class Stage:
     async def _tables(self) -> Group:
         await self._jobs.look(self._app)
         loops = _table(self._app, self._names, self._scenario)
+        where = Text(f"dashboard: {self._dashboard}", style="bold", no_wrap=True)
         if self._console.height < TALL:
-            return Group(loops, self._jobs.table())
+            return Group(where, loops, self._jobs.table())
         await self._services.look(self._app)
-        return Group(loops, self._services.table(), self._jobs.table())
+        return Group(where, loops, self._services.table(), self._jobs.table())
 
     def summary(self, lasted_s: float) -> dict[str, object]:
         """What happened, for scripts."""
