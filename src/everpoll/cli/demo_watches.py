@@ -1,4 +1,4 @@
-"""The watches and the schedule that the demo shows: exports in a pretended remote, which end, fail, or take their time."""
+"""The watches and the schedule that the demo shows: exports in a pretended remote that end, fail or take their time."""
 
 import random
 from typing import Any
