@@ -137,7 +137,7 @@ class ShellQueries:
     # ── the business table ───────────────────────────────────────────────────────────────────────────────────────
 
     async def unfinished(self) -> AsyncIterator[tuple[ShellQuery, str, dict[str, str] | None]]:
-        """Rows that should have a run (B13); one that was started already is only looked at."""
+        """Rows that should have a run; one that was started already is only looked at."""
         for row in await self._runs.unfinished(self._figures.grace_s):
             if await self._is_settled(row["run_id"]):
                 continue
@@ -146,7 +146,7 @@ class ShellQueries:
             yield op, op.run_id, ids if row["task_id"] else None
 
     async def sweep(self) -> int:
-        """Delete assets of runs that have ended: what a worker made that slept through the clean-up (B14)."""
+        """Delete assets of runs that have ended: what a worker made that slept through the clean-up."""
         names = {name for _, name in await self._cloud.assets(PREFIX)}
         rows = await self._runs.all() if names else {}
         ended = {customer_key(f"{NAME}:{run_id}") for run_id, row in rows.items() if row["completed_at"]}

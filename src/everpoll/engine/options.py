@@ -11,7 +11,7 @@ from everpoll.policy import Backoff, shown, whole_number
 
 
 def worker_label() -> str:
-    """`WORKER_ID`, or host and a random part: unique per process, for people to read (A4)."""
+    """`WORKER_ID`, or host and a random part: unique per process, for people to read."""
     return os.environ.get("WORKER_ID") or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
 
 
@@ -20,7 +20,7 @@ class WorkerOptions:
     """The options of one worker process."""
 
     slots: int = 50
-    """Tasks at a time, over all queues (A15, B18)."""
+    """Tasks at a time, over all queues."""
     queues: dict[str, int] | None = None
     """Slots per queue; None serves the queues of everything registered, without limits of their own."""
     lease_s: float = 30.0
@@ -28,9 +28,9 @@ class WorkerOptions:
     beat_s: float | None = None
     """How often it says that it lives; None: three times a lease."""
     poll: Backoff = field(default_factory=lambda: Backoff("5s", factor=1.5, cap="30s", jitter=0, steady=2))
-    """The rests between looks that find nothing, where nothing pushes (A2)."""
+    """The rests between looks that find nothing, where nothing pushes."""
     safety_poll: Backoff = field(default_factory=lambda: Backoff("30s", factor=2, cap="60s", jitter=0.1))
-    """The same beneath a working push (A8)."""
+    """The same beneath a working push."""
     refusal_patience_s: float | None = None
     """How long a settlement that the store refuses is tried again before it is replaced; None: as long as a lease."""
     keep_s: float | None = 30 * 86_400.0

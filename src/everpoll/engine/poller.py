@@ -1,11 +1,11 @@
 """The poller: looks for due tasks as often as needed, and no more often.
 
-    something found ──▶ look again at once     nothing found ──▶ rest: 5, 5, 7.5 … 30 s (A2), under push 30 … 60 s (A8)
+    something found ──▶ look again at once     nothing found ──▶ rest: 5, 5, 7.5 … 30 s, under push 30 … 60 s
       (under push, all that there was: rest)
     slots are full  ──▶ wait for a free slot   a rest ends early at the next due time and at a wake-up
 
-Promises: never leases more than there are free slots (A15). A look that fails is tried up to three times (A10), is
-logged and counted, and never stops the poller (A9). Every look is logged at debug level, every claim at info (A13).
+Promises: never leases more than there are free slots. A look that fails is tried up to three times, is
+logged and counted, and never stops the poller. Every look is logged at debug level, every claim at info.
 """
 
 import asyncio
@@ -131,7 +131,7 @@ class Poller:
             if self._stopping.is_set():
                 self._pool.give_back(looked.leases if looked else (), self.incarnation)
             elif looked is None:
-                # No empty look, so A2's sequence stays where it is; and no push can be trusted now.
+                # No empty look, so the sequence of rests stays where it is; and no push can be trusted now.
                 await self._wait(self._options.poll.delay(1))
             elif looked.leases:
                 self._empty = 0

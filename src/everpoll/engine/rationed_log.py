@@ -16,7 +16,7 @@ from everpoll.policy import human
 
 WINDOW_S = 10.0
 LINES = 1_000
-"""In each stretch: 100 lines a second cost about 0.3 % of a core."""
+"""In each stretch."""
 SUBJECTS = 100
 SHOWN = 5
 OTHERS = "others"

@@ -1,4 +1,4 @@
-"""Loops: a function of this process that runs again and again, backs off when it fails, and rests unseen (E1-E9)."""
+"""Loops: a function of this process that runs again and again, backs off when it fails, and rests unseen."""
 
 from everpoll.loops.loop import Loop
 from everpoll.loops.options import LoopOptions, LoopPolicy

@@ -1,4 +1,4 @@
-"""What the log says about a loop: changes of state, each once (E8). Ordinary runs are silent above debug level."""
+"""What the log says about a loop: changes of state, each once. Ordinary runs are silent above debug level."""
 
 import logging
 

@@ -90,7 +90,7 @@ class Loops(Mapping[str, Loop]):
         return [_card(loop) for loop in list(self._loops.values())]
 
     def add(self, function: Callable[[], Any], every: Duration, **options: Unpack[LoopOptions]) -> Loop:
-        """Register a function. A name that is taken is replaced (E1), with a warning: often it is a mistake."""
+        """Register a function. A name that is taken is replaced, with a warning: often it is a mistake."""
         name = _name_of(function, options)
         if name in self._loops:
             warnings.warn(
@@ -179,7 +179,7 @@ class Loops(Mapping[str, Loop]):
             loop._resume(reason)
 
     def pause_unless(self, looking: Callable[[], bool | Awaitable[bool]], every: Duration = "1s") -> Loop:
-        """Ask regularly whether anyone is looking; while nobody is, every loop is paused as `hidden` (E4)."""
+        """Ask regularly whether anyone is looking; while nobody is, every loop is paused as `hidden`."""
         if not callable(looking):
             raise BadInput(f"pause_unless({shown(looking)}): give it a function that says whether anyone is looking")
 

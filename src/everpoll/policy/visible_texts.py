@@ -6,7 +6,7 @@ and nothing that UTF-8 cannot represent. Never changes any other character.
 
 import re
 
-# C0 but for tab and line feed, DEL, C1, what turns the direction of a line around, and what cannot be encoded.
+# Control characters but for tab and line feed, what turns the direction of a line around, and what cannot be encoded.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

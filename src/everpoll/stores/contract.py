@@ -156,7 +156,7 @@ class Leased(Struct, frozen=True, gc=False):
     next_due_s: float | None = None
     """Seconds until the next waiting task of these queues falls due; None if none waits, or if the look was full."""
     missed: int = 0
-    """Tasks that were seen and then taken by others before we had them: a lost race, not an error (A3)."""
+    """Tasks that were seen and then taken by others before we had them: a lost race, not an error."""
     at: float = 0.0
     """When that was, by the store's own wall clock: seconds since the epoch."""
     is_all: bool = False

@@ -96,7 +96,7 @@ class AdoptedTable:
         self._worker, self._worked_on = worker, event_loop
 
     async def stop(self, grace: Duration = "10s") -> None:
-        """Take no new rows, let handlers finish for the grace period, put the rest back (D4). Repeatable."""
+        """Take no new rows, let handlers finish for the grace period, put the rest back. Repeatable."""
         worker, self._worker = self._worker, None
         try:
             if worker is not None:
@@ -120,7 +120,7 @@ class AdoptedTable:
         return self._worker
 
     def health(self) -> PollerHealth | None:
-        """The poller's metrics (A11, A12); None while it does not run."""
+        """The poller's metrics; None while it does not run."""
         return None if self._worker is None else self._worker.health()
 
     async def _run(self, run: Run) -> Settlement:

@@ -43,4 +43,4 @@ class TableSource(Source, Protocol):
         """Columns and their types, the index and whether the poll query uses it (EXPLAIN), push, the heartbeat."""
 
     def ddl(self) -> list[str]:
-        """Statements that give the table what the mapping names: columns, the index of A6, the trigger for push."""
+        """Statements that give the table what the mapping names: columns, an index for looks, the trigger for push."""

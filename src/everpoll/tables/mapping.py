@@ -40,7 +40,7 @@ class Table:
     canceled: str | None = None
     """The word for a row whose handler returned `Cancel`; None: such a row has failed."""
     order_by: str = "created_at"
-    """Oldest first (A4)."""
+    """Oldest first."""
     worker: str = "worker_id"
     started_at: str = "started_at"
     """With `worker`, the fence: whoever does not find its own values there any more changes nothing."""
@@ -66,7 +66,7 @@ class Table:
     timeout: Duration | None = None
     """How long one run may take; then it has failed, as if it had raised."""
     columns: tuple[str, ...] = ()
-    """What the handler reads. Nothing else is selected (A6)."""
+    """What the handler reads. Nothing else is selected."""
     results: tuple[str, ...] = ()
     """What the handler may write: it returns a dict with some of these columns."""
 

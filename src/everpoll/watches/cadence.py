@@ -39,7 +39,7 @@ class Cadence(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Growing:
-    """A backoff as a cadence: the nth wait of the run is the nth of the backoff (B4)."""
+    """A backoff as a cadence: the nth wait of the run is the nth of the backoff."""
 
     backoff: Backoff
 

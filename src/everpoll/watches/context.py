@@ -21,14 +21,14 @@ from everpoll.watches.memory import RunMemory, Sighting
 logger = logging.getLogger("everpoll.watches")
 
 NO_IDS = frozenset({"", "0", "none", "null"})
-"""Words that remotes use for "no id" (B15)."""
+"""Words that remotes use for "no id"."""
 # Due times are stored in microseconds and come back as floats: a hair later is never too early.
 HINT_SLACK_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """Returned by a look, as `return w.verify("rowset")`: what was seen is to be proven by that check (B9)."""
+    """Returned by a look, as `return w.verify("rowset")`: what was seen is to be proven by that check."""
 
     name: str
 
@@ -126,7 +126,7 @@ class LookContext:
         return is_confirmed
 
     def attempt(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call something that the look can do without: what it returns, or None and a warning if it fails (B12).
+        """Call something that the look can do without: what it returns, or None and a warning if it fails.
 
         To be awaited; but in the thread of a plain look it is called there and then.
         """
@@ -157,11 +157,11 @@ class LookContext:
         return Verify(name)
 
     def count(self, name: str) -> None:
-        """One more of these, shown with the run and its watch (B17)."""
+        """One more of these, shown with the run and its watch."""
         self._memory.count(told(name, NAME_LIMIT))
 
     def status(self, word: object) -> str:
-        """Note the remote's own word, for people, and have it back trimmed and in lower case (B6)."""
+        """Note the remote's own word, for people, and have it back trimmed and in lower case."""
         normal = "" if word is None else str(word).strip().lower()
         self._memory.status = told(normal) or None
         self.is_told = True
@@ -194,7 +194,7 @@ def _confirm(times: int, gap: Duration) -> Confirm:
 
 
 def is_id(handle: object) -> bool:
-    """Whether this is a handle at all: ids that mean "none" are not (B15)."""
+    """Whether this is a handle at all: ids that mean "none" are not."""
     if handle is None or handle is False or handle == 0:
         return False
     if isinstance(handle, str):

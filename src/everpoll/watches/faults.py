@@ -1,6 +1,6 @@
 """What an exception in a look, a start, a cancel or a cleanup means: try again, or give up.
 
-    transient   the remote or the network is in trouble: counted, re-delayed, until the budget is spent (B12)
+    transient   the remote or the network is in trouble: counted, re-delayed, until the budget is spent
     odd         nobody knows: probably a bug of the look; tried again, but not for ever
     fatal       it will not get better: the run has failed
 

@@ -195,7 +195,7 @@ class WatchRun:
         return task
 
     async def events(self, after: int = 0) -> AsyncIterator[RunEvent]:
-        """The state now, then every change behind `after`, those of the past first, until the run has ended (B16).
+        """The state now, then every change behind `after`, those of the past first, until the run has ended.
 
         To go on later, remember the `seq` of the last *change*: a snapshot tells of changes that are still to come.
         An outage of the store is waited out. Changes whose history was dropped are missing; the snapshot is not.

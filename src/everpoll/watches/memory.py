@@ -3,7 +3,7 @@
     intent ──start──▶ looking ⇄ verifying ──▶ cleaning ──▶ ended
                          └─────▶ canceling ──────▲          (parked: needs_code, until a release knows its version)
 
-Promises: rows of earlier releases are understood (B19): fields are only ever added, each with a default.
+Promises: rows of earlier releases are understood: fields are only ever added, each with a default.
 """
 
 from typing import Any, Literal
@@ -54,7 +54,7 @@ class RunMemory(Struct, omit_defaults=True):
     phase: Phase = "intent"
     handle: Any = None
     started_at: float | None = None
-    """When the handle was stored, by the store's clock: the clock that counts for the budget (B5)."""
+    """When the handle was stored, by the store's clock: the clock that counts for the budget."""
     begun_at: float | None = None
     """When it was first leased: the clock for the time before the start."""
     is_given: bool = False
@@ -121,7 +121,7 @@ class RunMemory(Struct, omit_defaults=True):
         del self.log[:-LOG_LIMIT]
 
     def count(self, name: str, by: int = 1) -> None:
-        """One more of these (B17)."""
+        """One more of these."""
         counters = self.counters
         if name not in counters and len(counters) >= NAMES_LIMIT:
             name = OTHERS

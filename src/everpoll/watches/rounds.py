@@ -37,7 +37,7 @@ ROUND_S = 600.0
 
 
 async def ensure(watch: "Watch[Any]", rows: Callable[[], Any]) -> int:
-    """Begin what has no run yet; how many those were (B13)."""
+    """Begin what has no run yet; how many those were."""
     begun = 0
     found = await _rows(watch, rows)
     try:
@@ -123,7 +123,7 @@ def _task_of(watch: "Watch[Any]", row: Any) -> NewTask | None:
 
 
 async def sweep(watches: "Watches", name: str, limit: int = SWEEP_LIMIT) -> int:
-    """Have cleaned up what ended runs have left: those whose cleanup has given up, and those that had none (B14)."""
+    """Have cleaned up what ended runs have left: those whose cleanup has given up, and those that had none."""
     store = await watches.store()
     swept = 0
     states: tuple[TaskState, ...] = ("done", "failed", "canceled")

@@ -5,7 +5,7 @@
     not started?    ──▶ adopt what an earlier try has started, else start           (both with the same key)
     budget spent?   ──▶ timed out
     remote resting? ──▶ later
-    else            ──▶ look, and judge what it says                                (B3)
+    else            ──▶ look, and judge what it says
 
 Promises: one settlement, one fenced write: memory, due time and events together. The remote is only ever started,
 canceled and cleaned up with the run's key. Whatever the user's functions raise, SystemExit included, ends here: as a
@@ -143,7 +143,7 @@ class Step(Calling):
         return handle
 
     async def _find(self) -> Settlement:
-        """The handle is missing: it is looked up by the key, stored, and only then used (B15)."""
+        """The handle is missing: it is looked up by the key, stored, and only then used."""
         try:
             assert self._watch.starts is not None, "only asked where there is a start"
             if self._watch.adopts is None:

@@ -62,7 +62,7 @@ Migration = Callable[[Any, dict[str, Any]], tuple[Any, dict[str, Any]] | None]
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What a look may ask to have proven (B9)."""
+    """What a look may ask to have proven."""
 
     function: UserFunction
     tries: int
@@ -95,7 +95,7 @@ class Watch(Generic[Op]):
         self.rng: random.Random = random.Random()  # noqa: S311 - jitter is no secret
         self.remotes = Remotes(self.policy.rate, self.policy.breaker, self.rng.random)
         self.counters: Counter[str] = Counter()
-        """Of this process, over all runs (B17)."""
+        """Of this process, over all runs."""
         self.on_decision: list[Callable[[str, Decision], None]] = []
         """Told of every decision as it is made: for timelines."""
         self.changes, self.failures = RationedLog(logger), RationedLog(logger)
@@ -173,7 +173,7 @@ class Watch(Generic[Op]):
         return register
 
     def ensure(self, every: Duration = "1m") -> Callable[[F], F]:
-        """Business rows that should have a run: a function that returns (op, id) or (op, id, handle) for each (B13).
+        """Business rows that should have a run: a function that returns (op, id) or (op, id, handle) for each.
 
         It is called now and then by every worker; those that have no run yet get one.
         """
@@ -209,7 +209,7 @@ class Watch(Generic[Op]):
         handle: Any = None,
         delay: Duration = 0,
     ) -> WatchRun:
-        """Watch one operation. The same id means the same run: beginning it again answers with that one (B2).
+        """Watch one operation. The same id means the same run: beginning it again answers with that one.
 
         That holds for as long as its history is kept (30 days after its end, unless the app says otherwise). Later, the
         same id is a new run; its start is given the same key, so that a remote which knows keys starts nothing twice.

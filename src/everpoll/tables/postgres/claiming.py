@@ -1,9 +1,9 @@
 """Claiming: a row that waits becomes ours in one guarded write.
 
-    skip_locked   one statement: the best rows that nobody has locked (D1)
-    status        a look, then a write of what still waits (A3)
-    version       a look, then a write of what still waits in the version that was seen (A5)
-    timestamp     a look, then a write of what still waits and was not changed since it was seen (A5)
+    skip_locked   one statement: the best rows that nobody has locked
+    status        a look, then a write of what still waits
+    version       a look, then a write of what still waits in the version that was seen
+    timestamp     a look, then a write of what still waits and was not changed since it was seen
 
 Promises: every guard asks for the word for waiting, so workers with different guards are safe together. A lost race is
 no error: fewer rows, and `missed` says how many. All rows of a claim have one start, the database's; what was really

@@ -68,7 +68,7 @@ def ordering(table: Table, relation: Relation | None) -> list[tuple[str, str]]:
 
 
 def create_index(table: Table, relation: Relation | None) -> str:
-    """A6."""
+    """The index of the poll query."""
     columns = [identifier(table.status), *(identifier(name) + way for name, way in ordering(table, relation))]
     name, on = identifier(index_name(table, "queue")), target(table, relation)
     words = ", ".join(map(literal, (table.queued, table.running)))

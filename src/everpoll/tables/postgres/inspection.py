@@ -73,7 +73,7 @@ async def key(desk: Lane, table: Table, relation: Relation) -> Finding:
 
 
 async def index(desk: Lane, phrases: Phrases) -> Finding:
-    """A6: the poll query reads waiting rows from an index, in order."""
+    """Find out whether the poll query reads waiting rows from an index, in order."""
     table, relation = phrases.table, phrases.relation
 
     async def explained(connection: Connection) -> Finding:
@@ -126,7 +126,7 @@ def walked(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def push(desk: Lane, table: Table, relation: Relation) -> Finding:
-    """A7."""
+    """Find out whether an insert notifies workers."""
     if await told_on(desk, relation) is not None:
         return Finding(what="push", is_fit=True, is_needed=False, detail=f"trigger {ddl.TRIGGER}")
     detail = "no trigger tells of new rows: they are found by polling, within 5 to 30 s"

@@ -1,8 +1,8 @@
 """The heartbeat of a table's worker: blocking calls, from the heartbeat's thread, on a connection of its own.
 
-Promises: one statement tells the table that our rows are alive (D2), and us which of them are ours no more: given to
+Promises: one statement tells the table that our rows are alive, and us which of them are ours no more: given to
 another, or their status changed by the user, who is right. Another one gives back what nobody has been heard of for too
-long (D3), by the database's clock; any number of workers may do that at once. A row that the table refuses to have
+long, by the database's clock; any number of workers may do that at once. A row that the table refuses to have
 changed costs the others neither their beat nor their rescue.
 """
 

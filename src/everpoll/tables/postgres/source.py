@@ -164,7 +164,7 @@ class PostgresTable:
         return [*statements, *([] if "push" in self._fit else ddl.create_trigger(table, relation))]
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
-        """The worker's label is what it writes into its rows (A4)."""
+        """The worker's label is what it writes into its rows."""
         opened = self._is_open()
         length = opened.phrases.column_of("worker").length
         if length is not None and len(card.label) > length:

@@ -29,7 +29,7 @@ def quoted(name: str) -> str:
 
 
 def index(table: Table, shape: Shape | None) -> str:
-    """The index of A6. Where the key is not at the end of every index by itself, it is added."""
+    """The index of the poll query. Where the key is not at the end of every index by itself, it is added."""
     key_is_there = shape is None or shape.row_number == lowered(table.key)
     columns = [
         quoted(table.status),

@@ -26,7 +26,7 @@ def explain(con: Connection, statement: str) -> list[str]:
 
 
 def indexes(con: Connection, table: Table, shape: Shape) -> Iterator[Finding]:
-    """The index of A6, and the one for due times."""
+    """The index of the poll query, and the one for due times."""
     statements = Statements(table, shape)
     steps = explain(con, statements.pick)
     is_fit = _is_served(con, table, shape, steps)

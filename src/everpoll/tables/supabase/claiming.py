@@ -1,11 +1,11 @@
 """Claiming over HTTP: look at the best rows, then take them by one conditional PATCH.
 
     candidates ──PATCH key=in.(…)&status=eq.queued──▶ those that come back are ours
-                                                      the others were claimed by somebody else: no error (A3)
+                                                      the others were claimed by somebody else: no error
     with the functions in the database: one call, FOR UPDATE SKIP LOCKED, nobody loses
 
 Promises: what a claim brought is never forgotten. An answer that got lost leaves a claim whose start nobody else has:
-the next looks ask for it by that, and take what it brought. Best first, never more than asked for (A15). A row that the
+the next looks ask for it by that, and take what it brought. Best first, never more than asked for. A row that the
 table refuses to have claimed keeps nobody from the others: it is found one by one, and left alone for a while.
 """
 

@@ -1,7 +1,7 @@
 """What an answer that is no answer means.
 
     refused, timed out, name or certificate unknown, 408, 429, 5xx, a server that       StoreUnavailable: later perhaps
-      restarts, a transaction that must be repeated, an expired token (A9)
+      restarts, a transaction that must be repeated, an expired token
     a table, column or function that is not there, or that the key may not use          Refused, and TableUnfit at open
     a value that the table cannot keep                                                  BadInput
     anything else                                                                       Refused, with the server's words

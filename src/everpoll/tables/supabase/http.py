@@ -79,7 +79,7 @@ class Http:
         await self._client.close()
 
     async def rows(self, request: Request) -> list[dict[str, Any]]:
-        """The rows of the answer; no row at all is no error (PGRST116, A3)."""
+        """The rows of the answer; no row at all is no error (PGRST116)."""
         try:
             answer = await self.answer(request)
         except faults.Refused as error:

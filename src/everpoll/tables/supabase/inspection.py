@@ -183,7 +183,7 @@ def ddl(statements: Statements, shape: Shape | None) -> list[str]:
 
 
 def index_ddl(table: Table) -> list[str]:
-    """The index of A6, and one for rows that wait for their time."""
+    """The index of the poll query, and one for rows that wait for their time."""
     name = table.parts[-1]
     first = [] if table.priority is None else [f"{identifier(table.priority)} desc nulls last"]
     columns = ", ".join([identifier(table.status), *first, identifier(table.order_by), identifier(table.key)])

@@ -133,7 +133,7 @@ class SupabaseTable:
         return [*found, inspection.heartbeat_finding(self._table), await self._realtime.inspect()]
 
     def ddl(self) -> list[str]:
-        """For Supabase's SQL editor: columns, the index of A6, the functions, the publication for push."""
+        """For Supabase's SQL editor: columns, the index of the poll query, the functions, the publication for push."""
         return inspection.ddl(Statements(self._table), self._shape)
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:

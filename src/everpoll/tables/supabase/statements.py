@@ -1,7 +1,7 @@
 """The requests, made from the mapping: what is asked and what is written, and under which condition.
 
 Promises: every write carries its whole condition in the address, so PostgREST makes one UPDATE of it that changes a row
-only where all of it holds (A3); who was changed is what comes back. Only the needed columns are selected (A6).
+only where all of it holds; who was changed is what comes back. Only the needed columns are selected.
 Never: decides anything. What time it is comes in as a parameter, or as the word `now`, which the database reads.
 """
 
@@ -195,7 +195,7 @@ class Statements:
         }
 
     def rescued(self, retries: int, worker: str | None) -> Body:
-        """What becomes of a row whose worker was given up for dead: it waits again, or has failed (D3)."""
+        """What becomes of a row whose worker was given up for dead: it waits again, or has failed."""
         table = self.table
         error = f"worker {worker or '?'} had no heartbeat for {table.stale_after_s:g} s and was given up for dead"
         if table.retries is None:
@@ -212,7 +212,7 @@ class Statements:
         return {table.status: table.running, table.worker: "", table.started_at: NOW} | _if(table.heartbeat, NOW)
 
     def touched(self, version: int | None) -> Body:
-        """What every change sets, for those who guard their own changes with it (A5)."""
+        """What every change sets, for those who guard their own changes with it."""
         match self.table.guard:
             case "version":
                 return {self.table.version: (version or 0) + 1}
