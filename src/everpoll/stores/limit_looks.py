@@ -31,14 +31,20 @@ class LimitLooks:
         self._clock = clock
         self._run = 0
         self._visit_at = float("-inf")
+        self._patience_s = 0.0
         self._aged_at = float("-inf")
         self.turns: dict[str, str] = {}
         """By queue, the key that was visited last: it is the turn of those behind it."""
 
-    @property
-    def are_due(self) -> bool:
-        """Whether the next look should visit keys."""
-        return self._run < RUN_LOOKS or self._clock() >= self._visit_at
+    def are_due(self, *, is_full: bool = True) -> bool:
+        """Whether the next look should visit keys.
+
+        `is_full=False`: it is one of the short looks in the middle of a run. They leave a visit to the next full look,
+        unless that one keeps them waiting.
+        """
+        if self._run < RUN_LOOKS:
+            return True
+        return self._clock() >= self._visit_at + (0.0 if is_full else self._patience_s)
 
     def looked(self, found: int, asked: int) -> None:
         """A look is over."""
@@ -49,6 +55,7 @@ class LimitLooks:
         in_vain = max(0.0, 1.0 - started / keys) if keys else 1.0
         rest_s = took_s * in_vain / SHARE
         self._visit_at = self._clock() + (rest_s if started else max(rest_s, NONE_REST_S))
+        self._patience_s = 0.0 if started else NONE_REST_S
 
     def asks_aged(self, aging_s: float | None) -> bool:
         """Whether the next look should ask for tasks that have waited too long."""

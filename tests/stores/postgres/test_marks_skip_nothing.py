@@ -299,18 +299,18 @@ def test_sweeps_take_a_twentieth_of_the_time_and_one_is_under_way_at_a_time() ->
     assert 0.02 <= sweeps * SLOW_S / (clock.now - 1_000.0) <= 0.06
 
 
-def test_full_looks_that_are_asked_for_take_a_tenth_of_the_time() -> None:
+def test_full_looks_that_are_asked_for_take_a_twentieth_of_the_time() -> None:
     clock = HandClock()
     slow = Marks(clock)
     for _ in range(2):
         look(slow, SLOW_S)
     full = 0
-    for _ in range(1_000):
+    for _ in range(5_000):
         slow.forget()
         took_s = SLOW_S if slow.ranges(["q"]).is_full else SLOW_S / 50
         full += look(slow, took_s)
         clock.now += took_s
-    assert 0.02 <= full * SLOW_S / (clock.now - 1_000.0) <= 0.11
+    assert 0.02 <= full * SLOW_S / (clock.now - 1_000.0) <= 0.06
 
 
 def test_in_a_run_each_of_many_ranks_has_its_turn() -> None:
@@ -359,7 +359,7 @@ def test_the_ranges_cover_everything_but_what_is_behind_a_mark() -> None:
     ]
     marks.forget()
     assert not marks.ranges(["p", "q"]).is_full
-    clock.now += 10 * SLOW_S
+    clock.now += 20 * SLOW_S
     assert marks.ranges(["p", "q"]).is_full
 
 

@@ -38,6 +38,7 @@ FILES = (
         "promote",
         "limited",
         "lease",
+        "lease_run",
         "recover",
         "settle",
         "rescue",

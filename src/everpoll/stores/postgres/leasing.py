@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from itertools import repeat
 from typing import Any
 
@@ -28,6 +28,7 @@ logger = logging.getLogger("everpoll.stores")
 
 LEASE = versioned("""select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
     $16, $17, $18, $19, $20)""")
+LEASE_RUN = versioned("select * from everpoll.lease_run($1, $2, $3, $4, $5, $6, $7, $8)")
 BEHIND = versioned("select * from everpoll.behind($1, $2, $3, $4, $5)")
 RECOVER = versioned("select everpoll.recover($1, $2, $3)")
 SETTLING_S = 0.005
@@ -137,24 +138,66 @@ class Leasing:
         )
 
     async def _look(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased:
+        about_limits, aging_s = self._about_limits(incarnation, is_full=ranges.is_full)
+        is_plain = about_limits is NO_LIMITS and aging_s is None and len(rooms) == 1
+        if is_plain and not ranges.is_full and not ranges.asks_waiting:
+            leased = await self._look_in_run(incarnation, rooms, most, ranges)
+            if leased is not None:
+                return leased
         queues, caps = list(rooms), [max(0, min(room, most)) for room in rooms.values()]
         where = [None] * 4 if ranges.is_full else [ranges.queues, ranges.ranks_from, ranges.dues_from, ranges.ranks_to]
-        about_limits, aging_s = self._about_limits(incarnation)
+        row = await self._call(
+            LEASE,
+            incarnation,
+            most,
+            queues,
+            caps,
+            limits.LEASE_BYTES,
+            *where,
+            ranges.asks_waiting,
+            ranges.waits_from,
+            self._is_settling,
+            *about_limits,
+            aging_s,
+        )
+        leases = _leases(row, row["in_queues"] or repeat(next(iter(queues), "")))
+        known = self._take(incarnation, row)
+        self._remember(row, ranges, len(leases), most)
+        self._remember_limits(row, leases, most, aging_s)
+        if known:
+            return Leased([lease for lease in leases if lease.id not in known], 0.0, at=row["at"])
+        return self._answer(row, ranges, leases, most)
+
+    async def _look_in_run(self, incarnation: int, rooms: dict[str, int], most: int, ranges: Ranges) -> Leased | None:
+        """Look by the shorter function; None where the other one has to be asked."""
+        ((queue, room),) = rooms.items()
+        most = max(0, min(room, most))
+        row = await self._call(
+            LEASE_RUN,
+            incarnation,
+            most,
+            queue,
+            limits.LEASE_BYTES,
+            ranges.ranks_from,
+            ranges.dues_from,
+            ranges.ranks_to,
+            self._is_settling,
+        )
+        if row["is_left"]:
+            return None
+        leases = _leases(row, repeat(queue))
+        known = self._take(incarnation, row)
+        self._marks.looked(ranges, row["took_s"], len(leases), most)
+        self._marks.leased(zip(repeat(queue), row["mark_ranks"] or (), row["mark_dues"] or (), strict=False))
+        self._limit_looks.looked(len(leases), most)
+        if known:
+            return Leased([lease for lease in leases if lease.id not in known], 0.0, at=row["at"])
+        return Leased(leases, at=row["at"], waited_us=row["waited_us"] if leases else [])
+
+    async def _call(self, statement: str, incarnation: int, *values: Any) -> Any:
+        """Call a function that leases. Raises `LeaseLost` where the worker was declared dead."""
         try:
-            row = await self._lane.row(
-                LEASE,
-                incarnation,
-                most,
-                queues,
-                caps,
-                limits.LEASE_BYTES,
-                *where,
-                ranges.asks_waiting,
-                ranges.waits_from,
-                time.monotonic() - self._settled_at < SETTLING_S,
-                *about_limits,
-                aging_s,
-            )
+            row = await self._lane.row(statement, incarnation, *values)
         except BaseException as error:
             # A cancellation as well: the server may have leased tasks without an answer.
             if not isinstance(error, EverpollError) or isinstance(error, StoreUnavailable):
@@ -163,19 +206,21 @@ class Leasing:
         if row["is_lost"]:
             self._hands.sign_off(incarnation)
             raise LeaseLost(f"worker {incarnation:016x} was declared dead: sign on anew")
-        leases = _leases(row, queues)
-        known = self._hands.take(incarnation, dict(zip(row["ids"] or (), row["sequences"] or (), strict=True)))
-        self._remember(row, ranges, len(leases), most)
-        self._remember_limits(row, leases, most, aging_s)
-        if known:
-            return Leased([lease for lease in leases if lease.id not in known], 0.0, at=row["at"])
-        return self._answer(row, ranges, leases, most)
+        return row
 
-    def _about_limits(self, incarnation: int) -> tuple[list[Any], float | None]:
+    def _take(self, incarnation: int, row: Any) -> Collection[int]:
+        """Note what the worker holds from now on; return what it held already."""
+        return self._hands.take(incarnation, dict(zip(row["ids"] or (), row["sequences"] or (), strict=True)))
+
+    @property
+    def _is_settling(self) -> bool:
+        return time.monotonic() - self._settled_at < SETTLING_S
+
+    def _about_limits(self, incarnation: int, *, is_full: bool) -> tuple[list[Any], float | None]:
         """Whether this look asks about limits, and with what; and about tasks that have been due for how long."""
         looks, card = self._limit_looks, self._cards.get(incarnation)
         aging_s = card.aging_s if card is not None and looks.asks_aged(card.aging_s) else None
-        if not looks.are_due:
+        if not looks.are_due(is_full=is_full):
             return NO_LIMITS, aging_s
         rules = {} if card is None else card.limits
         return [
@@ -268,11 +313,10 @@ def _each(leased: Leased) -> list[float]:
     return waited_us * count if len(waited_us) == 1 else waited_us
 
 
-def _leases(row: Any, queues: list[str]) -> list[Lease]:
+def _leases(row: Any, in_queues: Iterable[str]) -> list[Lease]:
     ids = row["ids"]
     if not ids:
         return []
-    in_queues = row["in_queues"] or repeat(queues[0])
     sequences = row["sequences"]
     # The attempt is the sequence, unless some lease was not counted: such a row is an odd one.
     leases = list(map(Lease, ids, sequences, sequences, row["names"], in_queues, row["args"]))

@@ -11,13 +11,13 @@ nothing waiting was due. The gaps between known ranks stay covered: a new priori
 Marks are a hint for speed, never the truth. Behind one may lie: a row committed late, one handed back, rescued or
 promoted, one whose lease was rolled back. Therefore
 
-- in a run of full batches a full look comes whenever ten times as long has passed as the last one took, and a
+- in a run of full batches a full look comes whenever twenty times as long has passed as the last one took, and a
   marked look that finds too little is followed by a full one at once;
 - where full looks are slow, a sweep looks behind the marks (`everpoll.behind`), a twentieth of the time at most,
   beside the looks and without a lock: what it finds, the next look takes. When a sweep is quick, marks are not
   needed any more;
 - whatever this process itself puts behind a mark (`forget`), and every reconnect, asks for a full look, as soon as a
-  tenth of the time allows.
+  twentieth of the time allows.
 """
 
 import time
@@ -29,7 +29,7 @@ from operator import itemgetter
 LOWEST = datetime(1, 1, 2, tzinfo=UTC)
 RANK_MIN, RANK_END = -(2**31), 2**31
 
-SHARE = 0.1
+SHARE = 0.05
 """Of the time, what full looks may take."""
 SWEEP_SHARE = 0.05
 """Of the time, what sweeps may take."""

@@ -212,7 +212,7 @@ class SqliteStore:
             most,
             self._is_heavy,
             {} if card is None else card.limits,
-            looks.are_due,
+            looks.are_due(),
             looks.turns,
             None if aging_s is None else microseconds(aging_s),
         )
