@@ -18,6 +18,7 @@ from everpoll.engine.loop_showing import LoopShowing
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.queues import Queues
 from everpoll.engine.settler import OUTAGE
+from everpoll.engine.unregistered import Unregistered
 from everpoll.engine.work import Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, NotRunning, StoreUnavailable
@@ -78,6 +79,7 @@ class Everpoll:
         migrate: bool = True,
         connections: int | None = None,
         aging: Duration | None = "10m",
+        unknown: Duration | None = "1h",
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
@@ -103,7 +105,10 @@ class Everpoll:
             lease_s=seconds(lease, name="lease", positive=True),
             keep_s=None if history is None else seconds(history, name="history"),
             aging_s=None if aging is None else seconds(aging, name="aging", positive=True),
+            unknown_s=None if unknown is None else seconds(unknown, name="unknown"),
         )
+        self._unregistered = Unregistered(self._works, self._leased_queues, self.worker_options.unknown_s)
+        self._works.on_unregistered = self._unregistered.settle
         self.queues = Queues(self._served_queues, self.store)
         """The queues that a worker of this app serves, by name."""
         has_memory = isinstance(self._store, MemoryStore)
@@ -298,6 +303,7 @@ class Everpoll:
             if self._opened_on is not None:
                 # That event loop ended without close(), or is the parent's: what worked or waited on it is gone.
                 self._worker = None
+                self._unregistered.forget()
                 self.jobs.forget()
                 self.watches.forget()
                 self._standby.forget()
@@ -369,6 +375,7 @@ class Everpoll:
         for http_app in self._http_apps:
             http_app.close()
         try:
+            await self._unregistered.stop()
             stopping = [
                 *([] if showing is None else [showing.stop()]),
                 self.loops.close(grace_s),
@@ -388,6 +395,9 @@ class Everpoll:
             await self._store.close()
             self._release(event_loop)
 
+    def _leased_queues(self) -> list[str]:
+        return list(self.worker_options.queues or self._works.queues)
+
     def _served_queues(self) -> list[str]:
         if self.worker_options.queues is not None:
             return list(self.worker_options.queues)
@@ -406,6 +416,7 @@ class Everpoll:
         finally:
             if mine is not None and mine is self._worker:
                 self._worker = None
+                await self._unregistered.stop()
                 await mine.stop(grace)
 
     async def __aenter__(self) -> Self:
@@ -485,8 +496,10 @@ class Everpoll:
         if store is None or self._worker is not None:
             return None
         worker = Worker(store, self._works, self.worker_options, self._settled, self.loops.cards)
+        self._unregistered.prepare(store)
         await worker.start()
         self._worker = worker
+        await self._unregistered.start(worker.wake)
         return worker
 
     def _show_loops(self) -> None:

@@ -1,10 +1,11 @@
 """Each failed attempt and each cancel is an event in the feed, written as it settles. What is done writes none."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from everpoll import Backoff, Cancel, Everpoll, Retry
-from everpoll.stores.contract import Event, NewTask
+from everpoll.stores.contract import Event, NewTask, Store
 from jobs.jobs_stage import LIMIT_S, ended, soon
 
 QUICK = Retry(2, Backoff("5ms", factor=1, jitter=0))
@@ -86,7 +87,9 @@ async def test_a_retry_by_hand_is_told_with_its_actor(app: Everpoll) -> None:
     await app.close()
 
 
-async def test_a_job_that_no_worker_knows_tells_that_it_failed(app: Everpoll) -> None:
+async def test_a_job_that_no_worker_knows_tells_that_it_failed(another_store: Callable[[], Store]) -> None:
+    app = Everpoll(another_store(), unknown=0)
+
     @app.job()
     async def known() -> None: ...
 

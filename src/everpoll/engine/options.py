@@ -40,6 +40,8 @@ class WorkerOptions:
     and others are leased. Larger batches cost less CPU time a task; None: settle and lease as they come."""
     aging_s: float | None = None
     """A task that has been due for longer than this goes first, whatever its priority; None: priorities do not age."""
+    unknown_s: float | None = 3600.0
+    """How long a task whose name no live worker knows may wait before it fails; None: for ever."""
     claim_level: int = logging.INFO
     """The log level of claims: a worker that looks at services for ever has nothing to tell by them."""
     label: str = field(default_factory=worker_label)

@@ -330,7 +330,9 @@ class Pool:
         if run.stop_reason is not None:
             return _at_once(_stopped(run))
         if work is None:
-            return _at_once(_unknown(run, self._works))
+            if self._works.on_unregistered is None or self._is_strange(run):
+                return _at_once(_unknown(run, self._works))
+            return self._works.on_unregistered(run)
         if work.timeout_s is not None:
             # It may have waited for the event loop: its time counts from here.
             run.ends_by(self._event_loop.time() + work.timeout_s)

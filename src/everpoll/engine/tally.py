@@ -283,6 +283,8 @@ def _bucket(time_us: float) -> int:
 def _outcome(settlement: Settlement, kind: str) -> str:
     if isinstance(settlement, Ended):
         return settlement.state
+    if settlement.set_aside:
+        return "set_aside"
     note = settlement.note
     if note is not None and note.startswith(_GIVEN_BACK):
         return "returned"

@@ -14,6 +14,7 @@ from everpoll.policy import human
 from everpoll.policy.start_window import Span, counting, left, opens_at, window_s
 from everpoll.stores.contract import Limit, LimitInfo, QueueInfo, TaskInfo, WorkerInfo
 from everpoll.stores.operations import Pause
+from everpoll.stores.set_aside import is_set_aside
 
 # A rest beneath a working push takes up to a minute, jitter included: what is due for longer should have been leased.
 LONGEST_REST_S = 70.0
@@ -45,6 +46,8 @@ def why(
     """
     if task.state == "running":
         answer = _running(task, workers, now, gone)
+    elif task.state == "queued" and is_set_aside(task.trail) and task.due_at > now:
+        answer = _set_aside(task, workers, now)
     elif task.state == "queued":
         answer = _due(task, workers, queues, now, gone, limit) if task.due_at <= now else _waiting(task, queues, now)
     else:
@@ -115,6 +118,23 @@ def _asked_to_end_s(task: TaskInfo, now: datetime) -> float:
     """For how long somebody has wanted it canceled; 0 where nothing says so."""
     asked = [entry["at"] for entry in task.trail if entry.get("what") == "cancel" and "at" in entry]
     return float(now.timestamp() - asked[0]) if asked else 0.0
+
+
+def _set_aside(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime) -> Why:
+    last = task.trail[-1]
+    serving = [one for one in workers if one.is_alive and task.queue in one.queues]
+    evidence = [str(last.get("why", ""))]
+    evidence += [
+        f"worker {one.label} registers {', '.join((one.names or ())[:20]) or 'nothing'}" for one in serving[:10]
+    ]
+    fails_at = last.get("fails_at")
+    limit = "" if fails_at is None else f"; it fails {_relative(datetime.fromtimestamp(fails_at, now.tzinfo), now)}"
+    since = _span(datetime.fromtimestamp(last.get("since", now.timestamp()), now.tzinfo), now)
+    return Why(
+        f"It waits for a worker of queue {task.queue!r} that registers {task.name!r}, since {since}{limit}.",
+        tuple(evidence),
+        advice="start a worker of the release that has this job: `everpoll run module:app`",
+    )
 
 
 def _waiting(task: TaskInfo, queues: Sequence[QueueInfo], now: datetime) -> Why:

@@ -4,7 +4,7 @@ A front registers one `Work` per name. The engine leases, calls `run`, and settl
 of functions, retries or looks.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -127,6 +127,8 @@ class Work:
     """Of its tasks, for figures."""
     limit: Limit | None = None
     """How many of its tasks may run and start; which of them count together, each task says."""
+    version: int = 1
+    """The newest version of its arguments that it understands."""
     is_internal: bool = False
     """Its queue is everpoll's own: served whatever queues a user has chosen, and not listed among them."""
 
@@ -139,6 +141,8 @@ class Works:
     of_strangers: Callable[[Run], Settlement] | None = None
     """What becomes of a task that remembers something and that nobody here knows: it may be in the middle of its life.
     Others fail, which is the clearest."""
+    on_unregistered: Callable[[Run], Awaitable[Settlement]] | None = None
+    """What becomes of a task without memory whose name, or whose version, is not registered here; None: it fails."""
     more_queues: Callable[[], Iterable[str]] | None = None
     """Queues to lease from beside those of the works; asked before each look."""
     _queues: list[str] = field(default_factory=list)
@@ -187,10 +191,29 @@ class Works:
 
     @property
     def registered(self) -> list[str]:
-        """All names that other workers should know of, sorted."""
-        return sorted({*self._works, *self.declared})
+        """All names that other workers should know of, sorted; those of later versions with the version beside."""
+        later = {versioned_name(work.name, work.version) for work in self._works.values() if work.version > 1}
+        return sorted({*self._works, *later, *self.declared})
+
+    @property
+    def versions(self) -> dict[str, int]:
+        """The names of jobs, each with the newest version that it understands."""
+        return {work.name: work.version for work in self._works.values() if work.kind == "job"}
 
     @property
     def internal_queues(self) -> list[str]:
         """The queues of everpoll's own, sorted."""
         return sorted({work.queue for work in self if work.is_internal})
+
+
+def versioned_name(name: str, version: int) -> str:
+    """The name under which a worker publishes that it understands a later version of a job's arguments."""
+    return f"{name}@{version}"
+
+
+def is_known(name: str, version: int, names: Collection[str]) -> bool:
+    """Whether a worker that publishes these names can run a task of this name and version."""
+    if version <= 1:
+        return name in names
+    later = (one.removeprefix(f"{name}@") for one in names if one.startswith(f"{name}@"))
+    return any(one.isdecimal() and int(one) >= version for one in later)

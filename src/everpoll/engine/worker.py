@@ -105,6 +105,10 @@ class Worker:
                 self._prune(self.options.keep_s), name="everpoll-prune"
             )
 
+    def wake(self) -> None:
+        """Look for due tasks now."""
+        self._poller.wake()
+
     async def stop(self, grace: Duration = "10s") -> None:
         """Shut down within the grace period. Repeatable; canceling it cuts the grace period short."""
         grace_s = seconds(grace, name="grace")

@@ -201,6 +201,9 @@ class Again(Struct, frozen=True, gc=False):
     """Written with the settlement, unless it was lost."""
     follow_ups: tuple[NewTask, ...] = ()
     """Enqueued with the settlement, in its transaction, unless it was lost."""
+    set_aside: bool = False
+    """This worker cannot run it: workers are woken, and one that can asks for it by `release_set_aside`. Its note says
+    so: `set_aside_note` makes it."""
 
 
 Settlement = Ended | Again

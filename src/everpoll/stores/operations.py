@@ -7,7 +7,7 @@ Promises: a change without its event does not exist, nor an event without its ch
 numbers: a reader of a task's own events never meets them, and a reader of the feed always does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -124,6 +124,13 @@ class Operations(Protocol):
 
     async def paused(self) -> dict[str, Pause]:
         """The queues that are paused, by name."""
+
+    async def release_set_aside(self, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
+        """Make tasks due that other workers have set aside, the oldest first; how many.
+
+        `versions`: the names that the asking worker can run, each with the newest version of its arguments; `queues`:
+        those that it serves. No worker is woken: the one that asks looks by itself, before others lease them in vain.
+        """
 
     async def log(self, entries: Sequence[LogEntry]) -> None:
         """Write events that belong to no other change: all or none, in order."""

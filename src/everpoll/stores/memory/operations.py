@@ -1,7 +1,8 @@
 """What people do to tasks and queues of the memory store."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -10,6 +11,7 @@ from everpoll.stores.limits import check_queue
 from everpoll.stores.memory.rows import TaskRow, instant
 from everpoll.stores.memory.state import MemoryState
 from everpoll.stores.operations import UNNUMBERED, Deleted, Pause, Retried, Revision
+from everpoll.stores.set_aside import is_set_aside
 from everpoll.stores.task_events import queue_entry, with_state
 
 
@@ -70,6 +72,23 @@ class MemoryOperations(MemoryState):
                 if row.state == "queued" and row.due_at > self._now():
                     self._again(row, 0.0)
         return row.id
+
+    async def release_set_aside(self, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
+        """See the contract."""
+        with self._lock:
+            set_aside = (
+                row
+                for row in self._shelves.live.values()
+                if row.state == "queued"
+                and row.new.version <= versions.get(row.new.name, 0)
+                and row.new.queue in queues
+                and row.due_at > self._now()
+                and is_set_aside(row.trail)
+            )
+            released = list(islice(set_aside, limit))
+            for row in released:
+                self._again(row, min(0.0, row.created_at - self._now()))
+        return len(released)
 
     async def retry(self, task_id: int, note: str) -> bool:
         """See the contract."""

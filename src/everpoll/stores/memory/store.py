@@ -188,7 +188,8 @@ class MemoryStore(MemoryOperations, MemoryFigures):
         delays_s = [one.delay_s or 0.0 for one in again]
         delays_s += [max(0.0, task.delay_s) for one in settlements for task in one.follow_ups]
         if delays_s or limited:
-            self._wake(due_s=0.0 if unheard or limited else min(delays_s))
+            is_now = unheard or limited or any(one.set_aside for one in again)
+            self._wake(due_s=0.0 if is_now else min(delays_s))
         return lost
 
     def _settle_with_follow_ups(self, incarnation: int, settlement: Settlement) -> bool:

@@ -18,6 +18,7 @@ from everpoll.stores.health_batches import DependencyRow
 from everpoll.stores.health_chunks import FIGURES
 from everpoll.stores.limit_looks import VISITS
 from everpoll.stores.postgres.health_sums import SUMS_OF_LOOKS, sums_of
+from everpoll.stores.set_aside import SET_ASIDE, UNKNOWN_JOB
 from everpoll.stores.task_events import canceled_event
 
 # Columns that a task takes with it into history as they are.
@@ -44,7 +45,18 @@ FILES = (
         "rescue",
         "beat",
     ),
-    *("cancel", "revise", "retry", "forget", "pause", "enqueue", "health_record", "health_figures", "health_looks"),
+    *(
+        "cancel",
+        "revise",
+        "retry",
+        "forget",
+        "pause",
+        "set_aside",
+        "enqueue",
+        "health_record",
+        "health_figures",
+        "health_looks",
+    ),
     *("health_dependencies", "health_upkeep"),
 )
 
@@ -70,6 +82,8 @@ _LISTS = {
     "sums of looks": SUMS_OF_LOOKS,
     "canceled meanwhile": canceled_event().body,
     "visits": str(VISITS),
+    "unknown job": UNKNOWN_JOB,
+    "set aside": SET_ASIDE,
 }
 """Lists of columns, and texts that all stores share, which stand in the files as `{name}`."""
 

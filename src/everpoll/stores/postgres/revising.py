@@ -4,7 +4,7 @@ Promises: a batch waits for no lock while it holds one, so it cannot deadlock wi
 A task that is locked at that moment is revised by itself afterwards.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ MANY = versioned("""with wanted as materialized (
     join wanted w on w.place = named.place
     cross join lateral everpoll.revise(w.kind, w.key, w.args, w.hurry, w.expects, w.task_id, w.only_queued, w.keeps_due,
         w.note) done""")
+
+RELEASE_SET_ASIDE = versioned("select everpoll.release_set_aside($1, $2, $3, $4)")
 
 
 class Revised(NamedTuple):
@@ -57,6 +59,12 @@ async def revise(lane: Lane, revisions: Sequence[Revision]) -> Revised:
         rows.append(row)
     changed = [row for row in rows if row["is_changed"]]
     return Revised(ids, bool(changed), any(row["is_running"] for row in changed))
+
+
+async def release_set_aside(lane: Lane, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
+    """Make tasks due that were set aside; how many."""
+    names, newest = list(versions), list(versions.values())
+    return int(await repeated(lambda: lane.value(RELEASE_SET_ASIDE, names, newest, list(queues), limit)))
 
 
 def _arguments(revision: Revision) -> tuple[Any, ...]:

@@ -236,9 +236,10 @@ class PostgresStore:
         """Here everybody looks, since the next due time has changed; elsewhere only if there is something to do now."""
         if any(one.delay_s is None for one in again):
             self._marks.forget()
-        if any(not one.delay_s or one.delay_s <= 0 for one in again):
+        is_set_aside = any(one.set_aside for one in again)
+        if is_set_aside or any(not one.delay_s or one.delay_s <= 0 for one in again):
             self._notifier.soon()
-        self._listener.wake(due_s=min(one.delay_s or 0.0 for one in again))
+        self._listener.wake(due_s=0.0 if is_set_aside else min(one.delay_s or 0.0 for one in again))
 
     async def _ask_for_room(self) -> None:
         await self._listener.ask_for_room()
@@ -336,6 +337,13 @@ class PostgresStore:
     async def paused(self) -> dict[str, Pause]:
         """See the contract."""
         return await pausing.paused(self._desk)
+
+    async def release_set_aside(self, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
+        """See the contract."""
+        released = await revising.release_set_aside(self._calls, versions, queues, limit)
+        if released:
+            self._marks.forget()
+        return released
 
     async def log(self, entries: Sequence[LogEntry]) -> None:
         """See the contract."""

@@ -87,7 +87,9 @@ class Batch:
 
     @property
     def due_s(self) -> float:
-        """How soon the first of what it puts back, or adds, falls due."""
+        """How soon the first of what it puts back, or adds, falls due; what is set aside, others should see now."""
+        if any(one.set_aside for one in self.again):
+            return 0.0
         delays_s = [one.delay_s or 0.0 for one in self.again]
         delays_s += [row.delay_us / 1e6 for _, call in self.followed for row in call.rows]
         return min(delays_s, default=0.0)

@@ -5,12 +5,13 @@ All inside the writer's transaction. `by` is empty unless the note itself says w
 
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.stores.contract import NewEvent, TaskState
+from everpoll.stores.contract import NewEvent, TaskState, encode
 from everpoll.stores.limits import NUMBER_LIMIT
 from everpoll.stores.operations import UNNUMBERED, Deleted, LogEntry, Retried, Revision
+from everpoll.stores.set_aside import SET_ASIDE, UNKNOWN_JOB
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.moves import COPIED, End, end, longer_trail, trail_entry
 from everpoll.stores.task_events import with_state
@@ -43,6 +44,15 @@ FORGET = "delete from everpoll_history where id = ?"
 PROGRESS = """update everpoll_tasks set progress = ?
     where id = ? and owner = ? and sequence = ? and is_leased = 1"""
 NOTE_LOSS = "insert into everpoll_losses (task_id, at, note) values (?, ?, ?)"
+
+IS_SET_ASIDE = f"""line = 1 and is_leased = 0 and error_type = '{UNKNOWN_JOB}'
+    and json_extract(trail, '$[#-1].what') = '{SET_ASIDE}'"""
+HAS_SET_ASIDE = f"""select exists (select 1 from everpoll_tasks indexed by everpoll_tasks_error
+    where error_type = '{UNKNOWN_JOB}')"""
+RELEASE_SET_ASIDE = f"""update everpoll_tasks set due_at = min(due_at, created_at), line = {DUE_LINE} where id in (
+    select t.id from everpoll_tasks t indexed by everpoll_tasks_error
+    join json_each(:versions) v on v.key = t.name and t.version <= v.value
+    where {IS_SET_ASIDE} and t.queue in (select value from json_each(:queues)) order by t.id limit :limit)"""
 
 
 def cancel(con: Connection, now: int, task_id: int, note: str) -> TaskState | None:
@@ -96,6 +106,17 @@ def _revised(con: Connection, now: int, revision: Revision) -> int | None:
             con.execute(REMEMBER, {"id": task_id, "entry": trail_entry(revision.note, now, "")})
             _tell(con, now, task_id, revision.note)
     return task_id
+
+
+def has_set_aside(con: Connection) -> bool:
+    """Whether a task may be set aside."""
+    return bool(con.execute(HAS_SET_ASIDE).fetchone()[0])
+
+
+def release_set_aside(con: Connection, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
+    """Make tasks due that were set aside; how many."""
+    bound = {"versions": encode(dict(versions)), "queues": encode(list(queues)), "limit": limit}
+    return con.execute(RELEASE_SET_ASIDE, bound).rowcount
 
 
 def retry(con: Connection, now: int, task_id: int, note: str) -> Retried:

@@ -367,6 +367,15 @@ class SqliteStore:
         """See the contract."""
         return await self._read(pausing.paused)
 
+    async def release_set_aside(self, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
+        """See the contract."""
+        return await self._write(
+            Op(
+                lambda con: steering.release_set_aside(con, versions, queues, limit),
+                peek=lambda con: None if steering.has_set_aside(con) else 0,
+            )
+        )
+
     async def log(self, entries: Sequence[LogEntry]) -> None:
         """See the contract."""
         if entries:

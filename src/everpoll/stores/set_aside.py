@@ -1,0 +1,26 @@
+"""Tasks set aside: a worker that cannot run a task leaves it to one that can.
+
+    leased by a worker that does not know its name ──▶ set aside: due much later ──released by one that does──▶ due now
+                                                                      │
+                                                                      └── nobody came: leased again, or failed
+
+A set-aside task is a waiting one whose last note says so, and whose class of errors is UNKNOWN_JOB: the index of errors
+finds it. So tasks that are not set aside pay nothing, neither when they are enqueued nor when they are leased.
+"""
+
+from typing import Any
+
+from everpoll.stores.contract import encode
+
+UNKNOWN_JOB = "UnknownJob"
+SET_ASIDE = "set-aside"
+
+
+def set_aside_note(why: str, since: float, fails_at: float | None) -> str:
+    """The note of a task that is set aside, since when, and when it fails if no worker comes that can run it."""
+    return encode({"what": SET_ASIDE, "type": UNKNOWN_JOB, "why": why, "since": since, "fails_at": fails_at})
+
+
+def is_set_aside(trail: tuple[dict[str, Any], ...] | list[dict[str, Any]]) -> bool:
+    """Whether a waiting task with this trail is set aside."""
+    return bool(trail) and trail[-1].get("what") == SET_ASIDE
