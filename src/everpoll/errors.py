@@ -16,6 +16,7 @@ EverpollError
 ├── LeaseLost                   this worker was declared dead; what it held belongs to others
 ├── TaskNotFound (LookupError)  no task has that id
 ├── IncidentNotFound (LookupError)  no incident has that id
+├── KeyTaken                    `enqueue` that rejects: another task has the key; carries that task
 ├── UnknownJob (LookupError)    no job of that name is registered here
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── NoThreadLeft                every thread for plain functions hangs in one that is past its timeout
@@ -28,6 +29,8 @@ EverpollError
 
 EverpollWarning (UserWarning)   it works, but probably not as meant
 """
+
+import typing as _typing
 
 
 class EverpollError(Exception):
@@ -96,6 +99,14 @@ class TaskNotFound(EverpollError, LookupError):
 
 class IncidentNotFound(EverpollError, LookupError):
     """No incident has that id."""
+
+
+class KeyTaken(EverpollError):
+    """Another task has the key, and the enqueue said `on_conflict="reject"`; `task` is the one that has it."""
+
+    def __init__(self, message: str, task: _typing.Any = None) -> None:
+        super().__init__(message)
+        self.task = task
 
 
 class UnknownJob(EverpollError, LookupError):

@@ -18,7 +18,8 @@ from everpoll.policy import Duration
 from everpoll.stores.contract import Store, TaskInfo
 
 if TYPE_CHECKING:
-    from everpoll.jobs.job import EnqueueOptions, Job
+    from everpoll.jobs.job import Job
+    from everpoll.jobs.options import EnqueueOptions
     from everpoll.jobs.registry import Jobs
     from everpoll.jobs.task import Task
 
@@ -131,10 +132,14 @@ class SyncJob(Generic[P, R]):
         task = self._job.new_task(args, kwargs, **options)
 
         async def ask(jobs: "Jobs") -> Any:
-            return await (await jobs.enqueuer()).one(task)
+            return await (await jobs.enqueuer()).one_of(task)
 
         enqueued = self._calls.call(ask, f"await {self._job.name}.enqueue(…)")
+        self._job.refuse_taken([task], [enqueued], options, self._handle)
         return SyncTask(self._calls, enqueued.id, is_new=enqueued.is_new)
+
+    def _handle(self, task_id: int) -> "SyncTask":
+        return SyncTask(self._calls, task_id, is_new=False)
 
     def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: "Unpack[EnqueueOptions]") -> "list[SyncTask]":
         """Enqueue one task per tuple of arguments, all or none."""
@@ -144,6 +149,7 @@ class SyncJob(Generic[P, R]):
             return await (await jobs.enqueuer()).many(tasks)
 
         enqueued = self._calls.call(ask, f"await {self._job.name}.enqueue_many(…)")
+        self._job.refuse_taken(tasks, enqueued, options, self._handle)
         return [SyncTask(self._calls, one.id, is_new=one.is_new) for one in enqueued]
 
 

@@ -18,7 +18,7 @@ from everpoll.stores.health_batches import DependencyRow
 from everpoll.stores.health_chunks import FIGURES
 from everpoll.stores.limit_looks import VISITS
 from everpoll.stores.postgres.health_sums import SUMS_OF_LOOKS, sums_of
-from everpoll.stores.task_events import canceled_event
+from everpoll.stores.task_events import REPLACED, canceled_event
 
 # Columns that a task takes with it into history as they are.
 KEPT = (
@@ -28,23 +28,9 @@ KEPT = (
 )
 # Defined in this order: a function in SQL is checked when it is made, so what it calls must be there.
 FILES = (
-    *(
-        "trail",
-        "partitions",
-        "counts",
-        "lookup",
-        "feed",
-        "move",
-        "promote",
-        "limited",
-        "lease",
-        "recover",
-        "settle",
-        "rescue",
-        "beat",
-    ),
-    *("cancel", "revise", "retry", "forget", "pause", "enqueue", "health_record", "health_figures", "health_looks"),
-    *("health_dependencies", "health_upkeep"),
+    *("trail", "partitions", "counts", "lookup", "feed", "move", "promote", "limited", "lease", "recover", "settle"),
+    *("rescue", "beat", "cancel", "revise", "retry", "forget", "pause", "unique", "enqueue", "together"),
+    *("health_record", "health_figures", "health_looks", "health_dependencies", "health_upkeep"),
 )
 
 TABLE = """create table if not exists everpoll.function_sets (
@@ -68,6 +54,7 @@ _LISTS = {
     "sums of h": sums_of("h"),
     "sums of looks": SUMS_OF_LOOKS,
     "canceled meanwhile": canceled_event().body,
+    "replaced": REPLACED,
     "visits": str(VISITS),
 }
 """Lists of columns, and texts that all stores share, which stand in the files as `{name}`."""
