@@ -20,6 +20,7 @@ EverpollError
 ├── UnknownJob (LookupError)    no job of that name is registered here
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── NoThreadLeft                every thread for plain functions hangs in one that is past its timeout
+├── RolledBack                  a job called `complete()` in a transaction that was not committed when the job ended
 ├── JobFailed                   `result()` of a job that failed; carries the last error
 ├── JobCanceled                 `result()` of a job that was canceled
 ├── RunFailed                   `result()` of a watch's run that failed; carries the evidence
@@ -119,6 +120,10 @@ class JobTimeout(EverpollError, TimeoutError):
 
 class NoThreadLeft(EverpollError):
     """Every thread for plain functions, replaced ones included, hangs in a function that is past its timeout."""
+
+
+class RolledBack(EverpollError):
+    """The transaction in which a job called `complete()` was not committed when the job ended; the attempt failed."""
 
 
 class JobFailed(EverpollError):

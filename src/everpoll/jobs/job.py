@@ -1,6 +1,8 @@
 """A job: a function that can be enqueued, and how its tasks are run."""
 
+import asyncio
 import functools
+import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
@@ -10,7 +12,7 @@ import msgspec
 from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.tracing import carried, enqueueing, tracer
 from everpoll.engine.work import Run
-from everpoll.errors import BadInput
+from everpoll.errors import BadInput, RolledBack
 from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
 from everpoll.jobs.limits import JobLimits
 from everpoll.jobs.options import (
@@ -24,6 +26,7 @@ from everpoll.jobs.options import (
     delay_s_of,
 )
 from everpoll.jobs.outcome import Retry, raised, refused, returned
+from everpoll.jobs.own_transactions import enqueueing_of, inside, is_complete
 from everpoll.jobs.sync import SyncJob
 from everpoll.jobs.task import Task
 from everpoll.jobs.unique import KeyRules, checked_key
@@ -33,6 +36,7 @@ from everpoll.stores.contract import Ended, Enqueued, NewTask, Settlement, Uniqu
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
 
+logger = logging.getLogger("everpoll.jobs")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -92,6 +96,9 @@ class Job(Generic[P, R]):
             return task
 
     async def _enqueue(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
+        if options and options.get("connection") is not None:
+            task = self._special(tuple(args), kwargs, options, carried())
+            return (await self._enqueue_inside([task], options))[0]
         enqueuer = await self._jobs.enqueuer()
         if options or self.keys is not None:
             task = self._special(tuple(args), kwargs, options, carried())
@@ -101,6 +108,13 @@ class Job(Generic[P, R]):
             return Task(self._jobs, enqueued.id, is_new=enqueued.is_new)
         enqueued = await enqueuer.one(self._plain(tuple(args), kwargs, carried()))
         return Task(self._jobs, enqueued.id)
+
+    async def _enqueue_inside(self, tasks: Sequence[NewTask], options: EnqueueOptions) -> list[Task]:
+        """Enqueue these in the caller's own transaction."""
+        instead = f"{self.name}.sync.enqueue(…)"
+        answers = await inside(self._jobs, options["connection"], enqueueing_of(tasks), instead) if tasks else []
+        self.refuse_taken(tasks, answers, options, self._handle)
+        return [Task(self._jobs, one.id, is_new=one.is_new) for one in answers]
 
     def _handle(self, task_id: int) -> Task:
         return Task(self._jobs, task_id, is_new=False)
@@ -118,8 +132,10 @@ class Job(Generic[P, R]):
             return await self._enqueue_many(given, options)
 
     async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task]:
-        enqueuer = await self._jobs.enqueuer()
         tasks = self.new_tasks(calls, options)
+        if options and options.get("connection") is not None:
+            return await self._enqueue_inside(tasks, options)
+        enqueuer = await self._jobs.enqueuer()
         answers = await enqueuer.many(tasks)
         self.refuse_taken(tasks, answers, options, self._handle)
         return [Task(self._jobs, one.id, is_new=one.is_new) for one in answers]
@@ -223,9 +239,37 @@ class Job(Generic[P, R]):
         try:
             value = await self._call(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
+            if run.completing is not None and await self._is_complete(run, error):
+                return run.completing
             run.error = failure(run, error)
             return raised(lease, run.error, self.retry, self._rng)
+        if not self._shape.is_plain and run.completing is not None:
+            return await self._completed(run)
         return Ended(lease.id, lease.sequence) if value is None else returned(lease, value)
+
+    async def _completed(self, run: Run) -> Settlement:
+        """What becomes of a task whose function has called `complete()` and returned."""
+        assert run.completing is not None, "asked before"
+        if await self._is_complete(run):
+            return run.completing
+        run.error = RolledBack(
+            "complete() was called in a transaction that was rolled back, or was not committed when the job returned"
+        )
+        return raised(run.lease, run.error, self.retry, self._rng)
+
+    async def _is_complete(self, run: Run, error: BaseException | None = None) -> bool:
+        """Whether the transaction was committed in which the function has called `complete()`: the run is over then.
+
+        What the function raised after that changes nothing, but a cancellation passes through.
+        """
+        is_over = await is_complete(await self._jobs.store(), run)
+        if is_over and run.host is not None and run.completing is not None:
+            run.host.completed(run, run.completing)
+            if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+                raise error
+            if error is not None:
+                logger.warning("%s: it is done, and raised after that: %r", run.lease.label, error, exc_info=error)
+        return is_over
 
     def _overdue(self, run: Run) -> Settlement:
         """A function that swallows its cancellation has failed as one that took too long has."""

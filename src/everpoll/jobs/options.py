@@ -55,11 +55,12 @@ class EnqueueOptions(TypedDict, total=False):
     new arguments, delay and priority; a running one goes on, and a new task gets the key."""
     unique_for: Duration
     """A task that was enqueued less than so long ago has the key, also if it has ended."""
+    connection: object | None
+    """Enqueue in the transaction of this connection: a rollback enqueues nothing."""
 
 
 ENQUEUE_OPTIONS = frozenset(EnqueueOptions.__annotations__)
-TAKEN = (*EnqueueOptions.__annotations__, "connection")
-"""What `enqueue` takes for itself, now or later; a parameter of that name could not be passed by keyword."""
+"""What `enqueue` takes for itself; a parameter of that name could not be passed by keyword."""
 
 
 def check_options(where: str, given: Iterable[str], known: type) -> None:
@@ -74,7 +75,7 @@ def check_parameters(where: str, function: Callable[..., Any]) -> None:
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise BadInput(f"{where} is a generator: calling it would run none of it; write it without `yield`")
     for name, one in inspect.signature(function).parameters.items():
-        if name in TAKEN and one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}:
+        if name in ENQUEUE_OPTIONS and one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}:
             raise BadInput(
                 f"{where}: its parameter {name!r} would never get {name}=…, which is an option of enqueue(); rename "
                 f"it, or make it positional-only: def {getattr(function, '__name__', 'f')}({name}, /)"

@@ -35,6 +35,7 @@ from everpoll.drivers.wake import OnWake
 from everpoll.policy.liveness import Sighting
 from everpoll.stores.figures import Figures
 from everpoll.stores.operations import Operations, Pause
+from everpoll.stores.own_transactions import OwnTransactions
 
 if TYPE_CHECKING:
     from everpoll.stores.examination import Examiner
@@ -490,7 +491,7 @@ class Source(Protocol):
         """Wait that long after `StoreUnavailable`; less where another part of this process reaches the store first."""
 
 
-class Store(Source, Operations, Figures, Protocol):
+class Store(Source, Operations, Figures, OwnTransactions, Protocol):
     """The tables of everpoll's own."""
 
     @property

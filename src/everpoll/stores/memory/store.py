@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from everpoll.drivers.wake import OnWake
-from everpoll.errors import LeaseLost
+from everpoll.errors import BadInput, LeaseLost
 from everpoll.policy import Clock
 from everpoll.policy.liveness import Sighting
 from everpoll.stores import limits
@@ -55,6 +55,7 @@ from everpoll.stores.task_events import LOST_WORKER, OVERDUE, REPLACED, canceled
 from everpoll.stores.task_search import checked
 
 WORKERS_SHOWN_S = 86_400.0
+NO_CONNECTIONS = "connection=: this app has its tasks in memory, which no transaction reaches: use SQLite or Postgres"
 _unique = attrgetter("unique")
 
 
@@ -152,6 +153,18 @@ class MemoryStore(MemoryOperations, MemoryFigures):
             del row.trail[-1]
         row.remember(REPLACED, now, "")
         self._lines.add(row, now)
+
+    async def enqueue_inside(self, tasks: Sequence[NewTask], *, anew: bool = False) -> NoReturn:
+        """See the contract."""
+        raise BadInput(NO_CONNECTIONS)
+
+    async def complete_inside(self, incarnation: int, ended: Ended, *, anew: bool = False) -> NoReturn:
+        """See the contract."""
+        raise BadInput(NO_CONNECTIONS)
+
+    async def is_complete(self, incarnation: int, lease: Lease) -> bool:
+        """See the contract."""
+        return False
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""

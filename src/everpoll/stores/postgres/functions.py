@@ -30,7 +30,7 @@ KEPT = (
 FILES = (
     *("trail", "partitions", "counts", "lookup", "feed", "move", "promote", "limited", "lease", "recover", "settle"),
     *("rescue", "beat", "cancel", "revise", "retry", "forget", "pause", "unique", "enqueue", "together"),
-    *("health_record", "health_figures", "health_looks", "health_dependencies", "health_upkeep"),
+    *("own_transaction", "health_record", "health_figures", "health_looks", "health_dependencies", "health_upkeep"),
 )
 
 TABLE = """create table if not exists everpoll.function_sets (
