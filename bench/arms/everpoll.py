@@ -11,7 +11,7 @@ from bench.arms import gate
 from everpoll import Everpoll
 from everpoll.engine.options import WorkerOptions
 from everpoll.jobs import Job
-from everpoll.jobs.job import EnqueueOptions
+from everpoll.jobs.options import EnqueueOptions
 
 AnyJob = Job[..., Any]
 DEFAULT_SLOTS = WorkerOptions().slots

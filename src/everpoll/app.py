@@ -113,10 +113,10 @@ class Everpoll:
         """The queues that a worker of this app serves, by name."""
         has_memory = isinstance(self._store, MemoryStore)
         another = None if has_memory or not is_url else self._another_store
-        self.jobs = Jobs(self._works, self.store, lambda jobs: self._sync_calls(jobs, another))
+        wall = time.time if clock is None else clock.wall
+        self.jobs = Jobs(self._works, self.store, lambda jobs: self._sync_calls(jobs, another), wall)
         self.schedules = Schedules(self._works, self.store)
         self.watches = Watches(self._works, self.store)
-        wall = time.time if clock is None else clock.wall
         self._wall = wall
         self._services: Services | None = None
         self._standby = Standby(self.store, self._start_services)
@@ -146,8 +146,8 @@ class Everpoll:
     def job(self, function: Callable[P, R] | None = None, /, **options: Unpack[JobOptions]) -> Any:
         """Make the decorated function a job: `await it.enqueue(…)` has a worker run it; plain ones run in threads.
 
-        Options: name, queue, priority, retry, timeout, concurrency, rate, per; see `JobOptions`. `@app.job` alone takes
-        the defaults.
+        Options: name, queue, priority, retry, timeout, concurrency, rate, per, key, on_conflict, unique_for; see
+        `JobOptions`. `@app.job` alone takes the defaults.
         """
 
         def register(function: Callable[P, R]) -> Job[P, R]:

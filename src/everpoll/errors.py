@@ -16,9 +16,11 @@ EverpollError
 ├── LeaseLost                   this worker was declared dead; what it held belongs to others
 ├── TaskNotFound (LookupError)  no task has that id
 ├── IncidentNotFound (LookupError)  no incident has that id
+├── KeyTaken                    `enqueue` that rejects: another task has the key; carries that task
 ├── UnknownJob (LookupError)    no job of that name is registered here
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── NoThreadLeft                every thread for plain functions hangs in one that is past its timeout
+├── RolledBack                  a job called `complete()` in a transaction that was not committed when the job ended
 ├── JobFailed                   `result()` of a job that failed; carries the last error
 ├── JobCanceled                 `result()` of a job that was canceled
 ├── RunFailed                   `result()` of a watch's run that failed; carries the evidence
@@ -28,6 +30,8 @@ EverpollError
 
 EverpollWarning (UserWarning)   it works, but probably not as meant
 """
+
+import typing as _typing
 
 
 class EverpollError(Exception):
@@ -98,6 +102,14 @@ class IncidentNotFound(EverpollError, LookupError):
     """No incident has that id."""
 
 
+class KeyTaken(EverpollError):
+    """Another task has the key, and the enqueue said `on_conflict="reject"`; `task` is the one that has it."""
+
+    def __init__(self, message: str, task: _typing.Any = None) -> None:
+        super().__init__(message)
+        self.task = task
+
+
 class UnknownJob(EverpollError, LookupError):
     """No job of that name is registered here."""
 
@@ -108,6 +120,10 @@ class JobTimeout(EverpollError, TimeoutError):
 
 class NoThreadLeft(EverpollError):
     """Every thread for plain functions, replaced ones included, hangs in a function that is past its timeout."""
+
+
+class RolledBack(EverpollError):
+    """The transaction in which a job called `complete()` was not committed when the job ended; the attempt failed."""
 
 
 class JobFailed(EverpollError):

@@ -23,7 +23,7 @@ from everpoll import Everpoll, Health, Job, Task, TaskInfo
 from everpoll.cli.main import COMMANDS, commands
 from everpoll.engine.meter import PollerHealth
 from everpoll.jobs import JobOptions, ScheduleInfo
-from everpoll.jobs.job import EnqueueOptions
+from everpoll.jobs.options import EnqueueOptions
 from everpoll.logs.fields import ATTRIBUTES
 from everpoll.loops import Loop, LoopOptions, Loops, LoopState, Outcome, Phase
 from everpoll.monitors import (

@@ -107,3 +107,18 @@ async def test_a_server_without_an_app_starts_nothing_and_does_the_rest(url: str
         assert [one["id"] for one in (await here.get("/api/jobs"))["items"]] == [task.id]
         assert (await here.post(f"/api/jobs/{task.id}/cancel"))["state"] == "canceled"
     await owner.close()
+
+
+async def test_a_taken_key_is_a_conflict_that_names_its_holder(url: str) -> None:
+    async with site(example_app(url)) as here:
+        body = {"name": "audit", "args": ["x"], "key": "once", "delay": "1h"}
+        first = await here.post("/api/jobs", body, 201)
+        problem = await here.post("/api/jobs", body | {"on_conflict": "reject"}, 409)
+        assert problem["holder"] == first["id"]
+        assert "has the key 'once'" in problem["detail"]
+        replaced = await here.post("/api/jobs", body | {"args": ["y"], "on_conflict": "replace"}, 200)
+        assert (replaced["id"], replaced["args"]) == (first["id"], ["y"])
+        problem = await here.post("/api/jobs", body | {"on_conflict": "ignore"}, 422)
+        assert problem["argument"] == "on_conflict"
+        problem = await here.post("/api/jobs", body | {"unique_for": "soon"}, 422)
+        assert problem["argument"] == "unique_for"

@@ -25,6 +25,7 @@ class Enqueuer:
         self._waiting: list[Waiting] = []
         self._busy = False
         self._flusher: asyncio.Task[None] | None = None
+        self._apart: Enqueuer | None = None
 
     async def one(self, task: NewTask) -> Enqueued:
         """Enqueue one task."""
@@ -37,6 +38,19 @@ class Enqueuer:
             return (await self._store.enqueue((task,)))[0]
         finally:
             self._next()
+
+    async def one_of(self, task: NewTask) -> Enqueued:
+        """Enqueue one task that may say more about its key: it then shares no statement with plain tasks.
+
+        One that replaces goes alone: a statement that locks several tasks could deadlock with a settlement of them.
+        """
+        if task.unique is None:
+            return await self.one(task)
+        if task.unique.on_conflict == "replace":
+            return (await self._store.enqueue((task,)))[0]
+        if self._apart is None:
+            self._apart = Enqueuer(self._store)
+        return await self._apart.one(task)
 
     async def many(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Enqueue a whole list, all or none."""

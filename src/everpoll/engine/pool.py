@@ -62,15 +62,6 @@ def _ignore(_queue: str) -> None:
     """Do nothing about a free slot."""
 
 
-@dataclass(frozen=True, slots=True)
-class Observers:
-    """What keeps a record of the runs of a pool."""
-
-    tally: Tally | None = None
-    worker: str = ""
-    """The label of the worker, for the log."""
-
-
 class Settle(Protocol):
     """What the pool does with a settlement."""
 
@@ -78,6 +69,17 @@ class Settle(Protocol):
         self, incarnation: int, settlement: Settlement, entry: Entry | None = None, took_s: float = 0.0, /
     ) -> None:
         """Settle it. `entry`: where its end is counted, and how long its run took; none where it never began."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """What keeps a record of the runs of a pool."""
+
+    tally: Tally | None = None
+    worker: str = ""
+    """The label of the worker, for the log."""
+    on_completed: Settle | None = None
+    """Gets the ends that are in the store already; None: they are settled as all others."""
 
 
 class Pool:
@@ -96,6 +98,7 @@ class Pool:
         on_turn: Callable[[], None] | None = None,
         observers: Observers = Observers(),  # noqa: B008 - frozen
     ) -> None:
+        self._on_completed = observers.on_completed
         self._tally = observers.tally
         self.worker = observers.worker
         self._narrator = Narrator()
@@ -354,7 +357,13 @@ class Pool:
         note = {"what": "failed", "error": said, "attempt": lease.attempt}
         return Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note)), None
 
-    def _end(self, run: Run, settlement: Settlement) -> None:
+    def completed(self, run: Run, ended: Ended) -> None:
+        """The run is over, and its end is in the store already: settle nothing."""
+        if run in self._carriers:
+            self._end(run, ended, self._on_completed)
+
+    def _end(self, run: Run, settlement: Settlement, settle: "Settle | None" = None) -> None:
+        settle = settle or self._settle
         del self._carriers[run]
         # Read once a run: when one ends without a pause, the next one begins.
         self._now = now = self._event_loop.time()
@@ -366,9 +375,9 @@ class Pool:
                 self._deadlines.cancel()
                 self._deadlines = None
         if run.started < 0:
-            self._settle(run.incarnation, settlement)
+            settle(run.incarnation, settlement)
         else:
-            self._settle(run.incarnation, settlement, run.entry, now - run.started)
+            settle(run.incarnation, settlement, run.entry, now - run.started)
         self._on_freed(run.lease.queue)
 
 

@@ -100,6 +100,12 @@ class Settler:
             self._idle.clear()
         self._waiting.append((incarnation, settlement, entry, took_s))
 
+    def completed(
+        self, incarnation: int, settlement: Settlement, entry: Entry | None = None, took_s: float = 0.0, /
+    ) -> None:
+        """Record the end of a task that its handler has settled in a transaction of its own."""
+        self._record(Batch([settlement], [entry], [took_s]), set())
+
     @property
     def backlog(self) -> int:
         """How many wait, those that the store refuses included."""

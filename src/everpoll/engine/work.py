@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from everpoll.engine.tally import Entry
 from everpoll.logs.context import Fields
-from everpoll.stores.contract import Lease, Limit, Settlement
+from everpoll.stores.contract import Ended, Lease, Limit, Settlement
 
 
 class StopReason(StrEnum):
@@ -39,6 +39,9 @@ class RunHost(Protocol):
 
     def heed(self, deadline: float) -> None:
         """Check the deadlines at this time, by the event loop's clock, or earlier."""
+
+    def completed(self, run: "Run", ended: Ended) -> None:
+        """The run is over, and its end is in the store already: settle nothing."""
 
 
 class Run(Struct, eq=False):
@@ -73,6 +76,8 @@ class Run(Struct, eq=False):
     """The log says already how it ended."""
     error: BaseException | None = None
     """What its handler raised, for the log; set by the front."""
+    completing: Ended | None = None
+    """How the handler has ended the task in a transaction of its own, committed or not; set by the front."""
 
     def ends_by(self, deadline: float | None) -> None:
         """Set the deadline of the call that begins now; None between two calls."""

@@ -73,7 +73,12 @@ class Worker:
         listeners = SettlementListeners(self._lost, on_settled, signals.freed.set, self._written)
         self._settler = settler = Settler(store, self.meter, listeners, self._gather_s, patience_s)
         self._pool = Pool(
-            works, options.slots, settler.add, signals.slot_freed, store.hand_over, Observers(tally, options.label)
+            works,
+            options.slots,
+            settler.add,
+            signals.slot_freed,
+            store.hand_over,
+            Observers(tally, options.label, settler.completed),
         )
         capacity = Capacity(self._pool, lambda: settler.backlog, signals)
         self._poller = Poller(store, works, capacity, options, self.meter, self._sign_on_anew)

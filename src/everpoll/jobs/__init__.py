@@ -1,6 +1,7 @@
 """Jobs: functions as tasks. Enqueue now or later, run once, retry with backoff, read the result."""
 
-from everpoll.jobs.job import Job, JobOptions
+from everpoll.jobs.job import Job
+from everpoll.jobs.options import JobOptions
 from everpoll.jobs.outcome import Retry
 from everpoll.jobs.registry import Jobs
 from everpoll.jobs.schedules import Schedule, ScheduleInfo, Schedules

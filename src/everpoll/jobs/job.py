@@ -1,62 +1,44 @@
 """A job: a function that can be enqueued, and how its tasks are run."""
 
+import asyncio
 import functools
-import inspect
+import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+
+import msgspec
 
 from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.tracing import carried, enqueueing, tracer
 from everpoll.engine.work import Run
-from everpoll.errors import BadInput
+from everpoll.errors import BadInput, RolledBack
 from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
-from everpoll.jobs.limits import JobLimits, Per
+from everpoll.jobs.limits import JobLimits
+from everpoll.jobs.options import (
+    ENQUEUE_OPTIONS,
+    EnqueueOptions,
+    JobOptions,
+    check_options,
+    check_parameters,
+    checked_priority,
+    checked_text,
+    delay_s_of,
+)
 from everpoll.jobs.outcome import Retry, raised, refused, returned
+from everpoll.jobs.own_transactions import enqueueing_of, inside, is_complete
 from everpoll.jobs.sync import SyncJob
 from everpoll.jobs.task import Task
-from everpoll.policy import Duration, Rate, flaw_of, seconds, shown, whole_number
-from everpoll.stores.contract import Ended, Limit, NewTask, Settlement
+from everpoll.jobs.unique import KeyRules, checked_key
+from everpoll.policy import seconds
+from everpoll.stores.contract import Ended, Enqueued, NewTask, Settlement, Unique
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
 
+logger = logging.getLogger("everpoll.jobs")
 P = ParamSpec("P")
 R = TypeVar("R")
-
-NAME_LIMIT = 200
-TAKEN = ("delay", "priority", "key", "connection")
-"""What `enqueue` takes for itself, now or later; a parameter of that name could not be passed by keyword."""
-PRIORITY_LIMIT = 1_000_000_000
-
-
-class JobOptions(TypedDict, total=False):
-    """What `app.job` takes."""
-
-    name: str
-    """Default: the function's own name."""
-    queue: str
-    priority: int
-    """Higher runs first; of equal ones, the oldest."""
-    retry: Retry
-    timeout: Duration | None
-    """How long one run may take; then it has failed, as if it had raised."""
-    concurrency: int | None
-    """How many of its tasks run at a time, over the whole fleet."""
-    rate: Rate | None
-    """How many of its tasks start in any stretch of time, over the whole fleet."""
-    per: Per | None
-    """Which tasks count together for these limits: those with the same value of this parameter, or for which this
-    function of the arguments gives the same key. None for a call: it counts for no limit."""
-
-
-class EnqueueOptions(TypedDict, total=False):
-    """What `enqueue` takes beside the job's own arguments."""
-
-    delay: Duration
-    priority: int
-    key: str
-    """At most one live task has it: enqueueing it again answers with that one."""
 
 
 class Job(Generic[P, R]):
@@ -66,20 +48,21 @@ class Job(Generic[P, R]):
         functools.update_wrapper(self, function)
         self._jobs = jobs
         self._function = function
-        self.name = _text("name", options.get("name", getattr(function, "__name__", "")))
+        self.name = checked_text("name", options.get("name", getattr(function, "__name__", "")))
         where = f"job {self.name!r}"
-        _check_options(where, options, JobOptions)
-        self.queue = _text(f"{where}: queue", options.get("queue", "default"))
-        self.priority = _priority(f"{where}: priority", options.get("priority", 0))
+        check_options(where, options, JobOptions)
+        self.queue = checked_text(f"{where}: queue", options.get("queue", "default"))
+        self.priority = checked_priority(f"{where}: priority", options.get("priority", 0))
         self.retry = options.get("retry", Retry())
         if not isinstance(self.retry, Retry):
             raise BadInput(f"{where}: retry={self.retry!r}: write Retry(3), which means three attempts in all")
         timeout = options.get("timeout")
         self.timeout_s = None if timeout is None else seconds(timeout, name=f"{where}: timeout", positive=True)
-        _check_parameters(where, function)
+        check_parameters(where, function)
         self._call = Callee(function, self.timeout_s, lambda: jobs.threads).plainest
         self._shape = CallShape(self.name, function, Task)
         self.limits = JobLimits.of(where, self.name, self._shape.signature, dict(options))
+        self.keys = KeyRules.of(where, options)
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -97,6 +80,8 @@ class Job(Generic[P, R]):
 
     def split_options(self, kwargs: dict[str, Any]) -> EnqueueOptions:
         """Take what `enqueue` takes for itself out of the keyword arguments of a call."""
+        if not kwargs or ENQUEUE_OPTIONS.isdisjoint(kwargs):
+            return {}
         taken: Any = {name: kwargs.pop(name) for name in EnqueueOptions.__annotations__ if name in kwargs}
         options: EnqueueOptions = taken
         return options
@@ -111,9 +96,28 @@ class Job(Generic[P, R]):
             return task
 
     async def _enqueue(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
+        if options and options.get("connection") is not None:
+            task = self._special(tuple(args), kwargs, options, carried())
+            return (await self._enqueue_inside([task], options))[0]
         enqueuer = await self._jobs.enqueuer()
-        enqueued = await enqueuer.one(self._new_task(tuple(args), kwargs, options, carried()))
-        return Task(self._jobs, enqueued.id, is_new=enqueued.is_new)
+        if options or self.keys is not None:
+            task = self._special(tuple(args), kwargs, options, carried())
+            enqueued = await enqueuer.one_of(task)
+            if not enqueued.is_new:
+                self.refuse_taken([task], [enqueued], options, self._handle)
+            return Task(self._jobs, enqueued.id, is_new=enqueued.is_new)
+        enqueued = await enqueuer.one(self._plain(tuple(args), kwargs, carried()))
+        return Task(self._jobs, enqueued.id)
+
+    async def _enqueue_inside(self, tasks: Sequence[NewTask], options: EnqueueOptions) -> list[Task]:
+        """Enqueue these in the caller's own transaction."""
+        instead = f"{self.name}.sync.enqueue(…)"
+        answers = await inside(self._jobs, options["connection"], enqueueing_of(tasks), instead) if tasks else []
+        self.refuse_taken(tasks, answers, options, self._handle)
+        return [Task(self._jobs, one.id, is_new=one.is_new) for one in answers]
+
+    def _handle(self, task_id: int) -> Task:
+        return Task(self._jobs, task_id, is_new=False)
 
     def argument_flaw(self, args: Sequence[Any], kwargs: dict[str, Any]) -> ArgumentFlaw | None:
         """Return the first JSON value that does not fit the annotation of its parameter; None: all fit."""
@@ -128,54 +132,95 @@ class Job(Generic[P, R]):
             return await self._enqueue_many(given, options)
 
     async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task]:
-        enqueuer = await self._jobs.enqueuer()
         tasks = self.new_tasks(calls, options)
-        return [Task(self._jobs, one.id, is_new=one.is_new) for one in await enqueuer.many(tasks)]
+        if options and options.get("connection") is not None:
+            return await self._enqueue_inside(tasks, options)
+        enqueuer = await self._jobs.enqueuer()
+        answers = await enqueuer.many(tasks)
+        self.refuse_taken(tasks, answers, options, self._handle)
+        return [Task(self._jobs, one.id, is_new=one.is_new) for one in answers]
+
+    def refuse_taken(
+        self,
+        tasks: Sequence[NewTask],
+        answers: Sequence[Enqueued],
+        options: EnqueueOptions,
+        handle: Callable[[int], Any],
+    ) -> None:
+        """Raise `KeyTaken` where a task of this call rejects, and another task has its key."""
+        if self.keys is None and "on_conflict" not in options:
+            return
+        rules = self._rules_of(options)
+        for task, enqueued in zip(tasks, answers, strict=True):
+            rules.refuse(task, enqueued, handle)
+
+    def _rules_of(self, options: EnqueueOptions) -> KeyRules:
+        return (self.keys or KeyRules(f"job {self.name!r}")).changed(options)
 
     def new_tasks(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[NewTask]:
         """The tasks that these tuples of arguments make, checked."""
         if "key" in options:
             raise BadInput(f"job {self.name!r}: one key for many tasks would enqueue one; use enqueue() for keys")
         trace = carried()
-        return [
-            self._new_task(args if type(args) is tuple else _tuple(self.name, args), {}, options, trace)
-            for args in calls
-        ]
+        if not options and self.keys is None:
+            return [self._plain(args if type(args) is tuple else _tuple(self.name, args), {}, trace) for args in calls]
+        tasks = [self._special(_tuple(self.name, args), {}, options, trace, together=True) for args in calls]
+        self._rules_of(options).refuse_repeats(tasks)
+        return tasks
 
     def new_task(self, args: tuple[Any, ...], kwargs: dict[str, Any], **options: Unpack[EnqueueOptions]) -> NewTask:
         """The task that these arguments make, checked."""
-        return self._new_task(args, kwargs, options, carried())
+        if options or self.keys is not None:
+            return self._special(args, kwargs, options, carried())
+        return self._plain(args, kwargs, carried())
 
-    def _new_task(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions, trace: dict[str, str] | None
-    ) -> NewTask:
+    def _plain(self, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None) -> NewTask:
         text = self._shape.encode(args, kwargs, trace)
-        limit = None if self.limits is None else self.limits.limit_of(args, kwargs)
-        if options:
-            return self._special(text, options, limit)
         return NewTask(
             name=self.name,
             args=text,
             queue=self.queue,
             priority=self.priority,
             timeout_s=self.timeout_s,
-            limit=limit,
+            limit=None if self.limits is None else self.limits.limit_of(args, kwargs),
         )
 
-    def _special(self, args: str, options: EnqueueOptions, limit: Limit | None) -> NewTask:
+    def _special(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: EnqueueOptions,
+        trace: dict[str, str] | None,
+        *,
+        together: bool = False,
+    ) -> NewTask:
         where = f"job {self.name!r}"
-        _check_options(where, options, EnqueueOptions)
+        check_options(where, options, EnqueueOptions)
+        task = self._plain(args, kwargs, trace)
         key = options.get("key")
-        return NewTask(
-            name=self.name,
-            args=args,
-            queue=self.queue,
-            key=None if key is None else _text(f"{where}: key", key),
-            priority=_priority(f"{where}: priority", options["priority"]) if "priority" in options else self.priority,
-            delay_s=seconds(options["delay"], name=f"{where}: delay") if "delay" in options else 0.0,
-            timeout_s=self.timeout_s,
-            limit=limit,
+        if key is not None:
+            key = checked_key(where, key)
+        elif self.keys is not None and "key" not in options:
+            key = self.keys.key_of(args, kwargs)
+        unique = self._unique(where, options, key, together=together)
+        given = "priority" in options
+        return msgspec.structs.replace(
+            task,
+            key=key,
+            priority=checked_priority(f"{where}: priority", options["priority"]) if given else self.priority,
+            delay_s=delay_s_of(f"{where}: delay", options["delay"], self._jobs.wall) if "delay" in options else 0.0,
+            unique=unique,
+            # Only what is found by its key after its end can answer then.
+            indexed=unique is not None and unique.for_s is not None,
         )
+
+    def _unique(self, where: str, options: EnqueueOptions, key: str | None, *, together: bool) -> Unique | None:
+        rules = self.keys
+        if "on_conflict" in options or "unique_for" in options:
+            rules = self._rules_of(options)
+            if key is None and rules.of_call is None:
+                raise BadInput(f"{where}: on_conflict= and unique_for= are about a key, and this call has no key=")
+        return None if rules is None or key is None else rules.unique(together=together)
 
     async def run(self, run: Run) -> Settlement:
         """Run one task: what the engine calls."""
@@ -194,9 +239,37 @@ class Job(Generic[P, R]):
         try:
             value = await self._call(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
+            if run.completing is not None and await self._is_complete(run, error):
+                return run.completing
             run.error = failure(run, error)
             return raised(lease, run.error, self.retry, self._rng)
+        if not self._shape.is_plain and run.completing is not None:
+            return await self._completed(run)
         return Ended(lease.id, lease.sequence) if value is None else returned(lease, value)
+
+    async def _completed(self, run: Run) -> Settlement:
+        """What becomes of a task whose function has called `complete()` and returned."""
+        assert run.completing is not None, "asked before"
+        if await self._is_complete(run):
+            return run.completing
+        run.error = RolledBack(
+            "complete() was called in a transaction that was rolled back, or was not committed when the job returned"
+        )
+        return raised(run.lease, run.error, self.retry, self._rng)
+
+    async def _is_complete(self, run: Run, error: BaseException | None = None) -> bool:
+        """Whether the transaction was committed in which the function has called `complete()`: the run is over then.
+
+        What the function raised after that changes nothing, but a cancellation passes through.
+        """
+        is_over = await is_complete(await self._jobs.store(), run)
+        if is_over and run.host is not None and run.completing is not None:
+            run.host.completed(run, run.completing)
+            if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+                raise error
+            if error is not None:
+                logger.warning("%s: it is done, and raised after that: %r", run.lease.label, error, exc_info=error)
+        return is_over
 
     def _overdue(self, run: Run) -> Settlement:
         """A function that swallows its cancellation has failed as one that took too long has."""
@@ -205,38 +278,6 @@ class Job(Generic[P, R]):
 
     def _task(self, run: Run) -> Task | None:
         return None if self._shape.task_parameter is None else Task(self._jobs, run.lease.id, run=run)
-
-
-def _check_options(where: str, given: Iterable[str], known: type) -> None:
-    for name in given:
-        if name not in known.__annotations__:
-            raise BadInput(f"{where}: {name}= is no option; there are {', '.join(known.__annotations__)}")
-
-
-def _check_parameters(where: str, function: Callable[..., Any]) -> None:
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise BadInput(f"{where} is a generator: calling it would run none of it; write it without `yield`")
-    for name, one in inspect.signature(function).parameters.items():
-        if name in TAKEN and one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}:
-            raise BadInput(
-                f"{where}: its parameter {name!r} would never get {name}=…, which is an option of enqueue(); rename "
-                f"it, or make it positional-only: def {getattr(function, '__name__', 'f')}({name}, /)"
-            )
-
-
-def _text(name: str, value: object) -> str:
-    if (flaw := flaw_of(value, NAME_LIMIT)) is not None:
-        raise BadInput(f"{name}={shown(value)} {flaw}: write a text of 1 to {NAME_LIMIT} characters")
-    assert isinstance(value, str), "anything else has a flaw"
-    return value
-
-
-def _priority(name: str, value: int) -> int:
-    accepted = "a whole number; higher runs first"
-    number = whole_number(value, name=name, at_least=-PRIORITY_LIMIT, accepted=accepted)
-    if number > PRIORITY_LIMIT:
-        raise BadInput(f"{name}={value}: write a whole number of at most {PRIORITY_LIMIT:,}")
-    return number
 
 
 def _tuple(name: str, args: object) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """All jobs of one app, and what they share: the store, the way in, the waiters, the threads."""
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, ParamSpec, TypeVar, Unpack
 
@@ -7,7 +8,8 @@ from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Work, Works
 from everpoll.errors import BadInput, UnknownJob
-from everpoll.jobs.job import Job, JobOptions
+from everpoll.jobs.job import Job
+from everpoll.jobs.options import JobOptions
 from everpoll.jobs.results import Results
 from everpoll.jobs.sync import SyncCalls
 from everpoll.jobs.task import Task
@@ -27,10 +29,12 @@ class Jobs:
         works: Works,
         store: Callable[[], Awaitable[Store]],
         sync: Callable[["Jobs"], SyncCalls] | None = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._works = works
         self._sync = None if sync is None else sync(self)
         self.store = store
+        self.wall = wall
         self._jobs: dict[str, Job[..., Any]] = {}
         self._enqueuer: Enqueuer | None = None
         self._results: Results | None = None

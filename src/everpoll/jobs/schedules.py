@@ -19,7 +19,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from everpoll.engine.work import Run, Work, Works
 from everpoll.errors import BadInput
-from everpoll.jobs.job import NAME_LIMIT, Job
+from everpoll.jobs.job import Job
+from everpoll.jobs.options import NAME_LIMIT
 from everpoll.jobs.timetable import POLICIES, Missed, Timetable, due, timetable_of
 from everpoll.policy import Duration, flaw_of, human, shown
 from everpoll.stores.contract import (

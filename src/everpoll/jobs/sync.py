@@ -9,16 +9,18 @@ A store in memory has no second way in: there the call is made where the app run
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
 
 from everpoll.engine.portal import Portal, refuse_in_an_event_loop, waited
 from everpoll.errors import NotRunning
+from everpoll.jobs.own_transactions import enqueueing_of, inside_sync
 from everpoll.policy import Duration
-from everpoll.stores.contract import Store, TaskInfo
+from everpoll.stores.contract import NewTask, Store, TaskInfo
 
 if TYPE_CHECKING:
-    from everpoll.jobs.job import EnqueueOptions, Job
+    from everpoll.jobs.job import Job
+    from everpoll.jobs.options import EnqueueOptions
     from everpoll.jobs.registry import Jobs
     from everpoll.jobs.task import Task
 
@@ -130,20 +132,38 @@ class SyncJob(Generic[P, R]):
         options = self._job.split_options(kwargs)
         task = self._job.new_task(args, kwargs, **options)
 
+        if options.get("connection") is not None:
+            return self._enqueue_inside([task], options)[0]
+
         async def ask(jobs: "Jobs") -> Any:
-            return await (await jobs.enqueuer()).one(task)
+            return await (await jobs.enqueuer()).one_of(task)
 
         enqueued = self._calls.call(ask, f"await {self._job.name}.enqueue(…)")
+        self._job.refuse_taken([task], [enqueued], options, self._handle)
         return SyncTask(self._calls, enqueued.id, is_new=enqueued.is_new)
+
+    def _enqueue_inside(self, tasks: "Sequence[NewTask]", options: "EnqueueOptions") -> "list[SyncTask]":
+        """Enqueue these in the caller's own transaction."""
+        instead = f"await {self._job.name}.enqueue(…) with an asynchronous connection"
+        connection = options["connection"]
+        answers = inside_sync(self._calls.call, connection, enqueueing_of(tasks), instead) if tasks else []
+        self._job.refuse_taken(tasks, answers, options, self._handle)
+        return [SyncTask(self._calls, one.id, is_new=one.is_new) for one in answers]
+
+    def _handle(self, task_id: int) -> "SyncTask":
+        return SyncTask(self._calls, task_id, is_new=False)
 
     def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: "Unpack[EnqueueOptions]") -> "list[SyncTask]":
         """Enqueue one task per tuple of arguments, all or none."""
         tasks = self._job.new_tasks(calls, options)
+        if options.get("connection") is not None:
+            return self._enqueue_inside(tasks, options)
 
         async def ask(jobs: "Jobs") -> Any:
             return await (await jobs.enqueuer()).many(tasks)
 
         enqueued = self._calls.call(ask, f"await {self._job.name}.enqueue_many(…)")
+        self._job.refuse_taken(tasks, enqueued, options, self._handle)
         return [SyncTask(self._calls, one.id, is_new=one.is_new) for one in enqueued]
 
 
@@ -207,3 +227,7 @@ class SyncInside:
             return self._task.on(jobs).progress(value)
 
         self._calls.call(asked, "await task.progress(…)")
+
+    def complete(self, result: Any = None, *, connection: object) -> None:
+        """End the job in the transaction of this connection, as `await task.complete(…)` does."""
+        self._task.complete_sync(result, connection, self._calls)

@@ -1,16 +1,14 @@
 """A task as its user holds it: after `enqueue`, and inside the function that runs it."""
 
 import asyncio
-import logging
-import random
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from everpoll.drivers.callers import check_kind
 from everpoll.engine.actors import action
 from everpoll.engine.calls import ERROR_LIMIT, storable
-from everpoll.engine.settler import OUTAGE
 from everpoll.engine.work import Run
 from everpoll.errors import (
     BadInput,
@@ -18,12 +16,13 @@ from everpoll.errors import (
     JobFailed,
     LeaseLost,
     NotRunning,
-    StoreUnavailable,
     TaskNotFound,
     WrongState,
 )
 from everpoll.jobs.call import decode as decode_call
-from everpoll.jobs.sync import SyncInside
+from everpoll.jobs.outages import through_outages
+from everpoll.jobs.own_transactions import completing_of, completion, inside, inside_sync
+from everpoll.jobs.sync import SyncCalls, SyncInside
 from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskInfo, encode
 from everpoll.stores.limits import size_of
@@ -31,9 +30,6 @@ from everpoll.stores.operations import Revision
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
-
-logger = logging.getLogger("everpoll.jobs")
-_rng = random.Random()  # noqa: S311 - jitter is no secret
 
 PROGRESS_LIMIT = 100_000
 """Bytes of JSON."""
@@ -155,30 +151,42 @@ class Task:
         While the database is away it waits, for as long as the job may run.
         """
         run = self._running("progress()")
+        if run.completing is not None:
+            raise WrongState(f"task {self.id}: complete() was called: there is no progress after that")
         text = encode(value)
         if (size := size_of(text)) > PROGRESS_LIMIT:
             raise BadInput(
                 f"task {self.id}: its progress takes {size:,} bytes, more than {PROGRESS_LIMIT:,}; pass a figure or a "
                 "line of text"
             )
-        if not await self._is_stored(run, text):
+        store = await self._jobs.store()
+
+        async def ask() -> bool:
+            return await store.progress(run.incarnation, run.lease, text)
+
+        if not await through_outages(store, ask, f"{run.lease.label}: cannot store its progress"):
             raise LeaseLost(f"task {self.id}: its lease was lost; end without further effects")
 
-    async def _is_stored(self, run: Run, progress: str) -> bool:
-        """Store it, however long the database is away: the job's timeout, or the engine, cancels this."""
-        store = await self._jobs.store()
-        failures = 0
-        while True:
-            try:
-                return await store.progress(run.incarnation, run.lease, progress)
-            except StoreUnavailable as error:
-                failures += 1
-                delay_s = OUTAGE.delay(failures, _rng)
-                level = logging.WARNING if failures == 1 else logging.DEBUG
-                logger.log(
-                    level, "%s: cannot store its progress: %s; trying again in %.1f s", run.lease.label, error, delay_s
-                )
-                await store.back_off(delay_s)
+    async def complete(self, result: Any = None, *, connection: object) -> None:
+        """Inside the job: end it as done, with this result, in the transaction of this connection.
+
+        The end counts when the transaction is committed, together with whatever else it wrote; the job commits before
+        it returns. Rolled back, the attempt has failed. Raises `LeaseLost` if others own the task by now, and then the
+        transaction cannot be committed.
+        """
+        run = self._running("complete()")
+        instead = "task.sync.complete(…)"
+        check_kind(connection, is_async=True, instead=instead)
+        ended = completion(run, result)
+        await inside(self._jobs, connection, completing_of(run, ended), instead)
+
+    def complete_sync(self, result: Any, connection: object, calls: SyncCalls) -> None:
+        """The same through a synchronous connection: what `task.sync.complete` does."""
+        run = self._running("complete()")
+        instead = "await task.complete(…)"
+        check_kind(connection, is_async=False, instead=instead)
+        ended = completion(run, result)
+        inside_sync(calls.call, connection, completing_of(run, ended), instead)
 
     def _running(self, wanted: str) -> Run:
         if self._run is None:

@@ -13,13 +13,13 @@ from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
 from everpoll.errors import TaskNotFound, UnknownJob
 from everpoll.http.stored_secrets import without_secrets
-from everpoll.jobs.job import EnqueueOptions
+from everpoll.jobs.options import EnqueueOptions
 from everpoll.server import cursors
 from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
 from everpoll.server.shapes import After, Limit, Page, Reason, instant_example, task_number
-from everpoll.stores.contract import Event, Store, TaskFilter, TaskInfo, TaskState
+from everpoll.stores.contract import Event, OnConflict, Store, TaskFilter, TaskInfo, TaskState
 from everpoll.stores.contract import Limit as JobLimit
 from everpoll.stores.operations import Retried
 
@@ -74,6 +74,10 @@ class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
     """`"5s"`, or a number of seconds."""
     priority: Annotated[int, Meta(ge=-1_000_000_000, le=1_000_000_000)] | None = None
     key: Name | None = None
+    on_conflict: OnConflict | None = None
+    """Where another task has the key: answer with it, refuse (409), or let a waiting one take the new arguments."""
+    unique_for: str | float | None = None
+    """`"10m"`, or a number of seconds: for so long a task has its key, also if it has ended."""
 
 
 class CancelOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -171,7 +175,7 @@ async def start_job(asked: Asked) -> Reply:
     flaw = job.argument_flaw(new.args, new.kwargs)
     if flaw is not None:
         raise Problem(422, f"job {new.name!r}: {flaw.argument}: {flaw.says}", argument=flaw.argument)
-    options = {"delay": new.delay, "priority": new.priority, "key": new.key}
+    options = {name: getattr(new, name) for name in EnqueueOptions.__annotations__ if name in NewJob.__struct_fields__}
     given = {name: value for name, value in options.items() if value is not None}
     task = await job.enqueue_call(new.args, new.kwargs, EnqueueOptions(**given))  # type: ignore[typeddict-item]
     asked.serving.changes.changed("jobs", "queues")
@@ -352,7 +356,7 @@ JOB_ROUTES = [
         method="POST",
         path="/api/jobs",
         noun="jobs",
-        summary="Start a job. With a key that a live task has, that task is the answer (200).",
+        summary="Start a job. With a key that a live task has, that task is the answer (200), or a conflict (409).",
         handler=start_job,
         body=NewJob,
         body_example={"name": "audit", "args": ["https://example.com"], "delay": "5s"},

@@ -20,6 +20,7 @@ from everpoll.errors import (
     BadInput,
     EverpollError,
     IncidentNotFound,
+    KeyTaken,
     LoopNotFound,
     NotRunning,
     SchemaOutdated,
@@ -78,6 +79,8 @@ def problem_of(error: Exception) -> Problem:
         case msgspec.ValidationError():
             name = _argument(str(error))
             return Problem(422, str(error), argument=name)
+        case KeyTaken():
+            return Problem(409, str(error), holder=error.task.id)
         case WrongState():
             return Problem(409, str(error))
         case BadInput():

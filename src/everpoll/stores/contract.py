@@ -14,7 +14,7 @@ Every implementation promises the same (one conformance suite proves it):
   dead: another worker does, which has watched its beat number stand still (`policy/liveness.py`).
 - Higher priority first, then the earlier due time, then the earlier enqueued. A task that has been due for longer than
   the worker's aging comes before those that have not, whatever its priority.
-- A key has at most one live task of each kind; enqueueing it again answers with that one.
+- A key has at most one live task of each kind; enqueueing it again answers with that one, or does what `Unique` says.
 - Of the tasks that share a limit, no more are leased at a time, and no more in any stretch of time, than it allows.
   Running ones are counted from the leases themselves. Keys of limits take turns among equal priorities.
 - A task that `cancels_itself` is only asked: a cancel makes it due and tells it, and nothing else ends it.
@@ -35,6 +35,7 @@ from everpoll.drivers.wake import OnWake
 from everpoll.policy.liveness import Sighting
 from everpoll.stores.figures import Figures
 from everpoll.stores.operations import Operations, Pause
+from everpoll.stores.own_transactions import OwnTransactions
 
 if TYPE_CHECKING:
     from everpoll.stores.examination import Examiner
@@ -89,6 +90,22 @@ class Limit(Struct, frozen=True, gc=False):
         return self if rule is None else Limit(self.key, rule.running, rule.starts, rule.per_s)
 
 
+OnConflict = Literal["existing", "reject", "replace"]
+ON_CONFLICT: tuple[OnConflict, ...] = ("existing", "reject", "replace")
+
+
+class Unique(Struct, frozen=True, gc=False):
+    """What an enqueue does where its key is taken, beyond answering with the live task that has it."""
+
+    on_conflict: OnConflict = "existing"
+    """existing, reject: the task that has the key is the answer, unchanged. replace: a queued one is as if it were
+    enqueued now, under its own id; a running one goes on without the key, which the new task gets."""
+    for_s: float | None = None
+    """An ended task with the key answers as well, if it was enqueued less than so many seconds ago and is indexed."""
+    together: bool = False
+    """With reject: if the key is taken, no task of the call is enqueued."""
+
+
 class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """What is to be enqueued. `args` and `memory` are JSON texts, which the store does not read."""
 
@@ -113,12 +130,15 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """Written with the task, unless the key was taken."""
     limit: Limit | None = None
     """None: it counts for no limit, and pays for none."""
+    unique: Unique | None = None
+    """With a key. None: the live task that has the key answers."""
 
 
 class Enqueued(Struct, frozen=True, gc=False):
     """The id of the new task, or of the one that has the key already."""
 
     id: int
+    """0: not enqueued, because another task of the call was rejected (`Unique.together`)."""
     is_new: bool = True
 
 
@@ -474,7 +494,7 @@ class Source(Protocol):
         """Wait that long after `StoreUnavailable`; less where another part of this process reaches the store first."""
 
 
-class Store(Source, Operations, Figures, Protocol):
+class Store(Source, Operations, Figures, OwnTransactions, Protocol):
     """The tables of everpoll's own."""
 
     @property
@@ -493,7 +513,7 @@ class Store(Source, Operations, Figures, Protocol):
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """All or none, in order; wakes workers. Of two equal keys in one call, the first wins.
 
-        `once` without a key, or for a task that is not indexed, is `BadInput`.
+        `once` without a key, or for a task that is not indexed, is `BadInput`; so is `unique` without a key.
         """
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:

@@ -10,7 +10,7 @@ from typing import NoReturn, TypeVar
 
 from everpoll.errors import BadInput
 from everpoll.policy import unstorable
-from everpoll.stores.contract import Ended, Limit, NewTask, Settlement
+from everpoll.stores.contract import ON_CONFLICT, Ended, Limit, NewTask, Settlement, Unique
 
 T = TypeVar("T")
 
@@ -144,6 +144,8 @@ def _checked_task(task: NewTask) -> int:
     size = len(args) if is_simple else _checked(task, "args", args, PAYLOAD_BYTES)
     if task.key is not None:
         _checked(task, "key", task.key, KEY_BYTES)
+    if task.unique is not None:
+        _check_unique(task, task.unique)
     if task.memory is not None:
         size += _checked(task, "memory", task.memory, PAYLOAD_BYTES)
     if task.priority != 0 or task.delay_s != 0.0 or task.version != 1 or task.timeout_s is not None:
@@ -206,6 +208,15 @@ def _check_limit(task: NewTask, limit: Limit) -> None:
         _refuse(task, f"limit's per_s must be a number of seconds above 0, at most 1,000 years, not {limit.per_s!r}")
     if limit.running is None and limit.starts is None:
         _refuse(task, "limit limits nothing: give it running or starts")
+
+
+def _check_unique(task: NewTask, unique: Unique) -> None:
+    if task.key is None:
+        _refuse(task, "unique needs a key")
+    if unique.on_conflict not in ON_CONFLICT:
+        _refuse(task, f"on_conflict must be one of {', '.join(ON_CONFLICT)}, not {unique.on_conflict!r}")
+    if unique.for_s is not None and not (_is_number(unique.for_s) and 0.0 < unique.for_s <= LONGEST_S):
+        _refuse(task, f"unique for_s must be a number of seconds above 0, at most 1,000 years, not {unique.for_s!r}")
 
 
 def _checked_events(task: NewTask) -> int:

@@ -8,6 +8,10 @@ LOST_WORKER = "its worker was lost"
 OVERDUE = "it ran past its deadline"
 
 
+REPLACED = encode({"what": "replaced", "why": "an enqueue of its key replaced its arguments, delay and priority"})
+"""The note of a queued task that took what another enqueue brought; of several in a row, the trail has the last."""
+
+
 def canceled_event() -> NewEvent:
     """A task would be due again, and ends because a caller asked for it meanwhile."""
     return NewEvent(UNNUMBERED, encode({"what": "canceled", "why": CANCELED_MEANWHILE}))

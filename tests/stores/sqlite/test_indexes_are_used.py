@@ -24,6 +24,7 @@ from everpoll.stores.sqlite import (
     rescue,
     settling,
     steering,
+    unique,
 )
 
 FUTURE = 100_000
@@ -55,7 +56,9 @@ STATEMENTS: list[tuple[str, str]] = [
     (leasing.IS_ASKED, CANCELS),
     (leasing.ASKED, BY_ID),
     (enqueueing.LIVE, KEY),
-    (enqueueing.ONE_ENDED, "everpoll_history_key"),
+    (unique.ENDED, "everpoll_history_key"),
+    (unique.OF_KEY, KEY),
+    (unique.REPLACE, BY_ID),
     (feed.ADD, BY_ID),
     (feed.OF_TASK, "sqlite_autoindex_everpoll_events"),
     (feed.ACTIONS, "sqlite_autoindex_everpoll_events"),

@@ -6,6 +6,8 @@ Promises: a task is on one of the two; a key leads to at most one live task, and
 from collections import defaultdict
 from collections.abc import Iterator
 
+import msgspec
+
 from everpoll.stores.contract import EndState, TaskFilter
 from everpoll.stores.memory.rows import TaskRow
 
@@ -55,6 +57,11 @@ class Shelves:
             self._ended_keys[row.new.kind, row.new.key].remove(row.id)
             if not self._ended_keys[row.new.kind, row.new.key]:
                 del self._ended_keys[row.new.kind, row.new.key]
+
+    def let_go_of_key(self, row: TaskRow) -> None:
+        """A live row goes on without its key."""
+        del self._keys[row.new.kind, row.new.key or ""]
+        row.new = msgspec.structs.replace(row.new, key=None)
 
     def of_key(self, kind: str, key: str | None) -> TaskRow | None:
         """The live task of that kind that has the key."""

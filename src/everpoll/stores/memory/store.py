@@ -5,15 +5,17 @@ so that the heartbeat's thread may come at any time. Never: anything that surviv
 """
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
 from everpoll.drivers.wake import OnWake
-from everpoll.errors import LeaseLost
+from everpoll.errors import BadInput, LeaseLost
 from everpoll.policy import Clock
 from everpoll.policy.liveness import Sighting
 from everpoll.stores import limits
@@ -49,10 +51,12 @@ from everpoll.stores.memory.lines import Looking
 from everpoll.stores.memory.operations import MemoryOperations
 from everpoll.stores.memory.rows import TaskRow, WorkerRow, instant
 from everpoll.stores.operations import LogEntry
-from everpoll.stores.task_events import LOST_WORKER, OVERDUE, canceled_event, rescued_event
+from everpoll.stores.task_events import LOST_WORKER, OVERDUE, REPLACED, canceled_event, rescued_event
 from everpoll.stores.task_search import checked
 
 WORKERS_SHOWN_S = 86_400.0
+NO_CONNECTIONS = "connection=: this app has its tasks in memory, which no transaction reaches: use SQLite or Postgres"
+_unique = attrgetter("unique")
 
 
 if TYPE_CHECKING:
@@ -94,14 +98,39 @@ class MemoryStore(MemoryOperations, MemoryFigures):
         checked_bytes(tasks)
         delays_s = [max(0.0, task.delay_s) for task in tasks]
         with self._lock:
-            answers = [self._enqueue(task, delay_s) for task, delay_s in zip(tasks, delays_s, strict=True)]
+            answers = self._rejected(tasks) or [
+                self._enqueue(task, delay_s) for task, delay_s in zip(tasks, delays_s, strict=True)
+            ]
         self._wake(due_s=min(delays_s, default=0.0))
         return answers
 
+    def _rejected(self, tasks: Sequence[NewTask]) -> list[Enqueued] | None:
+        """The answers to a call of which nothing is enqueued, since one of its tasks rejects; None: none does."""
+        if not any(map(_unique, tasks)):
+            return None
+        known = [self._known(task) if task.unique and task.unique.together else None for task in tasks]
+        if not any(known):
+            return None
+        return [Enqueued(0 if row is None else row.id, is_new=False) for row in known]
+
+    def _known(self, task: NewTask) -> TaskRow | None:
+        """The task that has the key of this one, or had it and still answers."""
+        row = self._shelves.of_key(task.kind, task.key)
+        if row is None and (task.once or (task.unique is not None and task.unique.for_s is not None)):
+            row = self._shelves.last_of_key(task.kind, task.key)
+            if row is not None and not task.once:
+                assert task.unique is not None, "asked above"
+                return row if row.created_at > self._now() - (task.unique.for_s or 0.0) else None
+        return row
+
     def _enqueue(self, task: NewTask, delay_s: float) -> Enqueued:
-        known = self._shelves.of_key(task.kind, task.key)
-        if known is None and task.once:
-            known = self._shelves.last_of_key(task.kind, task.key)
+        known = None if task.key is None else self._known(task)
+        if known is not None and known.ended_at is None and task.unique and task.unique.on_conflict == "replace":
+            if known.state == "queued":
+                self._replace(known, task, delay_s)
+                return Enqueued(known.id, is_new=False)
+            self._shelves.let_go_of_key(known)
+            known = None
         if known is not None:
             return Enqueued(known.id, is_new=False)
         now = self._now()
@@ -111,6 +140,31 @@ class MemoryStore(MemoryOperations, MemoryFigures):
         self._lines.add(row, now)
         self._feed.add(row, now, task.events)
         return Enqueued(row.id)
+
+    def _replace(self, row: TaskRow, task: NewTask, delay_s: float) -> None:
+        """Make a queued row what it would be if it were enqueued now."""
+        now = self._now()
+        # Another due time than before, or its old place in the line would pass for the new one.
+        due_at = now + delay_s if now + delay_s != row.due_at else math.nextafter(row.due_at, math.inf)
+        row.new = msgspec.structs.replace(task, indexed=task.indexed or row.new.indexed)
+        row.due_at, row.memory, row.attempt, row.rescues = due_at, task.memory, 0, 0
+        row.progress = row.started_at = row.error_type = None
+        if row.trail and row.trail[-1].get("what") == "replaced":
+            del row.trail[-1]
+        row.remember(REPLACED, now, "")
+        self._lines.add(row, now)
+
+    async def enqueue_inside(self, tasks: Sequence[NewTask], *, anew: bool = False) -> NoReturn:
+        """See the contract."""
+        raise BadInput(NO_CONNECTIONS)
+
+    async def complete_inside(self, incarnation: int, ended: Ended, *, anew: bool = False) -> NoReturn:
+        """See the contract."""
+        raise BadInput(NO_CONNECTIONS)
+
+    async def is_complete(self, incarnation: int, lease: Lease) -> bool:
+        """See the contract."""
+        return False
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""

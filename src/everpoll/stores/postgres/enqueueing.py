@@ -59,7 +59,10 @@ KEYED = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('ever
     from everpoll.enqueue_keyed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) e""")
 SPECIAL = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_special($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17, $18,
-        $19, $20, $21) e""")
+        $19, $20, $21, $22, $23) e""")
+TOGETHER = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+    from everpoll.enqueue_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17, $18,
+        $19, $20, $21, $22, $23, $24) e""")
 
 _shape = attrgetter(
     *("queue", "name", "priority", "timeout_s", "kind", "version", "delay_s"),
@@ -143,10 +146,15 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
     )
     is_limited = any(task.limit is not None for task in tasks)
     has_keys = any(key is not None for key in keys)
-    is_special = any(task.once or task.events or task.cancels_itself or task.indexed for task in tasks)
+    is_special = any(task.once or task.events or task.cancels_itself or task.indexed or task.unique for task in tasks)
     if is_special or (is_limited and has_keys):
-        special = (queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys)
-        row = await connection.fetchrow(SPECIAL, *special, notify, *_specials(tasks), *_events(tasks))
+        common = (queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys)
+        special = [*common, notify, *_specials(tasks), *_uniques(tasks), *_events(tasks)]
+        rejects = [task.unique is not None and task.unique.together for task in tasks]
+        if any(rejects):
+            row = await connection.fetchrow(TOGETHER, *special, rejects)
+        else:
+            row = await connection.fetchrow(SPECIAL, *special)
         return [Enqueued(*answer) for answer in zip(row[0], row[1], strict=True)]
     if has_keys:
         row = await connection.fetchrow(
@@ -169,6 +177,14 @@ def _specials(tasks: Sequence[NewTask]) -> list[list[Any]]:
         [task.indexed for task in tasks],
         *_limits(tasks),
     ]
+
+
+def _uniques(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
+    """Which replace, and for how long ended tasks answer; null where none says so."""
+    uniques = [task.unique for task in tasks]
+    replaces = [one is not None and one.on_conflict == "replace" for one in uniques]
+    windows_s = [None if one is None else one.for_s for one in uniques]
+    return [replaces if any(replaces) else None, windows_s if any(windows_s) else None]
 
 
 def _limits(tasks: Sequence[NewTask]) -> list[list[Any]]:

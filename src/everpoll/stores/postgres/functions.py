@@ -19,7 +19,7 @@ from everpoll.stores.health_chunks import FIGURES
 from everpoll.stores.limit_looks import VISITS
 from everpoll.stores.postgres.health_sums import SUMS_OF_LOOKS, sums_of
 from everpoll.stores.set_aside import SET_ASIDE, UNKNOWN_JOB
-from everpoll.stores.task_events import canceled_event
+from everpoll.stores.task_events import REPLACED, canceled_event
 
 # Columns that a task takes with it into history as they are.
 KEPT = (
@@ -29,35 +29,10 @@ KEPT = (
 )
 # Defined in this order: a function in SQL is checked when it is made, so what it calls must be there.
 FILES = (
-    *(
-        "trail",
-        "partitions",
-        "counts",
-        "lookup",
-        "feed",
-        "move",
-        "promote",
-        "limited",
-        "lease",
-        "lease_run",
-        "recover",
-        "settle",
-        "rescue",
-        "beat",
-    ),
-    *(
-        "cancel",
-        "revise",
-        "retry",
-        "forget",
-        "pause",
-        "set_aside",
-        "enqueue",
-        "health_record",
-        "health_figures",
-        "health_looks",
-    ),
-    *("health_dependencies", "health_upkeep"),
+    *("trail", "partitions", "counts", "lookup", "feed", "move", "promote", "limited", "lease", "lease_run", "recover"),
+    *("settle", "rescue", "beat", "cancel", "revise", "retry", "forget", "pause", "set_aside", "unique", "enqueue"),
+    *("together", "own_transaction", "health_record", "health_figures", "health_looks", "health_dependencies"),
+    "health_upkeep",
 )
 
 TABLE = """create table if not exists everpoll.function_sets (
@@ -81,6 +56,7 @@ _LISTS = {
     "sums of h": sums_of("h"),
     "sums of looks": SUMS_OF_LOOKS,
     "canceled meanwhile": canceled_event().body,
+    "replaced": REPLACED,
     "visits": str(VISITS),
     "unknown job": UNKNOWN_JOB,
     "set aside": SET_ASIDE,

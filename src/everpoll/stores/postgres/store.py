@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from everpoll.drivers.callers import PostgresWork
 from everpoll.drivers.postgres.address import read_address
 from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.dial import Dial
@@ -24,6 +25,7 @@ from everpoll.drivers.postgres.listener import Listener
 from everpoll.drivers.wake import OnWake
 from everpoll.stores.contract import (
     Again,
+    Ended,
     Enqueued,
     Event,
     EventPage,
@@ -51,6 +53,7 @@ from everpoll.stores.postgres import (
     feed,
     figures,
     listing,
+    own_transactions,
     pausing,
     reading,
     retention,
@@ -106,6 +109,7 @@ class PostgresStore:
         self._heartbeats = connections.heartbeats()
         self._first = first
         self._health: PostgresHealth | None = None
+        self._place: str | None = None
         self._marks = Marks()
         self._hands = Hands()
         self._leasing = Leasing(connections, first + 1, self._desk, self._marks, self._hands, self._wake)
@@ -169,6 +173,30 @@ class PostgresStore:
             raise
         self._listener.wake(due_s=max(0.0, min(task.delay_s for task in tasks)))
         return answers
+
+    async def enqueue_inside(self, tasks: Sequence[NewTask], *, anew: bool = False) -> PostgresWork[list[Enqueued]]:
+        """See the contract."""
+        return own_transactions.enqueue(await self._own_place(anew), tasks)
+
+    async def complete_inside(self, incarnation: int, ended: Ended, *, anew: bool = False) -> PostgresWork[None]:
+        """See the contract."""
+        return own_transactions.complete(await self._own_place(anew), incarnation, ended)
+
+    async def is_complete(self, incarnation: int, lease: Lease) -> bool:
+        """See the contract."""
+        if not await own_transactions.is_complete(self._calls, incarnation, lease):
+            return False
+        ended = [Ended(lease.id, lease.sequence)]
+        self._hands.let_go(incarnation, ended, set())
+        if self._leasing.let_go(ended):
+            self._listener.wake()  # another task of the same limit may start now
+        return True
+
+    async def _own_place(self, anew: bool) -> str:
+        """Which database this is; its server may have been started again since it was asked."""
+        if self._place is None or anew:
+            self._place = await own_transactions.place(self._calls)
+        return self._place
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract. The heartbeat that follows gets its connection before the lanes get their second.

@@ -12,38 +12,11 @@ import msgspec
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores import limits
-from everpoll.stores.contract import Enqueued, NewEvent, NewTask, encode
+from everpoll.stores.contract import Enqueued, NewTask, Unique, encode
 from everpoll.stores.limits import ROW_BYTES, checked_bytes, in_portions, size_of
-from everpoll.stores.sqlite import feed
+from everpoll.stores.sqlite import feed, unique
 from everpoll.stores.sqlite.clock import microseconds
-
-
-class Row(NamedTuple):
-    """A task as it is handed to SQLite."""
-
-    name: str
-    args: str
-    kind: str
-    queue: str
-    key: str | None
-    rank: int
-    delay_us: int
-    timeout_s: float | None
-    memory: str | None
-    version: int
-    cancels_itself: bool
-    indexed: bool
-    limit_key: str | None = None
-    limit_running: int | None = None
-    limit_starts: int | None = None
-    limit_per_s: float | None = None
-
-
-class Special(NamedTuple):
-    """What few tasks have beside their row."""
-
-    once: bool
-    events: tuple[NewEvent, ...]
+from everpoll.stores.sqlite.new_rows import Row, Special
 
 
 class Call(NamedTuple):
@@ -77,14 +50,16 @@ MANY = """insert into everpoll_tasks
            iif(j.value ->> 6 > 0, 1, iif(j.value ->> 12 is null, 0, 3)), :now
     from json_each(:rows) j"""
 LIVE = "select kind, key, id from everpoll_tasks where key in (select value from json_each(?))"
-ONE_ENDED = """select id from everpoll_history indexed by everpoll_history_key
-    where indexed = 1 and kind = ? and key = ? order by ended_at desc, id desc limit 1"""
 
 
 def call_of(tasks: Sequence[NewTask]) -> Call:
     """Made in the caller's thread, where what cannot be stored is refused."""
     size = checked_bytes(tasks)
-    specials = {place: Special(task.once, task.events) for place, task in enumerate(tasks) if task.once or task.events}
+    specials = {
+        place: Special(task.once, task.events, task.unique)
+        for place, task in enumerate(tasks)
+        if task.once or task.events or task.unique
+    }
     return Call([_row_of(task) for task in tasks], specials, size)
 
 
@@ -111,13 +86,40 @@ def enqueue(con: Connection, now: int, call: Call) -> list[Enqueued]:
     rows, specials, size = call
     if not specials:
         return _enqueue(con, now, rows, {}, size)
+    if any(special.unique is not None and special.unique.on_conflict == "replace" for special in specials.values()):
+        return [_one_of(con, now, call, place) for place in range(len(rows))]
     ended = {}
     for place, special in specials.items():
-        if special.once and (found := con.execute(ONE_ENDED, (rows[place].kind, rows[place].key)).fetchone()):
-            ended[place] = found[0]
+        if (found := unique.ended(con, now, rows[place], special)) is not None:
+            ended[place] = found
+    together = {place for place, special in specials.items() if special.unique and special.unique.together}
+    if together and (rejected := _rejected(con, rows, ended, together)):
+        return rejected
     answers = _enqueue(con, now, rows, ended, size)
     feed.add(con, now, [(answers[place].id, one.events) for place, one in specials.items() if answers[place].is_new])
     return answers
+
+
+def _one_of(con: Connection, now: int, call: Call, place: int) -> Enqueued:
+    """Insert one task of a call, or give what it brings to the queued task that has its key."""
+    row, special = call.rows[place], call.specials.get(place)
+    if special is not None and special.unique is not None and special.unique.on_conflict == "replace":
+        replaced = unique.replace(con, now, row, _line(row))
+        if replaced.task_id is not None:
+            return Enqueued(replaced.task_id, is_new=False)
+        special = special._replace(unique=None if replaced.has_let_go else Unique(for_s=special.unique.for_s))
+    return enqueue(con, now, Call([row], {} if special is None else {0: special}, call.size))[0]
+
+
+def _rejected(con: Connection, rows: Sequence[Row], ended: dict[int, int], together: set[int]) -> list[Enqueued] | None:
+    """The answers to a call of which nothing is enqueued, since one of its tasks rejects; None: none does."""
+    live = _live(con, rows)
+    taken = {
+        place: found
+        for place, row in enumerate(rows)
+        if place in together and (found := live.get((row.kind, row.key or ""), ended.get(place))) is not None
+    }
+    return [Enqueued(taken.get(place, 0), is_new=False) for place in range(len(rows))] if taken else None
 
 
 def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, int], size: int) -> list[Enqueued]:

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.stores.contract import Again, Ended, Settlement, encode
+from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.clock import microseconds
 from everpoll.stores.sqlite.enqueueing import Call, call_of, enqueue
@@ -40,6 +40,8 @@ HELD = """select json_group_array(json_array(t.id, case when t.cancel_requested 
     where t.id = j.value ->> 0 and t.sequence = j.value ->> 1 and t.owner = :owner and t.is_leased = 1"""
 FREE, CANCELED, HURRIED = 0, 1, 2
 CANCELED_EVENTS = (canceled_event(),)
+IS_DONE = """select 1 from everpoll_history
+    where id = ? and sequence = ? and owner = ? and state = 'done' and was_leased = 1"""
 LABEL = "select label from everpoll_workers where incarnation = ?"
 
 _decode_held = msgspec.json.Decoder(list[tuple[int, int]]).decode
@@ -158,6 +160,11 @@ def _held(con: Connection, incarnation: int, fences: list[tuple[int, int]]) -> d
     """Those still held, and what was asked of them meanwhile: FREE, CANCELED or HURRIED."""
     found = con.execute(HELD, {"rows": encode(fences), "owner": incarnation}).fetchone()[0]
     return dict(_decode_held(found))
+
+
+def is_done(con: Connection, incarnation: int, lease: Lease) -> bool:
+    """Whether the task has ended as done under this lease."""
+    return con.execute(IS_DONE, (lease.id, lease.sequence, incarnation)).fetchone() is not None
 
 
 def _label(con: Connection, incarnation: int) -> str:

@@ -17,17 +17,19 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from everpoll.drivers.callers import SqliteWork
 from everpoll.drivers.sqlite.address import read_address
 from everpoll.drivers.sqlite.bell import Bell, Listener, bell_of
 from everpoll.drivers.sqlite.connection import PATIENCE_S, Connection
 from everpoll.drivers.sqlite.lane import Lane, Op
 from everpoll.drivers.sqlite.writer import Writer
-from everpoll.drivers.wake import OnWake
-from everpoll.errors import NotRunning
+from everpoll.drivers.wake import OnWake, Wake
+from everpoll.errors import LeaseLost, NotRunning
 from everpoll.policy import Clock
 from everpoll.stores.contract import (
     LEASE_LIMIT,
     Again,
+    Ended,
     Enqueued,
     Event,
     EventPage,
@@ -173,6 +175,29 @@ class SqliteStore:
         return await self._write(
             Op(lambda con: enqueueing.enqueue(con, self._now(), call), wakes=True, due_s=due_s, size=call.size)
         )
+
+    async def enqueue_inside(self, tasks: Sequence[NewTask], *, anew: bool = False) -> SqliteWork[list[Enqueued]]:
+        """See the contract."""
+        call = enqueueing.call_of(tasks)
+        return SqliteWork(self._address.path, lambda con: enqueueing.enqueue(con, self._now(), call) if tasks else [])
+
+    async def complete_inside(self, incarnation: int, ended: Ended, *, anew: bool = False) -> SqliteWork[None]:
+        """See the contract."""
+
+        def complete(con: Connection) -> None:
+            if settling.settle(con, self._now(), settling.Batch(incarnation, [ended])):
+                raise LeaseLost(f"task {ended.id}: its lease was lost, and its transaction was rolled back")
+
+        return SqliteWork(self._address.path, complete)
+
+    async def is_complete(self, incarnation: int, lease: Lease) -> bool:
+        """See the contract."""
+        if not await self._read(lambda con: settling.is_done(con, incarnation, lease)):
+            return False
+        if lease.id in self._limited:
+            self._limited.remove(lease.id)
+            self._bell.ring(Wake(False, 0.0))  # another task of the same limit may start now
+        return True
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""

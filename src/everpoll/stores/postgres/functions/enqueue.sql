@@ -49,22 +49,23 @@ begin
     end loop;
 end $$;
 
--- Enqueues a batch in which some tasks are begun once, bring events, are indexed or cancel themselves: row by row, so
--- that those that do none of this, and come by other ways, pay nothing for it. As in enqueue_keyed, ids and due times
--- are in the order of the call, and keys are taken in their own order.
+-- Enqueues a batch in which some tasks are begun once, bring events, are indexed, cancel themselves or say more about
+-- their keys: row by row, so that those that do none of this, and come by other ways, pay nothing for it. As in
+-- enqueue_keyed, ids and due times are in the order of the call, and keys are taken in their own order.
 --   onces: a caller that has inserted a row with the key has no rival any more, and whatever had the key before is in
 --   history for the next statement to see. So the look after the insert cannot come too early; the one before saves
 --   the insert.
+--   replaces, windows_s: see unique.sql; null: no task says more about its key.
 create function everpoll.enqueue_special(queues text[], names text[], ranks int[], argss text[], delays_s float8[],
     timeouts_s float8[], kinds text[], versions int[], memories text[], keys text[], onces boolean[],
     cancel_themselves boolean[], are_indexed boolean[],
     limit_keys text[], limits_running int[], limits_starts int[], limits_per_s float8[],
-    event_places int[], event_seqs bigint[], event_bodies text[], out ids bigint[], out are_new boolean[])
+    replaces boolean[], windows_s float8[], event_places int[], event_seqs bigint[], event_bodies text[], out ids bigint[], out are_new boolean[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-declare task record; known bigint; inserted bigint;
+declare task record; known bigint; inserted bigint; let_go boolean;
 begin
     -- Numbered and timed first, in the order of the call. Whole rows: a subscript of a text array walks through it.
     ids := array(select nextval('everpoll.tasks_id_seq') from unnest(names));
@@ -74,15 +75,26 @@ begin
             select u.*, clock_timestamp() + u.delay_s * interval '1 second' as due_at
               from unnest(ids, delays_s, queues, names, ranks, argss, timeouts_s, kinds, versions, memories, keys,
                           onces, cancel_themselves, are_indexed, limit_keys, limits_running, limits_starts,
-                          limits_per_s) with ordinality
+                          limits_per_s, replaces, windows_s) with ordinality
                    u(id, delay_s, queue, name, rank, args, timeout_s, kind, version, memory, key, once, cancels_itself,
-                     indexed, limit_key, limit_running, limit_starts, limit_per_s, place)
+                     indexed, limit_key, limit_running, limit_starts, limit_per_s, replaces, window_s, place)
             offset 0) numbered
          order by numbered.key collate "C", numbered.kind collate "C", numbered.place loop
+        let_go := false;
         loop
-            select t.id into known from everpoll.tasks t where t.key = task.key and t.kind = task.kind;
+            if task.replaces then
+                select r.task_id, let_go or r.has_let_go into known, let_go
+                  from everpoll.replace(task.kind, task.key, task.due_at, task.delay_s, task.queue, task.name, task.rank,
+                           task.args, task.timeout_s, task.version, task.memory, task.indexed, task.limit_key,
+                           task.limit_running, task.limit_starts, task.limit_per_s) r;
+            else
+                select t.id into known from everpoll.tasks t where t.key = task.key and t.kind = task.kind;
+            end if;
             if known is null and task.once then
                 known := everpoll.last_ended(task.kind, task.key);
+            end if;
+            if known is null and task.window_s is not null and not let_go then
+                known := everpoll.ended_within(task.kind, task.key, task.window_s);
             end if;
             if known is not null then
                 ids[task.place] := known;
@@ -98,7 +110,9 @@ begin
                     task.limit_per_s)
             on conflict (key, kind) where key is not null do nothing returning tasks.id into inserted;
             continue when inserted is null;
-            exit when not task.once or everpoll.last_ended(task.kind, task.key) is null;
+            exit when (not task.once or everpoll.last_ended(task.kind, task.key) is null)
+                  and (task.window_s is null or let_go
+                       or everpoll.ended_within(task.kind, task.key, task.window_s) is null);
             delete from everpoll.tasks t where t.id = task.id;
         end loop;
     end loop;

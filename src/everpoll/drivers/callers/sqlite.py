@@ -1,0 +1,72 @@
+"""The file, through a connection of the caller's: `sqlite3`, or what SQLAlchemy and Django have underneath.
+
+Promises: the statements run in the caller's transaction, which is begun, for writing, where the connection would begin
+one by itself. The caller's row and text factories are left alone. A lost lease rolls the transaction back: it must not
+be committed, and SQLite knows no transaction that has failed.
+"""
+
+import sqlite3
+from pathlib import Path
+from typing import Any, TypeVar
+
+from everpoll.drivers.callers import refusals
+from everpoll.drivers.callers.work import Elsewhere, SqliteWork
+from everpoll.drivers.sqlite.faults import BUSY, code_of
+from everpoll.errors import LeaseLost, StoreUnavailable
+
+T = TypeVar("T")
+
+
+class Guest:
+    """What the store's functions see of the connection."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Any = ()) -> Any:
+        """Run one statement; its cursor, with rows as tuples."""
+        cursor = self._connection.cursor()
+        if isinstance(cursor, sqlite3.Cursor):
+            cursor.row_factory = None
+        cursor.execute(sql, parameters)
+        return cursor
+
+
+def run(connection: Any, driver: Any, work: SqliteWork[T], kind: str) -> T:
+    """Do it. `driver` is the connection of the driver itself, which knows whether a transaction is open."""
+    guest = Guest(connection)
+    texts = getattr(driver, "text_factory", str)
+    try:
+        if texts is not str:
+            driver.text_factory = str
+        _check_file(guest, work.path, kind)
+        if not driver.in_transaction:
+            if driver.isolation_level is None or getattr(driver, "autocommit", -1) is True:
+                raise refusals.no_transaction(kind, "write connection.execute('begin immediate') first")
+            guest.execute("begin immediate")
+        return work.run(guest)
+    except LeaseLost:
+        guest.execute("rollback")
+        raise
+    except sqlite3.ProgrammingError as error:
+        if "closed" in str(error):
+            raise refusals.closed(kind) from error
+        raise
+    except sqlite3.OperationalError as error:
+        if code_of(error) not in BUSY:
+            raise
+        raise StoreUnavailable(
+            f"{work.path}: another connection is writing, or has written since this transaction read ({error}): roll "
+            "it back and try again; `begin immediate` waits at the beginning"
+        ) from error
+    finally:
+        if texts is not str:
+            driver.text_factory = texts
+
+
+def _check_file(guest: Guest, path: Path, kind: str) -> None:
+    files = [file for _, name, file in guest.execute("pragma database_list").fetchall() if name == "main"]
+    found = files[0] if files else ""
+    if not found or not path.exists() or not path.samefile(found):
+        there = found or "a database in memory"
+        raise Elsewhere(f"connection=: this {kind} has {there} open, and the tasks of this app are in {path}")

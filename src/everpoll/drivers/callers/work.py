@@ -1,0 +1,40 @@
+"""What a store wants done inside a caller's transaction."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from everpoll.errors import BadInput
+
+T = TypeVar("T")
+
+
+class Elsewhere(BadInput):
+    """The connection leads to another database than that of the app; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresWork(Generic[T]):
+    """One call of a function that takes texts and returns a text."""
+
+    function: str
+    args: tuple[str, ...]
+    read: Callable[[str], T]
+    """What the answer means; raises `Elsewhere` where the function says so."""
+
+    def sql(self, mark: Callable[[int], str]) -> str:
+        """The statement; `mark` makes the placeholder of an argument, from 1."""
+        casts = ", ".join(f"cast({mark(place)} as text)" for place in range(1, len(self.args) + 1))
+        return f"select {self.function}({casts})"
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteWork(Generic[T]):
+    """Some statements on one file. `run` gets what has `execute`, as a connection of `sqlite3` has."""
+
+    path: Path
+    run: Callable[[Any], T]
+
+
+CallerWork = PostgresWork[T] | SqliteWork[T]

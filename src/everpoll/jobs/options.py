@@ -1,0 +1,108 @@
+"""What `app.job` and `enqueue` take beside a function and its arguments, and how each of them is checked."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, TypedDict
+
+from everpoll.errors import BadInput
+from everpoll.jobs.limits import Per
+from everpoll.jobs.outcome import Retry
+from everpoll.jobs.unique import KeyFunction
+from everpoll.policy import Duration, Rate, flaw_of, seconds, shown, whole_number
+from everpoll.stores.contract import OnConflict
+
+NAME_LIMIT = 200
+PRIORITY_LIMIT = 1_000_000_000
+
+
+class JobOptions(TypedDict, total=False):
+    """What `app.job` takes."""
+
+    name: str
+    """Default: the function's own name."""
+    queue: str
+    priority: int
+    """Higher runs first; of equal ones, the oldest."""
+    retry: Retry
+    timeout: Duration | None
+    """How long one run may take; then it has failed, as if it had raised."""
+    concurrency: int | None
+    """How many of its tasks run at a time, over the whole fleet."""
+    rate: Rate | None
+    """How many of its tasks start in any stretch of time, over the whole fleet."""
+    per: Per | None
+    """Which tasks count together for these limits: those with the same value of this parameter, or for which this
+    function of the arguments gives the same key. None for a call: it counts for no limit."""
+    key: KeyFunction | None
+    """A function of the arguments that returns the key of a task; None for a call: it has none."""
+    on_conflict: OnConflict
+    """What an enqueue does where another task has its key; see `EnqueueOptions`."""
+    unique_for: Duration | None
+    """For how long, from its enqueue, a task has its key although it has ended."""
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """What `enqueue` takes beside the job's own arguments."""
+
+    delay: Duration | datetime
+    """A datetime must be aware; one in the past means now."""
+    priority: int
+    key: str
+    """At most one live task has it: enqueueing it again answers with that one, or does what `on_conflict` says."""
+    on_conflict: OnConflict
+    """"existing": the task that has the key is the answer. "reject": `KeyTaken`. "replace": a waiting task takes the
+    new arguments, delay and priority; a running one goes on, and a new task gets the key."""
+    unique_for: Duration
+    """A task that was enqueued less than so long ago has the key, also if it has ended."""
+    connection: object | None
+    """Enqueue in the transaction of this connection: a rollback enqueues nothing."""
+
+
+ENQUEUE_OPTIONS = frozenset(EnqueueOptions.__annotations__)
+"""What `enqueue` takes for itself; a parameter of that name could not be passed by keyword."""
+
+
+def check_options(where: str, given: Iterable[str], known: type) -> None:
+    """Raise `BadInput` for an option that is not there."""
+    for name in given:
+        if name not in known.__annotations__:
+            raise BadInput(f"{where}: {name}= is no option; there are {', '.join(known.__annotations__)}")
+
+
+def check_parameters(where: str, function: Callable[..., Any]) -> None:
+    """Raise `BadInput` for a function that cannot be called by its own parameters."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise BadInput(f"{where} is a generator: calling it would run none of it; write it without `yield`")
+    for name, one in inspect.signature(function).parameters.items():
+        if name in ENQUEUE_OPTIONS and one.kind in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}:
+            raise BadInput(
+                f"{where}: its parameter {name!r} would never get {name}=…, which is an option of enqueue(); rename "
+                f"it, or make it positional-only: def {getattr(function, '__name__', 'f')}({name}, /)"
+            )
+
+
+def checked_text(name: str, value: object) -> str:
+    """A name that every database can keep."""
+    if (flaw := flaw_of(value, NAME_LIMIT)) is not None:
+        raise BadInput(f"{name}={shown(value)} {flaw}: write a text of 1 to {NAME_LIMIT} characters")
+    assert isinstance(value, str), "anything else has a flaw"
+    return value
+
+
+def checked_priority(name: str, value: int) -> int:
+    """A whole number that every database can keep."""
+    accepted = "a whole number; higher runs first"
+    number = whole_number(value, name=name, at_least=-PRIORITY_LIMIT, accepted=accepted)
+    if number > PRIORITY_LIMIT:
+        raise BadInput(f"{name}={value}: write a whole number of at most {PRIORITY_LIMIT:,}")
+    return number
+
+
+def delay_s_of(name: str, value: Duration | datetime, wall: Callable[[], float]) -> float:
+    """Seconds from now, by the clock of this process where an instant is given."""
+    if not isinstance(value, datetime):
+        return seconds(value, name=name)
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise BadInput(f"{name}={value!r} has no time zone: write datetime(…, tzinfo=UTC), or a duration")
+    return max(0.0, (value - datetime.fromtimestamp(wall(), UTC)).total_seconds())

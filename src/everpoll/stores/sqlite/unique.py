@@ -1,0 +1,64 @@
+"""Keys that are taken: the ended task that still answers, and the queued task that takes what another enqueue brings.
+
+All inside the writer's transaction: no other connection changes who has a key between a look and a write.
+"""
+
+# ruff: noqa: S608 - only the column lists of this package are put into SQL
+
+from typing import NamedTuple
+
+from everpoll.drivers.sqlite.connection import Connection
+from everpoll.stores.sqlite.clock import microseconds
+from everpoll.stores.sqlite.moves import longer_trail, trail_entry
+from everpoll.stores.sqlite.new_rows import Row, Special
+from everpoll.stores.task_events import REPLACED
+
+ENDED = """select id from everpoll_history indexed by everpoll_history_key
+    where indexed = 1 and kind = ? and key = ? and created_at > ? order by ended_at desc, id desc limit 1"""
+OF_KEY = "select id, is_leased, trail ->> '$[#-1].what' from everpoll_tasks where key = ? and kind = ?"
+LET_GO = "update everpoll_tasks set key = null where id = ?"
+FORGET_LAST = "update everpoll_tasks set trail = json_remove(trail, '$[#-1]') where id = ?"
+REPLACE = f"""update everpoll_tasks as t set
+        due_at = :now + :delay_us, line = :line, name = :name, args = :args, queue = :queue, rank = :rank,
+        timeout_s = :timeout_s, memory = :memory, version = :version, indexed = max(t.indexed, :indexed),
+        limit_key = :limit_key, limit_running = :limit_running, limit_starts = :limit_starts,
+        limit_per_s = :limit_per_s, attempt = 0, rescues = 0, progress = null, started_at = null, error_type = null,
+        trail = {longer_trail(":entry")}
+    where t.id = :id"""
+
+
+class Replaced(NamedTuple):
+    """What became of the live task that has the key."""
+
+    task_id: int | None = None
+    """It was queued, and has taken the place of the new task."""
+    has_let_go: bool = False
+    """It runs, and goes on without the key."""
+
+
+def ended(con: Connection, now: int, row: Row, special: Special) -> int | None:
+    """The task that has ended and still answers for the key."""
+    if special.once:
+        since = -1
+    elif special.unique is not None and special.unique.for_s is not None:
+        since = now - microseconds(special.unique.for_s)
+    else:
+        return None
+    found = con.execute(ENDED, (row.kind, row.key, since)).fetchone()
+    return None if found is None else int(found[0])
+
+
+def replace(con: Connection, now: int, row: Row, line: int) -> Replaced:
+    """Make the queued task that has the key what it would be if it were enqueued now."""
+    found = con.execute(OF_KEY, (row.key, row.kind)).fetchone()
+    if found is None:
+        return Replaced()
+    task_id, is_leased, last = found
+    if is_leased:
+        con.execute(LET_GO, (task_id,))
+        return Replaced(has_let_go=True)
+    if last == "replaced":
+        con.execute(FORGET_LAST, (task_id,))
+    bound = {**row._asdict(), "id": task_id, "now": now, "line": line, "entry": trail_entry(REPLACED, now, "")}
+    con.execute(REPLACE, bound)
+    return Replaced(task_id)
