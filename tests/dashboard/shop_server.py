@@ -57,13 +57,14 @@ class ShopServer:
 
     def get(self, path: str, **params: Any) -> Any:
         """Return the JSON of a GET."""
-        answer = httpx.get(f"{self.url}{path}", params=params, timeout=LIMIT_S)
+        answer = httpx.get(f"{self.url}{path}", params=params, headers=self._headers, timeout=LIMIT_S)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def post(self, path: str, body: Any = None) -> Any:
         """Return the JSON of a POST that succeeds."""
-        answer = httpx.post(f"{self.url}{path}", json=body if body is not None else {}, timeout=LIMIT_S)
+        json = body if body is not None else {}
+        answer = httpx.post(f"{self.url}{path}", json=json, headers=self._headers, timeout=LIMIT_S)
         assert answer.is_success, f"POST {path}: {answer.text}"
         return answer.json() if answer.content else None
 
@@ -111,6 +112,11 @@ class ShopServer:
         wanted = {"billing": "up", "search": "degraded", "warehouse": "down"}
         self.until(lambda: wanted == {one["name"]: one["status"] for one in self.get("/api/services")["items"]})
         self.until(lambda: all(one["runs"] for one in self.get("/api/loops")["items"]))
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        token = self.environment.get("EVERPOLL_TOKEN")
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def _has_state(self, path: str, state: str) -> bool:
         return bool(self.get(path)["state"] == state)

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from everpoll.server.access import Access, Role
 from everpoll.server.answers import Reply, json_response
 from everpoll.server.dashboard_files import dashboard_file
-from everpoll.server.login import log_in, log_out, login_page, wants_page
+from everpoll.server.login import asked_page, log_in, log_out, login_page, wants_page
 from everpoll.server.mounts import segments_of
 from everpoll.server.problems import RETRY_S, Problem, problem_of, response_of
 from everpoll.server.reading import body_of, query_of, raw_body
@@ -133,7 +133,7 @@ class HttpApp:
             if segments is not None and segments in (["login"], ["logout"]):
                 return await self._logged(request, segments[0], role)
             if role is None:
-                return self._refused(request)
+                return self._refused(request, segments)
         self._access.check_origin(request)
         if found is None:
             return self._unrouted(request, segments, methods)
@@ -171,9 +171,9 @@ class HttpApp:
             return value
         return json_response(request, value if isinstance(value, Reply) else Reply(value, route.status))
 
-    def _refused(self, request: Request) -> Response:
+    def _refused(self, request: Request, segments: list[str] | None) -> Response:
         if wants_page(request):
-            return login_page(request)
+            return login_page(request, back=asked_page(request, segments or [""]))
         raise Problem(
             401, "this call needs a token: send it as Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"}
         )

@@ -1,7 +1,8 @@
 """The login page: a form that takes the token once and gives a session cookie for it. No script, no style."""
 
 import html
-from urllib.parse import parse_qs
+import re
+from urllib.parse import parse_qs, quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -11,6 +12,8 @@ from everpoll.server.mounts import base_of
 
 HTML = "text/html; charset=utf-8"
 FORM_LIMIT = 10_000
+_OWN_PATH = re.compile(r"/(?![/\\])[!-~]{0,4000}")
+"""A path of this server: `//host` and `/\\host` would lead to another one."""
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -24,6 +27,7 @@ _PAGE = """<!doctype html>
 <h1>everpoll</h1>
 <p>{message}</p>
 <form method="post" action="{action}">
+<input type="hidden" name="back" value="{back}">
 <label>Token <input type="password" name="token" autocomplete="current-password" required autofocus></label>
 <button type="submit">Log in</button>
 </form>
@@ -38,20 +42,29 @@ def wants_page(request: Request) -> bool:
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
-def login_page(request: Request, message: str = "This server needs a token.") -> Response:
-    """Return the form, as the answer to a request without a token."""
+def login_page(request: Request, message: str = "This server needs a token.", back: str = "/") -> Response:
+    """Return the form, as the answer to a request without a token. Its answer leads to `back`, below the mount."""
     action = f"{base_of(request.scope)}/login"
-    page = _PAGE.format(message=html.escape(message), action=html.escape(action, quote=True))
+    page = _PAGE.format(message=html.escape(message), action=html.escape(action), back=html.escape(back))
     return Response(page, 401, {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}, HTML)
+
+
+def asked_page(request: Request, segments: list[str]) -> str:
+    """Return the address of the requested page below the mount, for the way back to it."""
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    path = "/" + "/".join(quote(part, safe="") for part in segments)
+    return f"{path}?{query}" if query else path
 
 
 def log_in(request: Request, access: Access, body: bytes, now: float) -> Response:
     """Answer the form: a cookie and the way back for a token that is known, the form again for any other."""
     fields = parse_qs(body.decode("latin-1"), max_num_fields=10) if len(body) <= FORM_LIMIT else {}
     role = access.role_for(fields.get("token", [""])[0].strip())
+    given = fields.get("back", ["/"])[0]
+    back = given if _OWN_PATH.fullmatch(given) else "/"
     if role is None:
-        return login_page(request, "That token is not known here.")
-    answer = RedirectResponse(f"{base_of(request.scope)}/", 303)
+        return login_page(request, "That token is not known here.", back)
+    answer = RedirectResponse(f"{base_of(request.scope)}{back}", 303)
     _set_cookie(request, answer, access.session(role, now), SESSION_S)
     return answer
 
