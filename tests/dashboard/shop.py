@@ -13,6 +13,9 @@ from everpoll.watches import Done, Fail, Wait
 REMOTE = os.environ.get("SHOP_REMOTE", "http://127.0.0.1:9")
 """Where the health endpoints of its services are."""
 
+MARKUP = os.environ.get("SHOP_MARKUP")
+"""If set, a job, a queue and a loop are called that, and say it in their errors."""
+
 app = Everpoll()
 
 
@@ -60,3 +63,14 @@ async def sync_stock() -> bool:
 app.service("billing", f"{REMOTE}/up", every="1h")
 app.service("search", f"{REMOTE}/degraded", every="1h", depends_on=("billing",))
 app.service("warehouse", f"{REMOTE}/down", every="1h")
+
+
+if MARKUP is not None:
+
+    @app.job(name=MARKUP, queue=MARKUP, retry=Retry(1))
+    async def marked(text: str) -> None:
+        raise ValueError(text)
+
+    @app.loop(name=MARKUP, every="30s", first="0s", jitter=0)
+    async def marked_loop() -> None:
+        raise ValueError(MARKUP)
