@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from everpoll import Backoff, Budget, Everpoll, Retry
+from everpoll.tables import Row, Table
 from everpoll.watches import Done, Fail, Wait
 
 REMOTE = os.environ.get("SHOP_REMOTE", "http://127.0.0.1:9")
@@ -46,9 +47,27 @@ async def report(month: str) -> str:
 
 @app.watch(every="1s", budget=Budget("29m", looks=120))
 async def export(op: dict[str, Any], w: Any) -> Done | Fail | Wait:
+    if steps := op.get("steps"):
+        w.status(steps[min(w.looks, len(steps)) - 1])
+        w.progress(f"{w.looks} of {len(steps)} parts")
+        return Wait()
     if op.get("fails"):
         return Fail("the export was rejected")
     return Done({"rows": 3}) if op.get("ends") else Wait()
+
+
+@app.schedule(cron="0 3 * * *")
+@app.job()
+async def close_day() -> None: ...
+
+
+orders = app.table(Table("orders", finished_at="finished_at", error="error", columns=("item",)), slots=2)
+
+
+@orders.handler
+async def pack(row: Row) -> None:
+    if row["item"] == "broken":
+        raise ValueError("the item is broken")
 
 
 @app.loop(every="1h", first="0s")

@@ -258,7 +258,9 @@ class Live {
   }
 
   #pumpSoon(): void {
-    if (this.#pump !== undefined || this.#isResting() || this.#wanted.size === 0) return;
+    clearTimeout(this.#pump);
+    this.#pump = undefined;
+    if (this.#isResting() || this.#wanted.size === 0) return;
     const now = performance.now();
     let wait = Number.POSITIVE_INFINITY;
     for (const one of this.#wanted.keys()) wait = Math.min(wait, this.#waitFor(one, now));

@@ -21,7 +21,9 @@ from everpoll.server.answers import Reply, json_response
 from everpoll.server.dashboard_files import dashboard_file
 from everpoll.server.login import asked_page, log_in, log_out, login_page, wants_page
 from everpoll.server.mounts import segments_of
+from everpoll.server.plain_pages import STYLESHEET, stylesheet
 from everpoll.server.problems import RETRY_S, Problem, problem_of, response_of
+from everpoll.server.public_status import PublicStatus, public_names
 from everpoll.server.reading import body_of, query_of, raw_body
 from everpoll.server.route import Asked, Route, Router
 from everpoll.server.route_table import ROUTES
@@ -64,6 +66,7 @@ class HttpApp:
         self._watches_signals = watches_signals
         self._is_alone = is_alone
         self._router = Router(ROUTES)
+        self._public_status = PublicStatus(app, public_names())
         self._serving: Serving | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,6 +130,8 @@ class HttpApp:
     async def _routed(self, request: Request) -> "Response | EventStream":
         self._access.check_host(request)
         segments = segments_of(request.scope, self._prefix)
+        if segments is not None and (public := await self._public(request, segments)) is not None:
+            return public
         found, methods = (None, []) if segments is None else self._router.find(request.method, segments)
         role = self._access.role_of(request, time.time())
         if found is None or found[0].access != "public":
@@ -143,6 +148,12 @@ class HttpApp:
         if role is not None:
             _set_header(answer, ACCESS, role)
         return answer
+
+    async def _public(self, request: Request, segments: list[str]) -> Response | None:
+        """Answer what needs no token: the stylesheet of plain pages, and the status page where it is switched on."""
+        if segments == [STYLESHEET] and request.method in {"GET", "HEAD"}:
+            return stylesheet()
+        return await self._public_status.answer(request, segments)
 
     async def _handled(
         self, request: Request, route: Route, params: dict[str, str], role: Role | None

@@ -1,4 +1,4 @@
-"""The login page: a form that takes the token once and gives a session cookie for it. No script, no style."""
+"""The login page: a form that takes the token once and gives a session cookie for it."""
 
 import html
 import re
@@ -9,32 +9,18 @@ from starlette.responses import RedirectResponse, Response
 
 from everpoll.server.access import COOKIE, SESSION_S, Access
 from everpoll.server.mounts import base_of
+from everpoll.server.plain_pages import HTML, plain_page
 
-HTML = "text/html; charset=utf-8"
 FORM_LIMIT = 10_000
 _OWN_PATH = re.compile(r"/(?![/\\])[!-~]{0,4000}")
 """A path of this server: `//host` and `/\\host` would lead to another one."""
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Log in · everpoll</title>
-</head>
-<body>
-<main>
-<h1>everpoll</h1>
+_FORM = """<h1>everpoll</h1>
 <p>{message}</p>
 <form method="post" action="{action}">
 <input type="hidden" name="back" value="{back}">
 <label>Token <input type="password" name="token" autocomplete="current-password" required autofocus></label>
 <button type="submit">Log in</button>
-</form>
-</main>
-</body>
-</html>
-"""
+</form>"""
 
 
 def wants_page(request: Request) -> bool:
@@ -45,7 +31,8 @@ def wants_page(request: Request) -> bool:
 def login_page(request: Request, message: str = "This server needs a token.", back: str = "/") -> Response:
     """Return the form, as the answer to a request without a token. Its answer leads to `back`, below the mount."""
     action = f"{base_of(request.scope)}/login"
-    page = _PAGE.format(message=html.escape(message), action=html.escape(action), back=html.escape(back))
+    form = _FORM.format(message=html.escape(message), action=html.escape(action), back=html.escape(back))
+    page = plain_page(request, "Log in · everpoll", form)
     return Response(page, 401, {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}, HTML)
 
 
