@@ -24,7 +24,7 @@ from examples.test_runner.chromium import NoBrowser, chromium
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShopServer]:
     """A server with one of everything in it, shared by the tests of a module."""
-    _need_dashboard()
+    need_dashboard()
     with shop_server(tmp_path_factory.mktemp("shop")) as server:
         yield server
 
@@ -32,7 +32,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShopServer]:
 @pytest.fixture(scope="module")
 def empty_shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShopServer]:
     """A server whose database has no jobs and no runs."""
-    _need_dashboard()
+    need_dashboard()
     with shop_server(tmp_path_factory.mktemp("shop"), is_filled=False) as server:
         yield server
 
@@ -78,6 +78,7 @@ def page(pages: Pages) -> Page:
     return pages.open("/")
 
 
-def _need_dashboard() -> None:
+def need_dashboard() -> None:
+    """Skip the test where the dashboard was not built."""
     if not Dashboard().is_current():
         pytest.skip(MISSING)

@@ -8,10 +8,14 @@ import os
 from typing import Any
 
 from everpoll import Backoff, Budget, Everpoll, Retry
+from everpoll.tables import Row, Table
 from everpoll.watches import Done, Fail, Wait
 
 REMOTE = os.environ.get("SHOP_REMOTE", "http://127.0.0.1:9")
 """Where the health endpoints of its services are."""
+
+MARKUP = os.environ.get("SHOP_MARKUP")
+"""If set, a job, a queue and a loop are called that, and say it in their errors."""
 
 app = Everpoll()
 
@@ -43,9 +47,27 @@ async def report(month: str) -> str:
 
 @app.watch(every="1s", budget=Budget("29m", looks=120))
 async def export(op: dict[str, Any], w: Any) -> Done | Fail | Wait:
+    if steps := op.get("steps"):
+        w.status(steps[min(w.looks, len(steps)) - 1])
+        w.progress(f"{w.looks} of {len(steps)} parts")
+        return Wait()
     if op.get("fails"):
         return Fail("the export was rejected")
     return Done({"rows": 3}) if op.get("ends") else Wait()
+
+
+@app.schedule(cron="0 3 * * *")
+@app.job()
+async def close_day() -> None: ...
+
+
+orders = app.table(Table("orders", finished_at="finished_at", error="error", columns=("item",)), slots=2)
+
+
+@orders.handler
+async def pack(row: Row) -> None:
+    if row["item"] == "broken":
+        raise ValueError("the item is broken")
 
 
 @app.loop(every="1h", first="0s")
@@ -60,3 +82,14 @@ async def sync_stock() -> bool:
 app.service("billing", f"{REMOTE}/up", every="1h")
 app.service("search", f"{REMOTE}/degraded", every="1h", depends_on=("billing",))
 app.service("warehouse", f"{REMOTE}/down", every="1h")
+
+
+if MARKUP is not None:
+
+    @app.job(name=MARKUP, queue=MARKUP, retry=Retry(1))
+    async def marked(text: str) -> None:
+        raise ValueError(text)
+
+    @app.loop(name=MARKUP, every="30s", first="0s", jitter=0)
+    async def marked_loop() -> None:
+        raise ValueError(MARKUP)

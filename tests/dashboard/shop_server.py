@@ -2,12 +2,13 @@
 
 Once `shop_server()` has yielded, every state can be seen: jobs that are done, failed, retrying, running, scheduled,
 canceled and held by a paused queue; runs that are done, failed and waiting; services that are up, degraded and down;
-loops that work and that fail.
+loops that work and that fail; a schedule; an adopted table with rows of each fate.
 """
 
 import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
@@ -57,13 +58,14 @@ class ShopServer:
 
     def get(self, path: str, **params: Any) -> Any:
         """Return the JSON of a GET."""
-        answer = httpx.get(f"{self.url}{path}", params=params, timeout=LIMIT_S)
+        answer = httpx.get(f"{self.url}{path}", params=params, headers=self._headers, timeout=LIMIT_S)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def post(self, path: str, body: Any = None) -> Any:
         """Return the JSON of a POST that succeeds."""
-        answer = httpx.post(f"{self.url}{path}", json=body if body is not None else {}, timeout=LIMIT_S)
+        json = body if body is not None else {}
+        answer = httpx.post(f"{self.url}{path}", json=json, headers=self._headers, timeout=LIMIT_S)
         assert answer.is_success, f"POST {path}: {answer.text}"
         return answer.json() if answer.content else None
 
@@ -103,6 +105,7 @@ class ShopServer:
         self.ids["run done"] = self.begin("run-done", ends=True)
         self.ids["run failed"] = self.begin("run-failed", fails=True)
         self.ids["run waiting"] = self.begin("run-waiting")
+        self.ids["run with facts"] = self.begin("run-with-facts", steps=["accepted", "copying", "copying", "sealed"])
         for state in ("done", "failed", "running", "canceled"):
             self.until_job(self.ids[state], state=state)
         self.until_job(self.ids["retrying"], state="queued", attempt=1)
@@ -111,6 +114,11 @@ class ShopServer:
         wanted = {"billing": "up", "search": "degraded", "warehouse": "down"}
         self.until(lambda: wanted == {one["name"]: one["status"] for one in self.get("/api/services")["items"]})
         self.until(lambda: all(one["runs"] for one in self.get("/api/loops")["items"]))
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        token = self.environment.get("EVERPOLL_TOKEN")
+        return {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def _has_state(self, path: str, state: str) -> bool:
         return bool(self.get(path)["state"] == state)
@@ -129,6 +137,18 @@ class ShopServer:
             process.wait(LIMIT_S)
 
 
+def _make_orders(database: Path, *, is_filled: bool) -> None:
+    """Make the table that the shop adopts; one of its rows has a status that is not mapped."""
+    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute(
+            "create table orders (id integer primary key, status text not null default 'queued', item text, error text,"
+            " created_at text not null default current_timestamp, worker_id text, started_at text, finished_at text)"
+        )
+        if is_filled:
+            connection.execute("insert into orders (item, status) values ('cup', 'queued'), ('broken', 'queued')")
+            connection.execute("insert into orders (item, status) values ('book', 'on hold')")
+
+
 @contextlib.contextmanager
 def shop_server(folder: Path, *, is_filled: bool = True, **variables: str) -> Iterator[ShopServer]:
     """Serve the shop from a database in this folder."""
@@ -138,6 +158,7 @@ def shop_server(folder: Path, *, is_filled: bool = True, **variables: str) -> It
         own = {"EVERPOLL_URL": database, "SHOP_REMOTE": remote.url, "PYTHONPATH": str(TESTS)}
         server = ShopServer(f"http://127.0.0.1:{reserved_port()}", database, remote, kept | own | variables)
         try:
+            _make_orders(folder / "shop.db", is_filled=is_filled)
             server.start()
             if is_filled:
                 server.fill()

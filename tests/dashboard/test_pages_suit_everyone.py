@@ -21,6 +21,7 @@ VIEWS = [
     "/runs",
     "/runs/{run waiting}",
     "/runs/{run failed}",
+    "/runs/{run with facts}",
     "/services",
     "/services/search",
     "/graph",
@@ -34,6 +35,29 @@ CLIPPED = """() => [...document.querySelectorAll("h1, h2, button, .status, dt, .
   .filter((one) => one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1)
   .filter((one) => getComputedStyle(one).overflowX === "hidden")
   .map((one) => one.textContent)"""
+
+OPERABLE = """() => {
+  const seen = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && !one.closest("[inert]");
+  const all = [...document.querySelectorAll("a[href], button, input, select, textarea, summary")].filter(seen);
+  // Whatever reacts to a click looks so; a key must lead to it, or to something inside it.
+  const pressed = [...document.querySelectorAll("main *")].filter((one) => seen(one)
+    && getComputedStyle(one).cursor === "pointer" && getComputedStyle(one.parentElement).cursor !== "pointer"
+    && !one.matches("a, button, input, select, summary, label") && !one.querySelector("a, button, input, summary"));
+  window.operable = [...new Set([...all, ...pressed])];
+  return window.operable.length;
+}"""
+NOTE_FOCUS = """() => {
+  window.focused = new Set();
+  document.addEventListener("focusin", (event) => window.focused.add(event.target));
+}"""
+FOCUS_IS_SEEN = """() => {
+  const look = getComputedStyle(document.activeElement);
+  return document.activeElement === document.body || look.outlineStyle !== "none" || look.boxShadow !== "none";
+}"""
+MISSED = """() => window.operable.filter((one) => one.isConnected && !window.focused.has(one)
+  && ![...one.querySelectorAll("*")].some((inner) => window.focused.has(inner))
+  && !(one.type === "radio" && [...window.focused].some((other) => other.name === one.name)))
+  .map((one) => one.outerHTML.slice(0, 200))"""
 
 
 def _settled(page: Page) -> None:
@@ -154,6 +178,24 @@ def test_everything_is_reached_by_keys(shop: ShopServer, pages: Pages) -> None:
     expect(page.get_by_role("searchbox", name="Search in arguments")).to_be_focused()
     page.keyboard.type("jg?x")
     expect(page.get_by_role("searchbox", name="Search in arguments")).to_have_value("jg?x")
+
+
+def test_tab_reaches_everything_that_can_be_pressed(shop: ShopServer, pages: Pages) -> None:
+    """In every view each link, button and field, and whatever else reacts to a click; the focus is always seen."""
+    page = pages.open("/")
+    for path in VIEWS:
+        page.goto(f"{shop.url}{path.format(**shop.ids)}")
+        _settled(page)
+        page.keyboard.press("p")
+        page.evaluate(NOTE_FOCUS)
+        # Scrolling brings more rows into a long list, so there may be more presses than things.
+        for _ in range(5 * page.evaluate(OPERABLE)):
+            page.keyboard.press("Tab")
+            assert page.evaluate(FOCUS_IS_SEEN), page.evaluate("document.activeElement.outerHTML")
+            if page.evaluate("document.activeElement === document.body"):
+                break
+        assert page.evaluate(MISSED) == [], path
+        page.keyboard.press("p")
 
 
 def test_theme_and_time_zone_are_kept_in_this_browser(shop: ShopServer, pages: Pages) -> None:

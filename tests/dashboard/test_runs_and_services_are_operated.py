@@ -1,5 +1,7 @@
 """Runs and services in a real browser: what they show, and that each action reaches the server and is confirmed."""
 
+import re
+
 from playwright.sync_api import expect
 
 from dashboard.pages import Pages
@@ -58,3 +60,39 @@ def test_names_with_markup_spaces_and_slashes_stay_text_and_open(shop: ShopServe
     page.get_by_role("link", name=name).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
     assert page.locator("main img").count() == 0
+
+
+def test_a_degraded_service_names_what_is_to_blame(shop: ShopServer, pages: Pages) -> None:
+    """In the overview, and on its own page with the time since when."""
+    page = pages.open("/")
+    concerns = page.get_by_role("region", name="Needs attention")
+    concerns.get_by_role("button", name="Show all").click()
+    expect(concerns).to_contain_text("Service search Degraded. Because of redis.")
+    page.goto(f"{shop.url}/services/search")
+    dependencies = page.get_by_role("region", name="Dependencies")
+    expect(dependencies).to_contain_text(re.compile(r"search degraded since .* because\s+redis"))
+    expect(dependencies.get_by_role("listitem").first).to_contain_text("to blame")
+
+
+def test_a_link_to_a_look_shows_the_facts_of_that_time(shop: ShopServer, pages: Pages) -> None:
+    """`?at=look:1` shows what the store had then, also when later looks have changed it."""
+    run = shop.ids["run with facts"]
+    shop.until(lambda: shop.get(f"/api/runs/{run}")["looks"] >= 4)
+    page = pages.open(f"/runs/{run}?at=look:1")
+    facts = page.get_by_role("region", name="Facts")
+    expect(facts).to_contain_text("accepted")
+    expect(facts).not_to_contain_text("sealed")
+    page.get_by_role("button", name="Next look").click()
+    expect(facts).to_contain_text("copying")
+    expect(page).to_have_url(re.compile("at=look(:|%3A)2"))
+    page.reload()
+    expect(facts).to_contain_text("copying")
+
+
+def test_schedules_and_tables_show_what_they_do(shop: ShopServer, pages: Pages) -> None:
+    """When a schedule is due next; the rows of an adopted table, by status, and those whose status is not mapped."""
+    page = pages.open("/schedules")
+    expect(page.get_by_role("row").filter(has_text="close_day")).to_contain_text("0 3 * * *")
+    page.goto(f"{shop.url}/tables")
+    expect(page.get_by_role("main")).to_contain_text("orders")
+    expect(page.get_by_role("main")).to_contain_text("on hold")

@@ -1,6 +1,7 @@
 """Tokens, the session cookie, Host and Origin: which callers are answered, and what no caller gets to see."""
 
 import logging
+from html import escape, unescape
 from http.cookies import SimpleCookie
 from typing import Any
 
@@ -86,7 +87,8 @@ async def test_the_login_page_gives_a_strict_cookie() -> None:
         assert page.status_code == 401
         assert 'action="/login"' in page.text
         assert "<script" not in page.text
-        assert "style" not in page.text
+        assert "<style" not in page.text
+        assert "style=" not in page.text
         refused = await http.post("/login", data={"token": "wrong"})
         assert refused.status_code == 401
         assert COOKIE not in refused.cookies
@@ -101,6 +103,24 @@ async def test_the_login_page_gives_a_strict_cookie() -> None:
         bye = await http.post("/logout")
         assert bye.status_code == 303
         assert (await http.get("/api/jobs")).status_code == 401
+
+
+@pytest.mark.parametrize("prefix", ["", "/polls"])
+async def test_logging_in_leads_back_to_the_page_that_was_asked_for(prefix: str) -> None:
+    """Its filters included, after a wrong token as well, and never to another server."""
+    app = example_app("memory://")
+    async with _client(app, prefix=prefix, token=TOKEN) as http:
+        page = await http.get(f"{prefix}/queues/a%2Fb?state=failed&q=%22x", headers=HTML)
+        back = unescape(page.text.partition('name="back" value="')[2].partition('"')[0])
+        assert back == "/queues/a%2Fb?state=failed&q=%22x"
+        again = await http.post(f"{prefix}/login", data={"token": "wrong", "back": back})
+        assert escape(back) in again.text
+        welcome = await http.post(f"{prefix}/login", data={"token": TOKEN, "back": back})
+        assert welcome.headers["location"] == f"{prefix}{back}"
+        for foreign in ("//evil.example", "/\\evil.example", "https://evil.example", "/\r\nSet-Cookie: a=b", ""):
+            answer = await http.post(f"{prefix}/login", data={"token": TOKEN, "back": foreign})
+            assert answer.headers["location"] == f"{prefix}/", foreign
+    await app.close()
 
 
 async def test_a_cookie_of_the_read_token_only_reads_and_none_can_be_made_up() -> None:

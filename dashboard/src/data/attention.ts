@@ -23,6 +23,8 @@ export interface Observed {
   queues: QueueItem[];
   services: ServiceItem[];
   incidents: IncidentItem[];
+  /** What explains a service that is down or degraded, by its name. */
+  roots: Map<string, string[]>;
   loops: LoopItem[];
   failedJobs: JobItem[];
   failedRuns: RunItem[];
@@ -113,13 +115,13 @@ function queues({ queues, workers, nowMs }: Observed): Concern[] {
   return found;
 }
 
-function services({ services, incidents, nowMs }: Observed): Concern[] {
+function services({ services, incidents, roots, nowMs }: Observed): Concern[] {
   const open = new Map(incidents.filter((one) => one.dependency === null).map((one) => [one.service, one]));
   return services
     .filter((one) => ["down", "degraded", "stale"].includes(one.status) && !one.is_removed)
     .filter((one) => one.muted_until === null || ms(one.muted_until) < nowMs)
     .map((one) => {
-      const held = open.get(one.name)?.held_by ?? [];
+      const held = roots.get(one.name)?.filter((root) => root !== one.name) ?? open.get(one.name)?.held_by ?? [];
       const isDown = one.status === "down";
       const blame = held.length > 0 ? `Because of ${held.join(", ")}. ` : "";
       return {
@@ -127,7 +129,7 @@ function services({ services, incidents, nowMs }: Observed): Concern[] {
         tone: isDown ? ("fail" as const) : ("warn" as const),
         subject: `Service ${one.name}`,
         says: isDown ? "Down." : one.status === "stale" ? "No look for too long." : "Degraded.",
-        why: `${blame}${one.error ?? one.warnings[0] ?? ""}`,
+        why: `${blame}${one.error ?? one.warnings[0] ?? ""}`.trim(),
         path: `/services/${encodeURIComponent(one.name)}`,
         since: one.since === null ? 0 : ms(one.since),
         weight: isDown ? (open.get(one.name)?.acknowledged_at ? 58 : 80) : 40,

@@ -3,9 +3,10 @@
  *
  *     hints of /api/changes ──▶ resources of that topic are read again, each at most once a second, 4 reads a second in all
  *     no hint                ──▶ the refresh loop reads everything: every 60 s beside a stream, every 10 s without one
- *     hidden or paused       ──▶ no request; the stream is closed; shown again: one refresh, then the stream
+ *     hidden or paused       ──▶ no request; the stream is closed; shown again: the stream, then one refresh
  *
- * A hint that is lost is harmless: the loop is the safety net.
+ * A hint that is lost is harmless: the loop is the safety net. A refresh waits for the stream that is being opened:
+ * read before it, everything would be read again for its first hints.
  */
 
 import { ApiError, openStream } from "./api.ts";
@@ -24,6 +25,8 @@ export interface Readable {
   /** The server's clock when the request of the shown data began; hints up to then tell nothing new. */
   readonly readAtMs: number;
   readonly isReading: boolean;
+  /** Whether a read that began after this instant of the monotonic clock has been answered. */
+  hasReadSince(instant: number): boolean;
   readAgain(): Promise<boolean>;
 }
 
@@ -35,7 +38,13 @@ const DISCONNECTED_MS = 8_000;
 const STALE_AFTER_MS = { stream: 45_000, polling: 30_000 };
 /** What was read so lately is not read again when the stream opens: its first hints tell what has changed since. */
 const LATELY_MS = 2_000;
+/** How long a refresh waits for a stream that is being opened. */
+const OPENING_MS = 1_000;
 const RECONNECT_MS = [300, 1000, 2000, 3000, 5000];
+
+function later(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
 
 class Live {
   isStreaming = $state(false);
@@ -45,10 +54,12 @@ class Live {
   heardAt = $state(performance.now());
   failingSince = $state<number | null>(null);
   #readables = new Set<Readable>();
-  #wanted = new Set<Readable>();
+  /** What hints asked for, and when, on the monotonic clock. */
+  #wanted = new Map<Readable, number>();
   #pump: ReturnType<typeof setTimeout> | undefined;
   #lastReadAt = Number.NEGATIVE_INFINITY;
   #stream: AbortController | null = null;
+  #opening: Promise<void> = Promise.resolve();
   #reconnect: ReturnType<typeof setTimeout> | undefined;
   #attempts = 0;
   #timers: Record<"silence" | "hide" | "lost", ReturnType<typeof setTimeout> | undefined> = {
@@ -105,8 +116,7 @@ class Live {
       this.#loop?.pause();
     } else {
       this.#loop?.resume();
-      this.refresh();
-      this.#connect();
+      this.#goOn();
     }
   }
 
@@ -140,13 +150,24 @@ class Live {
     this.#timers.hide = setTimeout(() => this.#close(), HIDE_GRACE_MS);
   }
 
-  /** The stream reads everything once when it opens; where it has stayed open, nothing was missed. */
   #show(): void {
     clearTimeout(this.#timers.hide);
     this.isHidden = false;
     clock.start();
+    this.#goOn();
+  }
+
+  /** Open the stream and read everything once; where the stream has stayed open, nothing was missed. */
+  #goOn(): void {
+    if (this.#isResting()) return;
+    if (this.#stream !== null) {
+      this.#pumpSoon();
+      return;
+    }
+    // Asked for before; the refresh reads that, too.
+    this.#wanted.clear();
     this.#connect();
-    this.#pumpSoon();
+    this.#loop?.now();
   }
 
   #close(): void {
@@ -156,6 +177,7 @@ class Live {
     this.#stream?.abort();
     this.#stream = null;
     this.isStreaming = false;
+    this.#loop?.pushDown();
   }
 
   #connect(): void {
@@ -163,22 +185,28 @@ class Live {
     if (this.#isResting() || this.#stream !== null) return;
     const stream = new AbortController();
     this.#stream = stream;
-    void this.#follow(stream)
+    let settle = (): void => undefined;
+    this.#opening = Promise.race([new Promise<void>((resolve) => (settle = resolve)), later(OPENING_MS)]);
+    void this.#follow(stream, settle)
       .catch((error: unknown) => {
         if (!stream.signal.aborted) this.failed(error);
       })
       .finally(() => {
+        settle();
         if (this.#stream === stream) this.#lost();
       });
   }
 
-  async #follow(stream: AbortController): Promise<void> {
+  async #follow(stream: AbortController, settle: () => void): Promise<void> {
     const answer = await openStream("/api/changes", stream.signal);
-    this.#opened();
     this.#expectBytes(stream);
     await readFrames(
       answer,
-      (frame) => this.#take(frame),
+      (frame) => {
+        if (!this.isStreaming) this.#opened();
+        settle();
+        this.#take(frame);
+      },
       () => {
         this.heard();
         this.#expectBytes(stream);
@@ -186,6 +214,7 @@ class Live {
     );
   }
 
+  /** The first hint has come: whatever is read from now on is not older than it. */
   #opened(): void {
     this.#attempts = 0;
     this.isStreaming = true;
@@ -224,15 +253,17 @@ class Live {
   }
 
   #want(readable: Readable): void {
-    this.#wanted.add(readable);
+    this.#wanted.set(readable, performance.now());
     this.#pumpSoon();
   }
 
   #pumpSoon(): void {
-    if (this.#pump !== undefined || this.#isResting() || this.#wanted.size === 0) return;
+    clearTimeout(this.#pump);
+    this.#pump = undefined;
+    if (this.#isResting() || this.#wanted.size === 0) return;
     const now = performance.now();
     let wait = Number.POSITIVE_INFINITY;
-    for (const one of this.#wanted) wait = Math.min(wait, this.#waitFor(one, now));
+    for (const one of this.#wanted.keys()) wait = Math.min(wait, this.#waitFor(one, now));
     this.#pump = setTimeout(() => {
       this.#pump = undefined;
       this.#readNext();
@@ -247,9 +278,13 @@ class Live {
   #readNext(): void {
     if (this.#isResting()) return;
     const now = performance.now();
-    for (const one of this.#wanted) {
+    for (const [one, wantedAt] of this.#wanted) {
+      if (one.hasReadSince(wantedAt)) {
+        this.#wanted.delete(one);
+        continue;
+      }
       if (one.isReading || this.#waitFor(one, now) > 1) continue;
-      // To the end of the line: a set keeps the order of insertion, so each has its turn.
+      // To the end of the line: a map keeps the order of insertion, so each has its turn.
       this.#wanted.delete(one);
       this.#lastReadAt = now;
       void one.readAgain();
@@ -261,6 +296,7 @@ class Live {
   /** One turn of the refresh loop: false if the server did not answer. */
   async #readAll(): Promise<boolean> {
     let isWell = true;
+    await this.#opening;
     for (const one of [...this.#readables]) {
       if (this.#isResting()) return true;
       const isLate = performance.now() - one.lastStartedAt > LATELY_MS;

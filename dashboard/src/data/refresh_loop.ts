@@ -3,6 +3,7 @@
 import { Loops, followPage } from "../loop/index.ts";
 
 export interface RefreshLoop {
+  now(): void;
   pushUp(): void;
   pushDown(): void;
   pause(): void;
@@ -25,6 +26,7 @@ export function refreshLoop(options: RefreshOptions): RefreshLoop {
   loops.start();
   const unfollow = followPage(loops, { onHidden: options.onHidden, onShown: options.onShown });
   return {
+    now: () => void loop.trigger(),
     pushUp: () => loop.pushConnected(),
     pushDown: () => loop.pushLost(),
     pause: () => loop.pause("operator"),

@@ -43,6 +43,7 @@ export class Resource<T> implements Readable {
   lastStartedAt = Number.NEGATIVE_INFINITY;
   readAtMs = Number.NEGATIVE_INFINITY;
   isReading = false;
+  #answeredFrom = Number.NEGATIVE_INFINITY;
   /** The read that is under way, or was last. */
   reading: Promise<boolean> = Promise.resolve(true);
   #path: string | null = null;
@@ -64,6 +65,10 @@ export class Resource<T> implements Readable {
     $effect(() => () => this.#leave());
   }
 
+  hasReadSince(instant: number): boolean {
+    return this.#answeredFrom >= instant;
+  }
+
   /** Read again now, whatever hints say; used after an action. */
   readAgain(): Promise<boolean> {
     this.reading = this.#read();
@@ -77,7 +82,8 @@ export class Resource<T> implements Readable {
     const request = new AbortController();
     this.#request = request;
     this.isReading = true;
-    this.lastStartedAt = performance.now();
+    const startedAt = performance.now();
+    this.lastStartedAt = startedAt;
     const beganAtMs = clock.exact();
     try {
       const answer = await read<T>(path, this.#tag, request.signal);
@@ -87,6 +93,7 @@ export class Resource<T> implements Readable {
       this.error = undefined;
       this.isOld = false;
       this.readAtMs = beganAtMs;
+      this.#answeredFrom = startedAt;
       return true;
     } catch (error) {
       if (request.signal.aborted) return true;

@@ -19,9 +19,11 @@ from starlette.types import Receive, Scope, Send
 from everpoll.server.access import Access, Role
 from everpoll.server.answers import Reply, json_response
 from everpoll.server.dashboard_files import dashboard_file
-from everpoll.server.login import log_in, log_out, login_page, wants_page
+from everpoll.server.login import asked_page, log_in, log_out, login_page, wants_page
 from everpoll.server.mounts import segments_of
+from everpoll.server.plain_pages import STYLESHEET, stylesheet
 from everpoll.server.problems import RETRY_S, Problem, problem_of, response_of
+from everpoll.server.public_status import PublicStatus, public_names
 from everpoll.server.reading import body_of, query_of, raw_body
 from everpoll.server.route import Asked, Route, Router
 from everpoll.server.route_table import ROUTES
@@ -64,6 +66,7 @@ class HttpApp:
         self._watches_signals = watches_signals
         self._is_alone = is_alone
         self._router = Router(ROUTES)
+        self._public_status = PublicStatus(app, public_names())
         self._serving: Serving | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,13 +130,15 @@ class HttpApp:
     async def _routed(self, request: Request) -> "Response | EventStream":
         self._access.check_host(request)
         segments = segments_of(request.scope, self._prefix)
+        if segments is not None and (public := await self._public(request, segments)) is not None:
+            return public
         found, methods = (None, []) if segments is None else self._router.find(request.method, segments)
         role = self._access.role_of(request, time.time())
         if found is None or found[0].access != "public":
             if segments is not None and segments in (["login"], ["logout"]):
                 return await self._logged(request, segments[0], role)
             if role is None:
-                return self._refused(request)
+                return self._refused(request, segments)
         self._access.check_origin(request)
         if found is None:
             return self._unrouted(request, segments, methods)
@@ -143,6 +148,12 @@ class HttpApp:
         if role is not None:
             _set_header(answer, ACCESS, role)
         return answer
+
+    async def _public(self, request: Request, segments: list[str]) -> Response | None:
+        """Answer what needs no token: the stylesheet of plain pages, and the status page where it is switched on."""
+        if segments == [STYLESHEET] and request.method in {"GET", "HEAD"}:
+            return stylesheet()
+        return await self._public_status.answer(request, segments)
 
     async def _handled(
         self, request: Request, route: Route, params: dict[str, str], role: Role | None
@@ -171,9 +182,9 @@ class HttpApp:
             return value
         return json_response(request, value if isinstance(value, Reply) else Reply(value, route.status))
 
-    def _refused(self, request: Request) -> Response:
+    def _refused(self, request: Request, segments: list[str] | None) -> Response:
         if wants_page(request):
-            return login_page(request)
+            return login_page(request, back=asked_page(request, segments or [""]))
         raise Problem(
             401, "this call needs a token: send it as Authorization: Bearer …", headers={"WWW-Authenticate": "Bearer"}
         )

@@ -6,6 +6,7 @@ nothing. A screen costs its connection, and no memory beside it.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any
@@ -24,6 +25,8 @@ logger = logging.getLogger("everpoll.server")
 TICK_S = 0.25
 LOOK_S = 1.0
 """How often the store is asked for what writes no events: jobs that end, workers, queues."""
+FIRST_LOOK_S = 1.0
+"""How long the first screen waits for the first look: without one, changes before it would be told twice."""
 TOPICS = ("jobs", "runs", "services", "incidents", "loops", "workers", "queues", "events")
 _OF_KINDS = {
     "job": ("jobs", "queues"),
@@ -50,15 +53,17 @@ class Changes:
         self._screens = 0
         self._told = b""
         self._ticked = asyncio.Event()
+        self._begun = asyncio.Event()
         self._ticking: asyncio.Task[None] | None = None
 
     async def hints(self) -> AsyncGenerator[bytes, None]:
         """Yield the versions of all topics, then each that changes; never ends."""
         self._screens += 1
         if self._ticking is None or self._ticking.done():
-            self._versions = dict.fromkeys(TOPICS, _version(self._app))
+            self._begun = asyncio.Event()
             self._ticking = asyncio.get_running_loop().create_task(self._tick(), name="everpoll-changes")
         try:
+            await self._begun.wait()
             yield b"".join(_hint(topic, version) for topic, version in self._versions.items())
             while True:
                 # One object for all: each of them writes the same bytes.
@@ -82,10 +87,13 @@ class Changes:
 
     async def _tick(self) -> None:
         now = asyncio.get_running_loop().time
+        begun = self._begun
         self._hub.listeners.append(self._read_events)
-        looked_at = told_at = now()
         try:
             with self._hub.following():
+                await self._begin()
+                begun.set()
+                looked_at = told_at = now()
                 while True:
                     await asyncio.sleep(TICK_S)
                     self._look_here()
@@ -96,7 +104,17 @@ class Changes:
                         told_at = now()
                         self._tell()
         finally:
+            begun.set()
             self._hub.listeners.remove(self._read_events)
+
+    async def _begin(self) -> None:
+        """Look once, then set the versions: a screen that reads after them misses nothing, and reads once."""
+        self._look_here()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_S):
+                await self._look()
+        self._versions = dict.fromkeys(TOPICS, _version(self._app))
+        self._changed.clear()
 
     def _tell(self) -> None:
         version = _version(self._app)

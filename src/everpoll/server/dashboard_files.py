@@ -12,7 +12,8 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
-from everpoll.server.login import HTML, wants_page
+from everpoll.server.login import wants_page
+from everpoll.server.plain_pages import HTML
 from everpoll.version import __version__
 
 FOLDER = Path(__file__).parent / "dashboard"

@@ -1,36 +1,26 @@
-"""The login page: a form that takes the token once and gives a session cookie for it. No script, no style."""
+"""The login page: a form that takes the token once and gives a session cookie for it."""
 
 import html
-from urllib.parse import parse_qs
+import re
+from urllib.parse import parse_qs, quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from everpoll.server.access import COOKIE, SESSION_S, Access
 from everpoll.server.mounts import base_of
+from everpoll.server.plain_pages import HTML, plain_page
 
-HTML = "text/html; charset=utf-8"
 FORM_LIMIT = 10_000
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Log in · everpoll</title>
-</head>
-<body>
-<main>
-<h1>everpoll</h1>
+_OWN_PATH = re.compile(r"/(?![/\\])[!-~]{0,4000}")
+"""A path of this server: `//host` and `/\\host` would lead to another one."""
+_FORM = """<h1>everpoll</h1>
 <p>{message}</p>
 <form method="post" action="{action}">
+<input type="hidden" name="back" value="{back}">
 <label>Token <input type="password" name="token" autocomplete="current-password" required autofocus></label>
 <button type="submit">Log in</button>
-</form>
-</main>
-</body>
-</html>
-"""
+</form>"""
 
 
 def wants_page(request: Request) -> bool:
@@ -38,20 +28,30 @@ def wants_page(request: Request) -> bool:
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
-def login_page(request: Request, message: str = "This server needs a token.") -> Response:
-    """Return the form, as the answer to a request without a token."""
+def login_page(request: Request, message: str = "This server needs a token.", back: str = "/") -> Response:
+    """Return the form, as the answer to a request without a token. Its answer leads to `back`, below the mount."""
     action = f"{base_of(request.scope)}/login"
-    page = _PAGE.format(message=html.escape(message), action=html.escape(action, quote=True))
+    form = _FORM.format(message=html.escape(message), action=html.escape(action), back=html.escape(back))
+    page = plain_page(request, "Log in · everpoll", form)
     return Response(page, 401, {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}, HTML)
+
+
+def asked_page(request: Request, segments: list[str]) -> str:
+    """Return the address of the requested page below the mount, for the way back to it."""
+    query = request.scope.get("query_string", b"").decode("latin-1")
+    path = "/" + "/".join(quote(part, safe="") for part in segments)
+    return f"{path}?{query}" if query else path
 
 
 def log_in(request: Request, access: Access, body: bytes, now: float) -> Response:
     """Answer the form: a cookie and the way back for a token that is known, the form again for any other."""
     fields = parse_qs(body.decode("latin-1"), max_num_fields=10) if len(body) <= FORM_LIMIT else {}
     role = access.role_for(fields.get("token", [""])[0].strip())
+    given = fields.get("back", ["/"])[0]
+    back = given if _OWN_PATH.fullmatch(given) else "/"
     if role is None:
-        return login_page(request, "That token is not known here.")
-    answer = RedirectResponse(f"{base_of(request.scope)}/", 303)
+        return login_page(request, "That token is not known here.", back)
+    answer = RedirectResponse(f"{base_of(request.scope)}{back}", 303)
     _set_cookie(request, answer, access.session(role, now), SESSION_S)
     return answer
 

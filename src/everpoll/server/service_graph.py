@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from everpoll.monitors.alerts.incident_row import assignment_of, control_of
 from everpoll.monitors.control import are_reports_stale, shown_status
-from everpoll.monitors.graph import Graph, ServiceFacts
+from everpoll.monitors.graph import MAX_NAMED, Graph, ServiceFacts
 from everpoll.monitors.report import Status
 from everpoll.policy.rollup import HealthWord
 from everpoll.server.served import ServedApp
@@ -30,7 +30,7 @@ class NodeItem(Struct, frozen=True, kw_only=True):
     status: HealthWord
     since: datetime | None
     roots: list[str]
-    """Of what is down: the failed things below it that explain it."""
+    """Of what is down or degraded: the failed things below it that explain it."""
 
 
 class EdgeItem(Struct, frozen=True):
@@ -117,5 +117,17 @@ def _node(graph: Graph, name: str) -> NodeItem:
         is_service=node.is_service,
         status=node.status.value,
         since=instant(node.since) if node.since else None,
-        roots=list(graph.root_cause(name)),
+        roots=_explained_by(graph, name, node.status),
     )
+
+
+def _explained_by(graph: Graph, name: str, status: Status) -> list[str]:
+    """Return the roots of a failure; of what is degraded, those of what is down directly below, or else degraded."""
+    if status is not Status.DEGRADED:
+        return list(graph.root_cause(name))
+    for worst in (Status.DOWN, Status.DEGRADED):
+        blamed = [below for below in sorted(graph.depends_on(name)) if graph.node(below).status is worst]
+        if blamed:
+            roots = {root for below in blamed for root in graph.root_cause(below) or (below,)} - {name}
+            return sorted(roots)[:MAX_NAMED]
+    return []
