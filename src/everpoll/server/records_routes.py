@@ -14,7 +14,7 @@ from everpoll.server.actions_log import log_action
 from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
-from everpoll.server.service_graph import GraphAnswer, graph_answer
+from everpoll.server.service_graph import GraphAnswer
 from everpoll.server.service_shapes import (
     DEPENDENCY,
     LOOK,
@@ -169,7 +169,7 @@ def _bucket(bucket: Bucket, step_s: float) -> BucketItem:
 async def show_graph(asked: Asked) -> GraphAnswer:
     """Answer `GET /api/graph`."""
     query: GraphQuery = asked.query
-    return await graph_answer(asked.serving.app, query.focus, query.depth, only_problems=query.problems)
+    return await asked.serving.graphs.answer(query.focus, query.depth, only_problems=query.problems)
 
 
 async def list_aliases(asked: Asked) -> AliasPage:

@@ -227,27 +227,32 @@ async def _found(store: Store, name: str) -> TaskInfo:
 
 
 def _item(task: TaskInfo) -> RunItem:
-    return msgspec.convert(_fields(task, RunItem), RunItem)
+    return RunItem(**_item_fields(task, run_info(task)))
 
 
-def _detail(task: TaskInfo) -> RunDetail:
-    return msgspec.convert(_fields(task, RunDetail) | {"trail": without_secrets(list(task.trail))}, RunDetail)
-
-
-def _fields(task: TaskInfo, kind: type[Struct]) -> dict[str, Any]:
-    info = run_info(task)
-    wanted = [name for name in kind.__struct_fields__ if name in RunInfo.__struct_fields__]
-    fields = {name: getattr(info, name) for name in wanted}
-    told = without_secrets(msgspec.to_builtins({name: fields[name] for name in fields if name not in _INSTANTS}))
+def _item_fields(task: TaskInfo, info: RunInfo) -> dict[str, Any]:
+    """Return the fields that lists and details share; what a remote may have written is without secrets."""
     return {
-        **told,
-        **{name: fields[name] for name in _INSTANTS},
+        **{name: getattr(info, name) for name in _SAME},
+        **{name: without_secrets(getattr(info, name)) for name in _TEXTS},
         "state": task.state,
         "cancel_requested": task.cancel_requested,
     }
 
 
-_INSTANTS = ("created_at", "next_look_at", "ended_at", "deadline_at")
+def _detail(task: TaskInfo) -> RunDetail:
+    info = run_info(task)
+    told = {name: without_secrets(msgspec.to_builtins(getattr(info, name))) for name in _OF_DETAILS}
+    return RunDetail(**_item_fields(task, info), **told, trail=without_secrets(list(task.trail)))
+
+
+_TEXTS = ("id", "reason", "status", "progress")
+_SAME = tuple(name for name in RunItem.__struct_fields__ if name in RunInfo.__struct_fields__ and name not in _TEXTS)
+_OF_DETAILS = tuple(
+    name
+    for name in RunDetail.__struct_fields__
+    if name in RunInfo.__struct_fields__ and name not in RunItem.__struct_fields__
+)
 
 
 ITEM: dict[str, Any] = {
