@@ -13,7 +13,7 @@ from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.info import ServiceInfo, service_info
 from everpoll.monitors.safe_definition import safe_definition
 from everpoll.policy.rollup import Availability, HealthWord
-from everpoll.policy.uptime import Uptime, uptime_of
+from everpoll.policy.uptime import NOTHING_AHEAD, Uptime, ahead_of, uptime_of
 from everpoll.server.shapes import Page, instant, instant_example
 from everpoll.stores.contract import TaskInfo
 from everpoll.stores.health import DependencyInfo, Look, LookPoint
@@ -138,13 +138,14 @@ def info_fields(info: ServiceInfo) -> dict[str, Any]:
     }
 
 
-def service_item(info: ServiceInfo, looks: Sequence[LookPoint], known: Availability | None) -> ServiceItem:
+def service_item(info: ServiceInfo, looks: Sequence[LookPoint], known: Availability | None, now: float) -> ServiceItem:
     """Return a service as lists show it: with its last looks, and the availability of its last day."""
+    ahead = ahead_of(looks[0].status, looks[0].at, info.due_at, now) if looks else NOTHING_AHEAD
     # Ten thousand looks on a page of 200 services: one expression for each.
     shown = [LookItem(at=fromtimestamp(one.at, UTC), status=one.status, latency_ms=one.latency_ms) for one in looks]
     return ServiceItem(
         **info_fields(info),
-        uptime_24h=uptime_shown(uptime_of(known or Availability(), DAY_MS)),
+        uptime_24h=uptime_shown(uptime_of(known or Availability(), DAY_MS, ahead)),
         p95_ms=_p95([one.latency_ms for one in looks if one.latency_ms is not None]),
         looks=shown,
     )

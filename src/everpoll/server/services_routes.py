@@ -11,6 +11,7 @@ from everpoll.monitors.beat_tokens import beat_token, with_token
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.definition import Definition
 from everpoll.monitors.info import ServiceInfo, info_of
+from everpoll.monitors.last_look import ahead_of_look
 from everpoll.monitors.options import ServiceOptions
 from everpoll.monitors.service import Service
 from everpoll.monitors.service_rows import service_pages
@@ -21,7 +22,7 @@ from everpoll.policy.uptime import uptime_of
 from everpoll.server import cursors
 from everpoll.server.actions_log import log_action
 from everpoll.server.answers import Reply
-from everpoll.server.jobs_routes import WHY
+from everpoll.server.explaining import WHY
 from everpoll.server.mounts import base_of
 from everpoll.server.problems import Problem
 from everpoll.server.route import Asked, Route
@@ -37,7 +38,7 @@ from everpoll.server.service_shapes import (
     service_item,
     uptime_shown,
 )
-from everpoll.server.shapes import After, Limit
+from everpoll.server.shapes import After, Limit, Reason
 from everpoll.stores.contract import Store, TaskInfo
 
 LIST = "services"
@@ -93,6 +94,8 @@ class MuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
     span: Span
     """`"2h"`, or a number of seconds."""
+    reason: Reason = ""
+    """Why; it is in the log of events."""
 
 
 async def list_services(asked: Asked) -> ServicePage:
@@ -118,7 +121,7 @@ async def _items(store: Store, infos: list[ServiceInfo], now: float) -> list[Ser
     names = [one.name for one in infos]
     looks = await store.health.last_looks(names, BARS) if names else {}
     known = await store.health.availability(names, now - DAY_S) if names else {}
-    return [service_item(one, looks.get(one.name, []), known.get(one.name)) for one in infos]
+    return [service_item(one, looks.get(one.name, []), known.get(one.name), now) for one in infos]
 
 
 async def add_service(asked: Asked) -> Reply:
@@ -170,7 +173,10 @@ async def _detail(asked: Asked, row: TaskInfo) -> ServiceDetail:
     health, now = (await asked.serving.store()).health, services.wall()
     rollups = {span: await health.summary(name, now - seconds(span), now) for span in SPANS}
     looks = await health.looks(name, 0.0, now + 1.0, BARS)
-    uptimes = {span: uptime_shown(uptime_of(rollup, round(seconds(span) * 1000))) for span, rollup in rollups.items()}
+    ahead = ahead_of_look(looks[0] if looks else None, now)
+    uptimes = {
+        span: uptime_shown(uptime_of(rollup, round(seconds(span) * 1000), ahead)) for span, rollup in rollups.items()
+    }
     return service_detail(
         row,
         now,
@@ -231,7 +237,9 @@ async def mute_service(asked: Asked) -> ServiceDetail:
     order: MuteOrder = asked.body
     services, name = asked.serving.app.services, asked.params["name"]
     await Service(services, name).mute(order.span)
-    await log_action(asked, "service", name, "mute", f"for {order.span}")
+    await log_action(
+        asked, "service", name, "mute", f"for {order.span}" + (f": {order.reason}" if order.reason else "")
+    )
     return await _detail(asked, await services.row(name))
 
 
@@ -342,7 +350,7 @@ SERVICE_ROUTES = [
         summary="Send no alerts about a service for a while; incidents are recorded all the same.",
         handler=mute_service,
         body=MuteOrder,
-        body_example={"span": "2h"},
+        body_example={"span": "2h", "reason": "the new release is rolled out"},
         answer=ServiceDetail,
         example=SERVICE_DETAIL,
         problems=(404,),
