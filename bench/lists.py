@@ -1,6 +1,7 @@
 """Lists: how long a person waits for a page of tasks beside a million ended and a hundred thousand live ones.
 
-A tenth of the ended tasks failed, with one of 20 classes of errors; 50 names, 5 queues, 30 days.
+A tenth of the ended tasks failed, with one of 20 classes of errors; 50 names, 5 queues, 30 days. Beside them, 10,000
+live runs and 2,000 services with a day of looks: every list, detail and series call over HTTP.
 """
 
 import asyncio
@@ -9,7 +10,6 @@ import sqlite3
 import statistics
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,12 +19,17 @@ import asyncpg
 
 from bench.progress import Progress
 from bench.report import Ratio, Report
+from bench.run_filling import fill_runs
+from bench.served_lists import calls, measured
 from bench.server import postgres
-from everpoll.stores.contract import Store, TaskFilter
-from everpoll.stores.urls import store_for
+from bench.service_filling import fill_services
+from everpoll import Everpoll
+from everpoll.stores.contract import TaskFilter
 
 ENDED, QUICK_ENDED = 1_000_000, 100_000
 LIVE, QUICK_LIVE = 100_000, 10_000
+RUNS, QUICK_RUNS = 10_000, 1_000
+SERVICES, QUICK_SERVICES = 2_000, 200
 READS, QUICK_READS = 40, 10
 DAYS = 30
 LIMIT_MS = 50.0
@@ -89,47 +94,61 @@ def filters(rng: random.Random) -> dict[str, TaskFilter]:
 def run(quick: bool) -> Report:
     """Both stores."""
     ended, live = (QUICK_ENDED, QUICK_LIVE) if quick else (ENDED, LIVE)
-    report = Report(
-        "lists", f"Pages of tasks beside {ended:,} ended and {live:,} live ones", ("", "SQLite", "Postgres")
-    )
+    runs, services = (QUICK_RUNS, QUICK_SERVICES) if quick else (RUNS, SERVICES)
+    title = f"Pages beside {ended:,} ended and {live:,} live jobs, {runs:,} runs and {services:,} services"
+    report = Report("lists", title, ("", "SQLite", "Postgres"))
     progress = Progress("lists")
     found: dict[str, dict[str, list[float]]] = {}
     with ExitStack() as until:
-        folder = Path(until.enter_context(tempfile.TemporaryDirectory(prefix="everpoll-bench-")))
-        path = folder / "tasks.db"
+        path = Path(until.enter_context(tempfile.TemporaryDirectory(prefix="everpoll-bench-"))) / "tasks.db"
         progress.begin("SQLite")
-        found["SQLite"] = asyncio.run(
-            _measured(f"sqlite:///{path}", lambda _: asyncio.to_thread(fill_sqlite, path, ended, live), quick)
-        )
+        found["SQLite"] = _found(f"sqlite:///{path}", path, quick)
         progress.end()
         progress.begin("Postgres")
         with until.enter_context(postgres()).database() as url:
-            found["Postgres"] = asyncio.run(_measured(url, lambda _: _fill_postgres(url, ended, live), quick))
+            found["Postgres"] = _found(url, None, quick)
         progress.end()
     for name in found["SQLite"]:
         p95 = {store: statistics.quantiles(times[name], n=20)[-1] for store, times in found.items()}
         report.rows.append((name, *(f"{statistics.median(found[one][name]):.1f} / {p95[one]:.1f} ms" for one in p95)))
         for store, value in p95.items():
             report.ratios.append(Ratio(f"{store}: {name}, p95 ms", value, at_most=LIMIT_MS))
-    report.notes.append("Median and p95 of one page of 50, one client, each with other values.")
+    report.notes.append(
+        "Median and p95 of one page, one client; pages of the store have 50 tasks, each with other values."
+    )
     return report
 
 
-async def _measured(url: str, fill: Callable[[Store], Awaitable[None]], quick: bool) -> dict[str, list[float]]:
-    store = store_for(url)
-    await store.open()
+def _found(url: str, path: Path | None, quick: bool) -> dict[str, list[float]]:
+    """Fill one store, and measure it: by itself, and behind a server. `path` is that of an SQLite file."""
+    reads = QUICK_READS if quick else READS
+    times, paths = asyncio.run(_of_store(url, path, quick, reads))
+    return times | {f"GET {path}": found for path, found in measured(url, paths, reads).items()}
+
+
+async def _of_store(url: str, path: Path | None, quick: bool, reads: int) -> tuple[dict[str, list[float]], list[str]]:
+    ended, live = (QUICK_ENDED, QUICK_LIVE) if quick else (ENDED, LIVE)
+    runs, services = (QUICK_RUNS, QUICK_SERVICES) if quick else (RUNS, SERVICES)
+    app = Everpoll(url)
+    store = await app.store()
     try:
-        await fill(store)
+        if path is None:
+            await _fill_postgres(url, ended, live)
+        else:
+            await asyncio.to_thread(fill_sqlite, path, ended, live)
+        run_name = await fill_runs(app, runs, 2 * (ended + live), path)
+        store = await app.store()
+        names = await fill_services(app, services, path)
         rng = random.Random(1)
         times: dict[str, list[float]] = {}
-        for _ in range(QUICK_READS if quick else READS):
+        for _ in range(reads):
             for name, wanted in filters(rng).items():
                 began = time.perf_counter()
                 await store.tasks(wanted)
                 times.setdefault(name, []).append((time.perf_counter() - began) * 1_000)
-        return times
+        return times, calls(names[len(names) // 2], run_name, ended - 10)
     finally:
-        await store.close()
+        await app.close()
 
 
 def fill_sqlite(path: Path, ended: int, live: int) -> None:
@@ -151,6 +170,7 @@ async def _fill_postgres(url: str, ended: int, live: int) -> None:
             await connection.execute(PARTITION.format(day=day, next=day + timedelta(days=1)))
         await connection.execute(POSTGRES_ENDED, ended, DAYS * 86_400.0)
         await connection.execute(POSTGRES_LIVE, ended, live)
+        await connection.execute("select setval(pg_get_serial_sequence('everpoll.tasks', 'id'), $1)", ended + live)
         await connection.execute("vacuum analyze everpoll.history")
         await connection.execute("vacuum analyze everpoll.tasks")
     finally:

@@ -5,8 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everpoll.policy import Rollup, Uptime, uptime_of
+from everpoll.policy.rollup import HealthWord
+from everpoll.policy.uptime import Ahead, ahead_of
 
 DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
 TIMES_MS = st.integers(0, 5 * 365 * DAY_MS)
 
 
@@ -50,3 +53,26 @@ def test_an_empty_range_covers_nothing() -> None:
 
 def test_the_last_look_may_reach_beyond_the_range() -> None:
     assert uptime_of(Rollup(up_ms=DAY_MS + 30_000), DAY_MS) == Uptime(100.0, 1.0)
+
+
+@pytest.mark.parametrize("status", ["up", "degraded", "down", "unknown"])
+def test_what_is_still_to_come_is_not_covered(status: HealthWord) -> None:
+    """The last look stands for an hour, of which nothing has passed yet."""
+    rollup = Rollup(up_ms=2 * HOUR_MS, down_ms=HOUR_MS, unknown_ms=HOUR_MS)
+    now = 1_900_000_000.0
+    ahead = ahead_of(status, now, now + 3_600, now)
+    assert ahead == Ahead(status, HOUR_MS)
+    known_hours = 3 if status == "unknown" else 2
+    assert uptime_of(rollup, DAY_MS, ahead) == Uptime(66.6666, known_hours * 10_000 // 24 / 10_000)
+
+
+def test_a_service_that_has_just_gone_down_does_not_show_100() -> None:
+    """Nothing of the time that its failed look stands for has passed."""
+    found = uptime_of(Rollup(up_ms=23 * HOUR_MS, down_ms=HOUR_MS), DAY_MS, Ahead("down", HOUR_MS))
+    assert found.percent == pytest.approx(100 * 23 / 24, abs=1e-4)
+
+
+def test_a_look_whose_time_has_passed_is_known_whole() -> None:
+    assert ahead_of("up", 100.0, 130.0, 130.0).ms == 0
+    assert ahead_of("up", 100.0, 130.0, 500.0).ms == 0
+    assert ahead_of("up", 100.0, 130.0, 120.0).ms == 10_000

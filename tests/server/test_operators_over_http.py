@@ -139,9 +139,23 @@ async def test_an_order_without_a_filter_is_refused(url: str) -> None:
     async with site(example_app(url), works=False) as here:
         for body in (
             {"action": "delete", "filter": {}},
+            {"action": "delete", "filter": {"q": ""}},
+            {"action": "delete", "filter": {"q": "args.", "name": "", "queue": "", "error": ""}},
             {"action": "delete", "filter": {"ids": [1], "state": "done"}},
             {"action": "delete", "filter": {"ids": [-1]}},
             {"action": "explode", "filter": {"state": "done"}},
             {"action": "delete", "filter": {"state": "done"}, "as_of": "2020-01-01T00:00:00"},
         ):
             assert (await here.http.post("/api/jobs/bulk", json=body)).status_code == 422, body
+
+
+async def test_an_order_touches_what_the_list_shows(url: str) -> None:
+    """The text of a filter means the same in both, as the dashboard writes it: `args.` in front of a member."""
+    async with site(example_app(url), works=False) as here:
+        for address in ("a", "b"):
+            await here.post("/api/jobs", {"name": "audit", "kwargs": {"url": address}}, 201)
+        listed = (await here.get("/api/jobs", q="args.url:a"))["items"]
+        assert [one["kwargs"]["url"] for one in listed] == ["a"]
+        done = await _bulk(here, action="cancel", filter={"q": "args.url:a"})
+        assert (done["matched"], done["moved"]) == (1, 1)
+        assert (await here.get(f"/api/jobs/{listed[0]['id']}"))["state"] == "canceled"

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+from everpoll import Budget, Everpoll
 from everpoll.server import log_routes
+from everpoll.stores.health import DAY_S, NewLook
+from everpoll.watches import Done, Wait
 from server.site import READ_TOKEN, Site, example_app, site
 
 
@@ -82,3 +85,80 @@ async def test_bulk_knows_the_filter_retrying(url: str) -> None:
         body = {"action": "cancel", "filter": {"retrying": True}, "dry_run": True}
         assert (await here.post("/api/jobs/bulk", body))["matched"] == 0
         assert (await here.post("/api/jobs/bulk", body | {"filter": {"retrying": False}}, 422)) is not None
+
+
+async def test_a_job_says_how_many_attempts_it_has(url: str) -> None:
+    """As its registration says; a server without the app does not know."""
+    async with site(example_app(url), works=False) as here:
+        made = await here.post("/api/jobs", {"name": "audit", "args": ["x"]}, 201)
+        assert (made["attempt"], made["attempts"]) == (0, 3)
+        [item] = (await here.get("/api/jobs"))["items"]
+        assert item["attempts"] == 3
+    async with site(Everpoll(url), works=False, alone=True) as elsewhere:
+        assert (await elsewhere.get(f"/api/jobs/{made['id']}"))["attempts"] is None
+
+
+async def test_a_run_shows_its_looks_by_number_and_what_changed_last(url: str) -> None:
+    """The list has target and last fact; the log has the number of each look and how long it took."""
+    app = Everpoll(url)
+
+    @app.watch(every="20ms", budget=Budget("29m"), remote=lambda op: op["host"])
+    async def export(op: dict[str, Any], w: Any) -> Done | Wait:
+        w.memory["rows"] = w.looks
+        w.confirm("token=secret", w.looks == 2, times=1)
+        return Done() if w.looks == 3 else Wait()
+
+    async with site(app) as here:
+        await here.post("/api/runs", {"watch": "export", "id": "r", "op": {"host": "shop.example.com"}}, 201)
+        run = await app.watches["export"].begin({"host": "shop.example.com"}, "r")
+        await run.result()
+        [item] = (await here.get("/api/runs"))["items"]
+        assert item["target"] == "shop.example.com"
+        detail = await here.get("/api/runs/export:r")
+        assert detail["log"][-1]["look"] == detail["looks"] == 3
+        assert all(entry["took_s"] >= 0 for entry in detail["log"] if "look" in entry)
+        assert item["last_fact"] == detail["last_fact"]
+        assert item["last_fact"]["look"] in {entry.get("look") for entry in detail["log"]}
+
+
+async def test_a_loop_shows_its_last_runs(url: str) -> None:
+    """A letter each, oldest first, here and in other processes."""
+    app = Everpoll(url)
+    answers = iter([True, False, True])
+
+    @app.loop(every="1h")
+    async def prices() -> bool:
+        return next(answers)
+
+    async with site(app) as here:
+        for _ in range(3):
+            await app.loops["prices"].trigger()
+        [item] = (await here.get("/api/loops"))["items"]
+        assert item["strip"][:3] == "ofo"
+
+
+async def test_a_mute_says_why_in_the_log(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        await here.post("/api/services", {"name": "web", "target": "https://web.example/"}, 201)
+        await here.post("/api/services/web/mute", {"span": "2h", "reason": "a release"})
+        [entry] = (await here.get("/api/log", kind="service", name="web", limit=1))["items"]
+        assert (entry["body"]["what"], entry["body"]["why"]) == ("mute", "for 2h: a release")
+
+
+async def test_time_that_is_still_to_come_is_not_covered(url: str) -> None:
+    """A look that stands for an hour covers nothing of it when it has just been made, in lists, details and series."""
+    async with site(example_app(url), works=False) as here:
+        app = here.app
+        await here.post("/api/services", {"name": "web", "target": "https://web.example/", "every": "1h"}, 201)
+        now = app.services.wall()
+        look = NewLook(service="web", at=now, status="up", span_s=DAY_S)
+        await (await app.store()).health.record([look])
+        uptime = (await here.get("/api/services/web"))["uptime"]
+        history = await here.get("/api/services/web/history", range="24h", step="hour")
+        series = await here.get("/api/series", of="uptime", service="web", range="24h", step="1h")
+        took_s = app.services.wall() - now
+        assert uptime["24h"]["covered"] <= took_s / DAY_S
+        assert history["buckets"][-1]["uptime"]["covered"] <= took_s / 3600
+        assert series["items"][-1]["covered"] <= took_s / 3600
+        found = await (await app.services.find("web")).uptime("1d")
+        assert found.covered <= (app.services.wall() - now) / DAY_S

@@ -1,6 +1,6 @@
 """A watch is found by its key and by its kind, and the results of the last ones by their name, among many jobs."""
 
-from everpoll.stores.contract import EndState
+from everpoll.stores.contract import EndState, LiveTask
 from stores.stage import HOUR_S, NOTE, WATCH, Stage, done
 from stores.test_history_and_paging import listed
 
@@ -88,3 +88,20 @@ async def test_watches_are_listed_among_jobs(stage: Stage) -> None:
     assert await listed(stage, kind="watch", indexed=True, state="running") == watches[:3:-1]
     assert await listed(stage, kind="watch", indexed=True, state="done") == []
     assert await listed(stage, kind="watch", indexed=True, name="even") == watches[::2][::-1]
+
+
+async def test_live_ones_are_read_as_they_are_written(stage: Stage) -> None:
+    """In pages, newest first, without other kinds, tasks that are not indexed, and those that have ended."""
+    worker = await stage.worker()
+    await stage.ended(worker, **WATCH, key="ended")
+    running = await stage.running(worker, **WATCH, key="running", args='{"a":1}', memory='{"b":2}')
+    ids = [await stage.put_one(**WATCH, key=f"k{number}", delay_s=HOUR_S) for number in range(3)]
+    await stage.put_one(key="job")
+    await stage.store.cancel(running.id, NOTE)
+    found = await stage.store.live("watch")
+    assert [one.id for one in found] == [*reversed(ids), running.id]
+    assert found[-1] == LiveTask(running.id, "running", True, '{"a":1}', '{"b":2}')
+    first = await stage.store.live("watch", 2)
+    assert [one.key for one in first] == ["k2", "k1"]
+    assert [one.key for one in await stage.store.live("watch", 2, first[-1].id)] == ["k0", "running"]
+    assert await stage.store.live("nothing") == []

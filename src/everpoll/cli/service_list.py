@@ -26,7 +26,7 @@ from everpoll.monitors.info import ServiceInfo, service_info
 from everpoll.monitors.services import Services
 from everpoll.policy import human
 from everpoll.policy.rollup import Availability
-from everpoll.policy.uptime import Uptime, uptime_of
+from everpoll.policy.uptime import NOTHING_AHEAD, Uptime, ahead_of, uptime_of
 from everpoll.stores.contract import Store
 from everpoll.stores.health import LookPoint
 
@@ -103,10 +103,12 @@ async def _read(services: Services, store: Store, status: str | None) -> list[Li
         looks |= await store.health.last_looks(names, LOOKS)
         availability |= await store.health.availability(names, now - DAY_S)
     day_ms = round(DAY_S * 1000)
-    return [
-        Listed(one, uptime_of(availability.get(one.name, Availability()), day_ms), looks.get(one.name, []))
-        for one in infos
-    ]
+    listed = []
+    for one in infos:
+        shown = looks.get(one.name, [])
+        ahead = ahead_of(shown[0].status, shown[0].at, one.due_at, now) if shown else NOTHING_AHEAD
+        listed.append(Listed(one, uptime_of(availability.get(one.name, Availability()), day_ms, ahead), shown))
+    return listed
 
 
 def _fields(one: Listed) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from everpoll.monitors.alerts.incidents import IncidentInfo
 from everpoll.monitors.alerts.undelivered import Undelivered
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.info import ServiceInfo, service_info
+from everpoll.monitors.last_look import ahead_of_look
 from everpoll.monitors.safe_definition import safe_definition
 from everpoll.monitors.service import Service
 from everpoll.monitors.services import Services
@@ -89,13 +90,14 @@ async def _read(services: Services, store: Store, name: str) -> Shown:
     rollups = {span: await store.health.summary(name, now - seconds(span), now) for span in SPANS}
     dependencies = [safe_dependency(one) for one in await service.dependencies()]
     looks = [msgspec.structs.replace(one, error=without_secrets(one.error)) for one in await service.history(LOOKS)]
+    ahead = ahead_of_look(looks[0] if looks else None, now)
     incidents = await services.incidents.list(None, name, INCIDENTS)
     return Shown(
         info=service_info(row, now),
         definition=safe_definition(msgspec.convert(row.args, Assignment).definition),
         dependencies=dependencies,
         looks=looks,
-        uptime={span: uptime_of(rollup, round(seconds(span) * 1000)) for span, rollup in rollups.items()},
+        uptime={span: uptime_of(rollup, round(seconds(span) * 1000), ahead) for span, rollup in rollups.items()},
         latencies_24h_ms=_percentiles(rollups[SPANS[0]]),
         incidents=incidents,
         waiting=await waiting_alerts(store, incidents),

@@ -4,6 +4,7 @@ A handle is a URL with a signature, an operation is a request with its headers: 
 be, and `everpoll runs show` is for screens that others see. Told by their names alone. Pure.
 """
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ _OF_DEPENDENCIES = frozenset(
 )
 _PARAMETER = re.compile(r"(?<=[?&#;])([^=&#\s]{1,100})=([^&#\s\"']+)")
 _USER = re.compile(r"(?<=://)[^/@\s]+@")
+SHORTEST_SCHEME = len("basic") + 1 + 8
 _SCHEME = re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{8,}", re.IGNORECASE)
 
 
@@ -33,7 +35,13 @@ Dependency = TypeVar("Dependency", bound=Struct)
 
 def without_secrets(value: Any) -> Any:
     """The same, with *** for what a field's name, a parameter of a URL or a scheme says is a secret."""
-    return rewritten(value, lambda name, text: MASK if name and text and _FIELD.search(name) else _cut(text))
+    if value is None or isinstance(value, int | float):
+        return value
+    return _cut(value) if isinstance(value, str) else rewritten(value, _masked)
+
+
+def _masked(name: str | None, text: str) -> str:
+    return MASK if name and text and _is_telling(name) else _cut(text)
 
 
 def safe_dependency(one: Dependency, safe: Callable[[Any], Any] = without_secrets) -> Dependency:
@@ -42,6 +50,23 @@ def safe_dependency(one: Dependency, safe: Callable[[Any], Any] = without_secret
     return replace(one, **{name: safe(getattr(one, name)) for name in texts})
 
 
+@functools.lru_cache(maxsize=4_096)
+def _is_telling(name: str) -> bool:
+    """Whether a field of that name holds a secret; the same few names come again and again."""
+    return _FIELD.search(name) is not None
+
+
+def _names_a_scheme(lowered: str) -> bool:
+    return "bearer" in lowered or "basic" in lowered
+
+
 def _cut(text: str) -> str:
-    text = _PARAMETER.sub(lambda found: f"{found[1]}={MASK}" if _FIELD.search(found[1]) else found[0], text)
-    return _SCHEME.sub(rf"\1 {MASK}", _USER.sub(f"{MASK}@", text))
+    # A page of a list has thousands of texts, and hardly one of them has any of these: looking for a character first
+    # takes a tenth of the time of the patterns.
+    if "=" in text:
+        text = _PARAMETER.sub(lambda found: f"{found[1]}={MASK}" if _FIELD.search(found[1]) else found[0], text)
+    if "@" in text:
+        text = _USER.sub(f"{MASK}@", text)
+    if len(text) >= SHORTEST_SCHEME and _names_a_scheme(text.lower()):
+        text = _SCHEME.sub(rf"\1 {MASK}", text)
+    return text

@@ -59,6 +59,9 @@ class Jobs:
         self._works.add(Work(job.name, job.queue, job.run, job.timeout_s, limit=limit))
         return job
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._jobs
+
     def __getitem__(self, name: str) -> Job[..., Any]:
         try:
             return self._jobs[name]

@@ -36,7 +36,7 @@ from everpoll.loops.options import Condition, Hook, LoopPolicy, users_reason
 from everpoll.loops.outcome import SUCCESS, TIMED_OUT, Ok, failure, judge, short
 from everpoll.loops.reducer import CANCELED, CONDITION_SKIP, initial, step
 from everpoll.loops.run import Registration, Run, Triggered
-from everpoll.loops.state import Life, LoopState, Outcome
+from everpoll.loops.state import Life, LoopState, Outcome, OutcomeKind
 from everpoll.policy import Duration, PauseReason, shown
 
 if TYPE_CHECKING:
@@ -44,13 +44,34 @@ if TYPE_CHECKING:
 
 _TICK = Tick()
 _NO_VALUE = object()
+STRIP = 120
+"""Runs whose outcome is kept, as a letter each."""
+LETTERS: dict[OutcomeKind, str] = {
+    "ok": "o",
+    "failed": "f",
+    "snoozed": "z",
+    "stopped": "s",
+    "skipped": "-",
+    "canceled": "c",
+}
 
 
 class Loop:
     """A named function that runs again and again; see `state` for where it stands."""
 
     # 100,000 of these live in one process: slots, and lists only while somebody waits.
-    __slots__ = ("_followup", "_last_value", "_loops", "_name", "_registration", "_run", "_state", "_warned", "entry")
+    __slots__ = (
+        "_followup",
+        "_last_value",
+        "_loops",
+        "_name",
+        "_registration",
+        "_run",
+        "_state",
+        "_strip",
+        "_warned",
+        "entry",
+    )
 
     def __init__(self, loops: "Loops", name: str, registration: Registration) -> None:
         self._loops = loops
@@ -214,6 +235,7 @@ class Loop:
     def _become(self, registration: Registration) -> None:
         self._registration = registration
         self._last_value: object = _NO_VALUE
+        self._strip = ""
         self._warned = False
 
     def _step(self, event: Event, now: float | None = None) -> Effect:
@@ -376,6 +398,7 @@ class Loop:
             run.thread.when_over(lambda: self._loops._soon(self._ended, run, outcome))
             return
         self._run = None
+        self._strip = (self._strip + LETTERS[outcome.kind])[-STRIP:]
         effect = self._step(Finished(run.number, run.generation, outcome))
         if effect is not Effect.RUN:
             _answer(self._followup, self._skipped())

@@ -380,4 +380,5 @@ def _card(loop: Loop) -> LoopCard:
         last_run_at=None if last_run_at is None else round(last_run_at.timestamp(), 1),
         next_due_at=None if next_due_at is None else round(next_due_at.timestamp(), 1),
         last_error=None if state.last_error is None else storable(state.last_error, ERROR_BYTES),
+        strip=loop._strip,
     )

@@ -25,7 +25,7 @@ _TROUBLED = frozenset({Status.DOWN, Status.DEGRADED})
 _RANK = {status: rank for rank, status in enumerate(Status)}
 
 
-class ServiceFacts(Struct, frozen=True, kw_only=True):
+class ServiceFacts(Struct, frozen=True, gc=False, kw_only=True):
     """What the graph needs to know about a service."""
 
     name: str

@@ -8,6 +8,7 @@ from msgspec import Struct
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.control import Control, breaker_phase, shown_status
 from everpoll.monitors.report import Status
+from everpoll.monitors.service_rows import ServiceRow
 from everpoll.monitors.targets import shown_target
 from everpoll.stores.contract import TaskInfo
 
@@ -50,10 +51,14 @@ class ServiceInfo(Struct, frozen=True, kw_only=True):
 
 
 def service_info(row: TaskInfo, now: float) -> ServiceInfo:
-    """Return a service as its row has it."""
-    assignment = msgspec.convert(row.args, Assignment)
+    """Return a service as its task has it."""
     control = Control() if row.memory is None else msgspec.convert(row.memory, Control)
-    definition = assignment.definition
+    return info_of(ServiceRow(row.id, msgspec.convert(row.args, Assignment), control, row.cancel_requested), now)
+
+
+def info_of(row: ServiceRow, now: float) -> ServiceInfo:
+    """Return a service as its row has it."""
+    assignment, control, definition = row.assignment, row.control, row.definition
     muted = assignment.muted_until
     return ServiceInfo(
         name=definition.name,
@@ -75,5 +80,5 @@ def service_info(row: TaskInfo, now: float) -> ServiceInfo:
         depends_on=definition.depends_on,
         incident=control.streak.incident,
         muted_until=muted if muted is not None and muted > now else None,
-        is_removed=row.cancel_requested,
+        is_removed=row.is_removed,
     )

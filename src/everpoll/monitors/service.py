@@ -12,6 +12,7 @@ from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.control import Control, are_reports_stale
 from everpoll.monitors.events import AnyEvent
 from everpoll.monitors.info import ServiceInfo, service_info
+from everpoll.monitors.last_look import last_ahead
 from everpoll.monitors.report import Status
 from everpoll.policy import Duration, human, seconds
 from everpoll.policy.uptime import Uptime, uptime_of
@@ -69,7 +70,8 @@ class Service:
         span_s = seconds(span, name="span", positive=True)
         now = self._services.wall()
         health = (await self._services.store()).health
-        return uptime_of(await health.summary(self.name, now - span_s, now), round(span_s * 1000))
+        ahead = await last_ahead(health, self.name, now)
+        return uptime_of(await health.summary(self.name, now - span_s, now), round(span_s * 1000), ahead)
 
     async def check(self) -> ServiceInfo:
         """Have the service looked at now, also while its breaker is open, and return how it is then.

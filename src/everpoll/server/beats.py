@@ -12,6 +12,7 @@ import msgspec
 from everpoll.errors import ServiceNotFound
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.service import Service
+from everpoll.monitors.service_rows import service_rows
 from everpoll.monitors.services import Services
 
 AGAIN_S = 2.0
@@ -50,7 +51,7 @@ class BeatTokens:
             now = asyncio.get_running_loop().time()
             if self._read_at is not None and now - self._read_at < AGAIN_S:
                 return
-            targets = [msgspec.convert(row.args, Assignment).definition for row in await self._services.rows()]
+            targets = [row.definition for row in await service_rows(await self._services.store())]
             self._names = {_digest(one.target): one.name for one in targets if one.is_heartbeat and one.target[5:]}
             self._read_at = asyncio.get_running_loop().time()
 

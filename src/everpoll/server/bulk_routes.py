@@ -8,29 +8,21 @@ from msgspec import Meta, Struct, field
 
 from everpoll.server.answers import Reply
 from everpoll.server.bulk import Action, BulkAnswer, BulkOrder
+from everpoll.server.job_filter import JobFilter
 from everpoll.server.problems import bad_argument
 from everpoll.server.route import Asked, Route
 from everpoll.server.shapes import instant_example
-from everpoll.stores.contract import TaskFilter, TaskState
+from everpoll.stores.contract import TaskFilter
 
 WAIT_S = 10.0
 """How long the answer waits for the end of an order."""
 DRY_S = 30.0
 
 
-class BulkFilter(Struct, frozen=True, forbid_unknown_fields=True):
+class BulkFilter(JobFilter, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which jobs: by their ids, or by the filters of the list."""
 
-    ids: Annotated[list[int], Meta(max_length=10_000)] = []
-    state: TaskState | None = None
-    queue: str | None = None
-    name: str | None = None
-    error: str | None = None
-    q: str | None = None
-    since: datetime | None = field(default=None, name="from")
-    until: datetime | None = field(default=None, name="to")
-    retrying: bool = False
-    """Only jobs that failed and wait for their next attempt."""
+    ids: Annotated[list[int], Meta(max_length=10_000)] = field(default_factory=list)
 
 
 class BulkBody(Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,10 +38,8 @@ class BulkBody(Struct, frozen=True, forbid_unknown_fields=True):
 async def change_many_jobs(asked: Asked) -> Reply:
     """Answer `POST /api/jobs/bulk`."""
     body: BulkBody = asked.body
-    wanted = body.filter
-    named = ("state", "queue", "name", "error", "q", "since", "until")
-    filters = {name: getattr(wanted, name) for name in named}
-    is_filtered = wanted.retrying or any(value is not None for value in filters.values())
+    wanted, task_filter = body.filter, body.filter.wanted
+    is_filtered = task_filter != TaskFilter(kind="job")
     if not wanted.ids and not is_filtered:
         raise bad_argument("filter", "must name ids, or at least one filter: without any it would be all jobs")
     if wanted.ids and is_filtered:
@@ -59,7 +49,6 @@ async def change_many_jobs(asked: Asked) -> Reply:
     if body.as_of is not None and body.as_of.tzinfo is None:
         raise bad_argument("as_of", "must be an instant with a time zone")
     store = await asked.serving.store()
-    task_filter = TaskFilter(kind="job", is_retrying=wanted.retrying, **filters)
     order = BulkOrder(body.action, task_filter, wanted.ids, as_of=body.as_of or datetime.now(UTC), by=asked.by)
     if body.dry_run:
         await order.count(store)

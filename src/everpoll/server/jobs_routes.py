@@ -1,67 +1,36 @@
 """Jobs: list, start, show, explain, cancel and retry."""
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Meta, Struct
 
 from everpoll.engine.actors import action
 from everpoll.engine.live_workers import gone_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
 from everpoll.errors import TaskNotFound, UnknownJob
-from everpoll.http.stored_secrets import without_secrets
 from everpoll.jobs.options import EnqueueOptions
 from everpoll.server import cursors
 from everpoll.server.answers import Reply
+from everpoll.server.explaining import WHY, without_secrets_in
+from everpoll.server.job_filter import JobFilter
+from everpoll.server.job_shapes import DETAIL, ITEM, JobDetail, JobPage, job_detail, job_item
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
-from everpoll.server.shapes import After, Limit, Page, Reason, instant_example, task_number
-from everpoll.stores.contract import Event, OnConflict, Store, TaskFilter, TaskInfo, TaskState
-from everpoll.stores.contract import Limit as JobLimit
+from everpoll.server.shapes import After, Limit, Reason, task_number
+from everpoll.stores.contract import OnConflict, Store, TaskInfo
 from everpoll.stores.operations import Retried
 
 LIST = "jobs"
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+class JobsQuery(JobFilter, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which jobs to list."""
 
-    state: TaskState | None = None
-    queue: str | None = None
-    name: str | None = None
-    error: str | None = None
-    """The class of its last error, as "ValueError"."""
-    q: str | None = None
-    """A text in its arguments, or `member:value`, as "user:7"."""
-    since: datetime | None = field(default=None, name="from")
-    """Enqueued then or later …"""
-    until: datetime | None = field(default=None, name="to")
-    """… and before that."""
-    retrying: bool = False
-    """Only jobs that failed and wait for their next attempt."""
     limit: Limit = 50
     after: After = None
-
-    @property
-    def wanted(self) -> TaskFilter:
-        """As the store wants it."""
-        # Written as in the dashboard: the member of an argument.
-        q = None if self.q is None else self.q.removeprefix("args.")
-        return TaskFilter(
-            state=self.state,
-            queue=self.queue,
-            name=self.name,
-            kind="job",
-            error=self.error,
-            q=q or None,
-            since=self.since,
-            until=self.until,
-            is_retrying=self.retrying,
-        )
 
 
 class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,81 +55,16 @@ class CancelOrder(Struct, frozen=True, forbid_unknown_fields=True):
     reason: Reason = ""
 
 
-class JobError(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One failed attempt."""
-
-    error: str
-    type: str | None = None
-    attempt: int | None = None
-    at: float | None = None
-    by: str | None = None
-    why: str | None = None
-    traceback: str | None = None
-
-
-class JobItem(Struct, frozen=True, kw_only=True):
-    """A job in a list."""
-
-    id: int
-    name: str
-    queue: str
-    key: str | None
-    state: TaskState
-    priority: int
-    attempt: int
-    created_at: datetime
-    due_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
-    worker: str | None
-    cancel_requested: bool
-    args: list[Any]
-    kwargs: dict[str, Any]
-    progress: Any
-    error: JobError | None
-    """Of its last failed attempt, without traceback."""
-    limit: JobLimit | None
-    """The key that it counts for, how many of the key may run at a time, and how many may start in a stretch; null: no
-    limit."""
-
-
-class JobAction(Struct, frozen=True, kw_only=True):
-    """What an operator did: `what`, `by`, `why`."""
-
-    at: datetime
-    body: Any
-
-
-class JobDetail(JobItem, frozen=True, kw_only=True):
-    """Everything about a job."""
-
-    result: Any
-    errors: list[JobError]
-    """One for each failed attempt, with traceback."""
-    trail: list[dict[str, Any]]
-    """The decisions about it, in order."""
-    actions: list[JobAction]
-    """What operators did to it, oldest first."""
-    rescues: int
-    deadline_at: datetime | None
-
-
-class JobPage(Page, frozen=True, kw_only=True, omit_defaults=True):
-    """Jobs, newest first."""
-
-    items: list[JobItem]
-    after: str | None
-    searched_back_to: datetime | None = None
-    """Set where the page is short because no more jobs were looked at: the oldest of them was enqueued then."""
-
-
 async def list_jobs(asked: Asked) -> JobPage:
     """Answer `GET /api/jobs`."""
     query: JobsQuery = asked.query
     store = await asked.serving.store()
     page = await store.tasks(query.wanted, query.limit, cursors.read_number(LIST, query.after))
     after = None if page.after is None else cursors.write(LIST, page.after)
-    return JobPage(items=[job_item(task) for task in page.tasks], after=after, searched_back_to=page.searched_back_to)
+    jobs = asked.serving.app.jobs
+    return JobPage(
+        items=[job_item(task, jobs) for task in page.tasks], after=after, searched_back_to=page.searched_back_to
+    )
 
 
 async def start_job(asked: Asked) -> Reply:
@@ -179,12 +83,12 @@ async def start_job(asked: Asked) -> Reply:
     given = {name: value for name, value in options.items() if value is not None}
     task = await job.enqueue_call(new.args, new.kwargs, EnqueueOptions(**given))  # type: ignore[typeddict-item]
     asked.serving.changes.changed("jobs", "queues")
-    return Reply(await _detail(await asked.serving.store(), task.id), 201 if task.is_new else 200)
+    return Reply(await _detail(asked, task.id), 201 if task.is_new else 200)
 
 
 async def show_job(asked: Asked) -> JobDetail:
     """Answer `GET /api/jobs/{id}`."""
-    return await _detail(await asked.serving.store(), _id(asked))
+    return await _detail(asked, _id(asked))
 
 
 async def explain_job(asked: Asked) -> Why:
@@ -204,7 +108,7 @@ async def cancel_job(asked: Asked) -> JobDetail:
     task = await _found(store, _id(asked))
     note = action("cancel", asked.by, order.reason or "canceled over HTTP")
     state = None if task.ended_at is not None else await store.cancel(task.id, note)
-    after = await _detail(store, task.id)
+    after = await _detail(asked, task.id)
     if state is None or (after.state != "canceled" and after.ended_at is not None):
         raise Problem(409, f"task {task.id} has ended already: it is {after.state}")
     asked.serving.changes.changed("jobs", "queues")
@@ -219,7 +123,7 @@ async def retry_job(asked: Asked) -> JobDetail:
     if retried.outcome != "queued":
         raise _not_retried(task, retried)
     asked.serving.changes.changed("jobs", "queues")
-    return await _detail(store, task.id)
+    return await _detail(asked, task.id)
 
 
 def _not_retried(task: TaskInfo, retried: Retried) -> Problem:
@@ -235,11 +139,12 @@ async def run_job_now(asked: Asked) -> JobDetail:
     task = await _found(store, _id(asked))
     await asked.serving.app.jobs.task(task.id).run_now(by=asked.by)
     asked.serving.changes.changed("jobs", "queues")
-    return await _detail(store, task.id)
+    return await _detail(asked, task.id)
 
 
-async def _detail(store: Store, task_id: int) -> JobDetail:
-    return job_detail(await _found(store, task_id), await store.actions_of(task_id))
+async def _detail(asked: Asked, task_id: int) -> JobDetail:
+    store = await asked.serving.store()
+    return job_detail(await _found(store, task_id), asked.serving.app.jobs, await store.actions_of(task_id))
 
 
 async def _found(store: Store, task_id: int) -> TaskInfo:
@@ -255,91 +160,6 @@ async def _found(store: Store, task_id: int) -> TaskInfo:
 def _id(asked: Asked) -> int:
     return task_number(asked.params["id"])
 
-
-def job_item(task: TaskInfo) -> JobItem:
-    """Return a job as lists show it."""
-    return JobItem(**_item_fields(task))
-
-
-def job_detail(task: TaskInfo, actions: Sequence[Event]) -> JobDetail:
-    """Return everything about a job, without what are secrets by their names."""
-    return JobDetail(
-        **_item_fields(task),
-        result=without_secrets(task.result),
-        errors=[_error(entry) for entry in task.errors],
-        trail=without_secrets(list(task.trail)),
-        actions=[JobAction(at=one.at, body=without_secrets(one.body)) for one in actions],
-        rescues=task.rescues,
-        deadline_at=task.deadline_at,
-    )
-
-
-def _item_fields(task: TaskInfo) -> dict[str, Any]:
-    same = {name: getattr(task, name) for name in JobItem.__struct_fields__ if name in TaskInfo.__struct_fields__}
-    last = None if not task.errors else msgspec.structs.replace(_error(task.errors[-1]), traceback=None)
-    args, kwargs = _call(task.args)
-    return same | {
-        "args": without_secrets(args),
-        "kwargs": without_secrets(kwargs),
-        "progress": without_secrets(task.progress),
-        "error": last,
-    }
-
-
-def _call(args: Any) -> tuple[list[Any], dict[str, Any]]:
-    if isinstance(args, dict) and isinstance(args.get("args", []), list) and isinstance(args.get("kwargs", {}), dict):
-        return args.get("args", []), args.get("kwargs", {})
-    # Written by another program: shown as it is.
-    return (args, {}) if isinstance(args, list) else ([args], {})
-
-
-def _error(entry: dict[str, Any]) -> JobError:
-    known = {name: entry[name] for name in JobError.__struct_fields__ if entry.get(name) is not None}
-    try:
-        return msgspec.convert(without_secrets(known), JobError)
-    except msgspec.ValidationError:
-        return JobError(error=str(without_secrets(known.get("error"))))
-
-
-def without_secrets_in(why: Why) -> Why:
-    """Return an explanation without secrets that an error repeats."""
-    said = msgspec.to_builtins(why)
-    return msgspec.convert({name: without_secrets(value) for name, value in said.items()}, Why)
-
-
-ITEM: dict[str, Any] = {
-    "id": 42,
-    "name": "audit",
-    "queue": "default",
-    "key": None,
-    "state": "failed",
-    "priority": 0,
-    "attempt": 3,
-    "created_at": instant_example(0),
-    "due_at": instant_example(2),
-    "started_at": instant_example(3),
-    "ended_at": instant_example(4),
-    "worker": "web-1",
-    "cancel_requested": False,
-    "args": ["https://example.com"],
-    "kwargs": {},
-    "progress": None,
-    "error": {"error": "503 Service Unavailable", "type": "HTTPError", "attempt": 3},
-    "limit": {"key": "audit/example.com", "running": 3, "starts": 5, "per_s": 1.0},
-}
-DETAIL = ITEM | {
-    "result": None,
-    "errors": [ITEM["error"] | {"traceback": "Traceback (most recent call last): …"}],
-    "trail": [{"what": "failed", "attempt": 3, "error": "503 Service Unavailable", "type": "HTTPError"}],
-    "actions": [{"at": instant_example(60), "body": {"what": "retry", "by": "HTTP from 10.1.2.3"}}],
-    "rescues": 0,
-    "deadline_at": None,
-}
-WHY = {
-    "verdict": "It failed after 3 attempts.",
-    "evidence": ["2026-01-02 03:04:09 failed by web-1 (HTTPError: 503 Service Unavailable)"],
-    "advice": "retry it when the cause is gone",
-}
 
 JOB_ROUTES = [
     Route(

@@ -38,6 +38,8 @@ class LoopItem(Struct, frozen=True, kw_only=True):
     last_run_at: datetime | None
     next_due_at: datetime | None
     last_error: str | None
+    strip: str
+    """Its last 120 runs, oldest first, a letter each: o ok, f failed, z snoozed, s stopped, - skipped, c canceled."""
     worker: str | None
     """The worker of the process that runs it; null: this process, where it can be operated."""
     is_alive: bool
@@ -127,6 +129,7 @@ def _item(card: LoopCard, published: PublishedLoops | None) -> LoopItem:
         last_run_at=instant(card.last_run_at),
         next_due_at=instant(card.next_due_at),
         last_error=without_secrets(card.last_error),
+        strip=card.strip,
         worker=None if published is None else published.worker,
         is_alive=published is None or published.is_alive,
     )
@@ -142,6 +145,7 @@ ITEM: dict[str, Any] = {
     "last_run_at": instant_example(0),
     "next_due_at": instant_example(30),
     "last_error": None,
+    "strip": "oooofooooooo",
     "worker": None,
     "is_alive": True,
 }

@@ -21,7 +21,8 @@ from prometheus_client.registry import Collector
 from everpoll.engine.worker import Worker
 from everpoll.errors import EverpollError
 from everpoll.loops import Loops
-from everpoll.monitors.info import service_info
+from everpoll.monitors.info import info_of
+from everpoll.monitors.service_rows import service_rows
 from everpoll.monitors.services import Services
 from everpoll.server import metric_families as families
 from everpoll.stores.contract import QueueInfo, Store, TaskFilter, WorkerInfo
@@ -146,7 +147,7 @@ class _Stored(Collector):
         self._now = app.services.wall()
         self._queues = await store.queues()
         self._workers = await store.workers()
-        infos = [service_info(row, self._now) for row in await app.services.rows()]
+        infos = [info_of(row, self._now) for row in await service_rows(store)]
         self._statuses = Counter(str(one.status) for one in infos)
         self._open_breakers = sum(one.breaker == "open" for one in infos)
         self._incidents = len(await app.services.incidents.list(limit=INCIDENTS_LIMIT)) if infos else 0

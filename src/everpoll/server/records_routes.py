@@ -6,15 +6,16 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from everpoll.errors import BadInput
+from everpoll.monitors.last_look import aheads_of, last_look
 from everpoll.monitors.service import Service
 from everpoll.policy import seconds
-from everpoll.policy.uptime import uptime_of
+from everpoll.policy.uptime import NOTHING_AHEAD, Ahead, uptime_of
 from everpoll.server import cursors
 from everpoll.server.actions_log import log_action
 from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
-from everpoll.server.service_graph import GraphAnswer, graph_answer
+from everpoll.server.service_graph import GraphAnswer
 from everpoll.server.service_shapes import (
     DEPENDENCY,
     LOOK,
@@ -137,7 +138,9 @@ async def show_history(asked: Asked) -> HistoryPage:
         if span_s / STEP_S[query.step] > BUCKETS_LIMIT:
             raise bad_argument("step", f"a range of {query.span} has more than {BUCKETS_LIMIT:,} of these")
         buckets = await health.rollups(name, query.step, now - span_s, now)
-    items = [_bucket(one, STEP_S[query.step or "minute"]) for one in buckets]
+    step_s = STEP_S[query.step or "minute"]
+    aheads = aheads_of(await last_look(health, name, now) if buckets else None, step_s, now)
+    items = [_bucket(one, step_s, aheads.get(one.at, NOTHING_AHEAD)) for one in buckets]
     return HistoryPage(items=[look_item(one) for one in found], after=more, buckets=tuple(items))
 
 
@@ -151,7 +154,7 @@ def _span_s(text: str) -> float:
     return span_s
 
 
-def _bucket(bucket: Bucket, step_s: float) -> BucketItem:
+def _bucket(bucket: Bucket, step_s: float, ahead: Ahead) -> BucketItem:
     figures = bucket.rollup
     return BucketItem(
         at=instant(bucket.at),
@@ -159,7 +162,7 @@ def _bucket(bucket: Bucket, step_s: float) -> BucketItem:
         degraded=figures.degraded,
         down=figures.down,
         unknown=figures.unknown,
-        uptime=uptime_shown(uptime_of(figures, round(step_s * 1000))),
+        uptime=uptime_shown(uptime_of(figures, round(step_s * 1000), ahead)),
         p50_ms=figures.latency_ms(0.5),
         p95_ms=figures.latency_ms(0.95),
         p99_ms=figures.latency_ms(0.99),
@@ -169,7 +172,7 @@ def _bucket(bucket: Bucket, step_s: float) -> BucketItem:
 async def show_graph(asked: Asked) -> GraphAnswer:
     """Answer `GET /api/graph`."""
     query: GraphQuery = asked.query
-    return await graph_answer(asked.serving.app, query.focus, query.depth, only_problems=query.problems)
+    return await asked.serving.graphs.answer(query.focus, query.depth, only_problems=query.problems)
 
 
 async def list_aliases(asked: Asked) -> AliasPage:

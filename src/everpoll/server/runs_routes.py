@@ -15,16 +15,17 @@ from everpoll.errors import BadInput, TaskNotFound
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.server import cursors
 from everpoll.server.answers import Reply, encoded
-from everpoll.server.jobs_routes import WHY, CancelOrder, without_secrets_in
+from everpoll.server.explaining import WHY, without_secrets_in
+from everpoll.server.jobs_routes import CancelOrder
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
-from everpoll.server.shapes import After, Limit, Page, instant_example, task_number
+from everpoll.server.run_shapes import DETAIL, ITEM, RunDetail, RunPage, run_detail, run_item
+from everpoll.server.shapes import After, Limit, task_number
 from everpoll.server.streams import MEDIA as EVENTS
 from everpoll.server.streams import EventStream, frame
 from everpoll.stores.contract import Store, TaskFilter, TaskInfo, TaskState
-from everpoll.watches import RunEvent, RunInfo, WatchRun
+from everpoll.watches import RunEvent, WatchRun
 from everpoll.watches.handle import run_info
-from everpoll.watches.memory import Outcome
 from everpoll.watches.why import why as why_run
 
 LIST = "runs"
@@ -56,60 +57,6 @@ class ExtendOrder(Struct, frozen=True, forbid_unknown_fields=True):
     looks: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
 
 
-class RunItem(Struct, frozen=True, kw_only=True):
-    """A run in a list."""
-
-    id: str
-    watch: str
-    task_id: int
-    state: TaskState
-    phase: str
-    outcome: Outcome | None
-    reason: str | None
-    status: str | None
-    """The remote's own word, as last seen."""
-    progress: str | None
-    looks: int
-    errors: int
-    created_at: datetime
-    next_look_at: datetime | None
-    ended_at: datetime | None
-    elapsed_s: float | None
-    cancel_requested: bool
-    budget_s: float | None
-    """How long it may be looked at in all, extensions included."""
-    budget_looks: int | None
-    """How often; null: any number."""
-    deadline_at: datetime | None
-    """When its time is over, unless its budget stands still."""
-    seq: int
-
-
-class RunDetail(RunItem, frozen=True, kw_only=True):
-    """Everything about a run."""
-
-    op: Any
-    handle: Any
-    value: Any
-    evidence: Any
-    counters: dict[str, int]
-    cleaned: bool | None
-    log: list[dict[str, Any]]
-    """The decisions, oldest first: which rule made each, and why the next look was when it was."""
-    memory: dict[str, Any]
-    facts: dict[str, Any]
-    trail: list[dict[str, Any]]
-    """What happened to its task."""
-
-
-class RunPage(Page, frozen=True, kw_only=True, omit_defaults=True):
-    """Runs, newest first."""
-
-    items: list[RunItem]
-    after: str | None
-    searched_back_to: datetime | None = None
-
-
 async def list_runs(asked: Asked) -> RunPage:
     """Answer `GET /api/runs`."""
     query: RunsQuery = asked.query
@@ -117,7 +64,7 @@ async def list_runs(asked: Asked) -> RunPage:
     wanted = TaskFilter(state=query.state, name=query.watch, kind="watch", indexed=True)
     page = await store.tasks(wanted, query.limit, cursors.read_number(LIST, query.after))
     after = None if page.after is None else cursors.write(LIST, page.after)
-    items = [_item(task) for task in page.tasks]
+    items = [run_item(task) for task in page.tasks]
     return RunPage(items=items, after=after, searched_back_to=page.searched_back_to)
 
 
@@ -133,12 +80,12 @@ async def begin_run(asked: Asked) -> Reply:
         raise bad_argument("watch", str(error)) from None
     run = await watch.begin(new.op, new.id)
     asked.serving.changes.changed("runs")
-    return Reply(_detail(await _found(await app.store(), str(run.task_id))), 201 if run.is_new else 200)
+    return Reply(run_detail(await _found(await app.store(), str(run.task_id))), 201 if run.is_new else 200)
 
 
 async def show_run(asked: Asked) -> RunDetail:
     """Answer `GET /api/runs/{id}`."""
-    return _detail(await _asked_for(asked))
+    return run_detail(await _asked_for(asked))
 
 
 async def explain_run(asked: Asked) -> Why:
@@ -182,7 +129,7 @@ def _run(asked: Asked, task: TaskInfo) -> WatchRun:
 
 async def _changed(asked: Asked, task: TaskInfo) -> RunDetail:
     asked.serving.changes.changed("runs")
-    return _detail(await _found(await asked.serving.store(), str(task.id)))
+    return run_detail(await _found(await asked.serving.store(), str(task.id)))
 
 
 async def follow_run(asked: Asked) -> EventStream | Response:
@@ -226,64 +173,6 @@ async def _found(store: Store, name: str) -> TaskInfo:
     return task
 
 
-def _item(task: TaskInfo) -> RunItem:
-    return msgspec.convert(_fields(task, RunItem), RunItem)
-
-
-def _detail(task: TaskInfo) -> RunDetail:
-    return msgspec.convert(_fields(task, RunDetail) | {"trail": without_secrets(list(task.trail))}, RunDetail)
-
-
-def _fields(task: TaskInfo, kind: type[Struct]) -> dict[str, Any]:
-    info = run_info(task)
-    wanted = [name for name in kind.__struct_fields__ if name in RunInfo.__struct_fields__]
-    fields = {name: getattr(info, name) for name in wanted}
-    told = without_secrets(msgspec.to_builtins({name: fields[name] for name in fields if name not in _INSTANTS}))
-    return {
-        **told,
-        **{name: fields[name] for name in _INSTANTS},
-        "state": task.state,
-        "cancel_requested": task.cancel_requested,
-    }
-
-
-_INSTANTS = ("created_at", "next_look_at", "ended_at", "deadline_at")
-
-
-ITEM: dict[str, Any] = {
-    "id": "run-42",
-    "watch": "shell_query",
-    "task_id": 7,
-    "state": "queued",
-    "phase": "looking",
-    "outcome": None,
-    "reason": None,
-    "status": "running",
-    "progress": "40 %",
-    "looks": 3,
-    "errors": 0,
-    "created_at": instant_example(0),
-    "next_look_at": instant_example(8),
-    "ended_at": None,
-    "elapsed_s": None,
-    "cancel_requested": False,
-    "budget_s": 1740.0,
-    "budget_looks": 120,
-    "deadline_at": instant_example(1740),
-    "seq": 2,
-}
-DETAIL = ITEM | {
-    "op": {"query": "select 1"},
-    "handle": "q-17",
-    "value": None,
-    "evidence": None,
-    "counters": {"looks": 3},
-    "cleaned": None,
-    "log": [{"at": 1767323045.0, "rule": "backoff", "why": "look 3", "next_s": 8.0}],
-    "memory": {},
-    "facts": {},
-    "trail": [],
-}
 _NO_ROWS = (404,)
 
 RUN_ROUTES = [

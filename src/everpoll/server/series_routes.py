@@ -7,8 +7,9 @@ from typing import Any, Literal
 from msgspec import Struct, field
 
 from everpoll.errors import BadInput
+from everpoll.monitors.last_look import aheads_of, last_look
 from everpoll.policy import seconds
-from everpoll.policy.uptime import uptime_of
+from everpoll.policy.uptime import NOTHING_AHEAD, uptime_of
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
 from everpoll.server.shapes import instant, instant_example
@@ -91,11 +92,13 @@ async def _uptime(asked: Asked, query: SeriesQuery, now: float, span_s: float) -
         step_s = next((one for one in _STEPS if span_s / one <= POINTS_LIMIT), 86_400)
     if step_s not in _STEPS:
         raise bad_argument("step", "must be 1m, 1h or 1d for an uptime")
-    buckets = await (await asked.serving.store()).health.rollups(query.service, _STEPS[step_s], now - span_s, now)
+    health = (await asked.serving.store()).health
+    buckets = await health.rollups(query.service, _STEPS[step_s], now - span_s, now)
+    aheads = aheads_of(await last_look(health, query.service, now) if buckets else None, step_s, now)
     items = []
     for bucket in buckets:
         figures = bucket.rollup
-        uptime = uptime_of(figures, step_s * 1000)
+        uptime = uptime_of(figures, step_s * 1000, aheads.get(bucket.at, NOTHING_AHEAD))
         counts = {"up": figures.up, "degraded": figures.degraded, "down": figures.down, "unknown": figures.unknown}
         items.append(
             PointItem(

@@ -1,25 +1,28 @@
 """The graph of services as screens draw it: nodes, edges, and the roots of what failed."""
 
 import asyncio
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
-from everpoll.monitors.alerts.incident_row import assignment_of, control_of
 from everpoll.monitors.control import are_reports_stale, shown_status
 from everpoll.monitors.graph import MAX_NAMED, Graph, ServiceFacts
 from everpoll.monitors.report import Status
+from everpoll.monitors.service_rows import ServiceRow, service_rows
 from everpoll.policy.rollup import HealthWord
 from everpoll.server.served import ServedApp
 from everpoll.server.shapes import instant
-from everpoll.stores.contract import Store, TaskInfo
-from everpoll.stores.health import Edge
+from everpoll.stores.contract import Store
 
 NODES_LIMIT = 5_000
-_PAGE = 1_000
+_PAGE = 5_000
+DRAWN_LIMIT = 4
+"""Drawn answers that are kept: each tab of a browser asks for the same part again and again."""
 _TROUBLED = frozenset({Status.DOWN, Status.DEGRADED})
+_STATUSES: dict[str, Status] = {status.value: status for status in Status}
 
 
 class NodeItem(Struct, frozen=True, kw_only=True):
@@ -49,39 +52,67 @@ class GraphAnswer(Struct, frozen=True, kw_only=True):
     """There are more than 5,000 nodes: a focus shows the others."""
 
 
-async def graph_answer(app: ServedApp, focus: str | None, depth: int, *, only_problems: bool) -> GraphAnswer:
-    """Read all services, and answer with the part of the graph that is wanted."""
-    store, now = await app.store(), app.services.wall()
-    rows, reported = await app.services.rows(), await _reported(store)
-    aliases = await store.health.aliases()
-    # 100 ms for 10,000 services: other requests must not wait for it.
-    graph = await asyncio.to_thread(lambda: Graph([_facts(row, reported, now) for row in rows], aliases))
-    return await asyncio.to_thread(_drawn, graph, focus, depth, only_problems)
+class ServiceGraphs:
+    """The graph as the requests of one event loop share it: drawn anew only when a fact in it has changed."""
+
+    def __init__(self, app: ServedApp) -> None:
+        self._app = app
+        self._facts: list[ServiceFacts] = []
+        self._aliases: dict[str, str] = {}
+        self._graph = Graph([])
+        self._drawn: dict[tuple[str | None, int, bool], GraphAnswer] = {}
+        self._turn = asyncio.Lock()
+
+    async def answer(self, focus: str | None, depth: int, *, only_problems: bool) -> GraphAnswer:
+        """Read all services, and answer with the part of the graph that is wanted."""
+        graph, drawn = await self._current()
+        wanted = (focus, depth, only_problems)
+        if wanted not in drawn:
+            answer = await asyncio.to_thread(_drawn, graph, focus, depth, only_problems)
+            while len(drawn) >= DRAWN_LIMIT:
+                del drawn[next(iter(drawn))]
+            drawn[wanted] = answer
+        return drawn[wanted]
+
+    async def _current(self) -> tuple[Graph, dict[tuple[str | None, int, bool], GraphAnswer]]:
+        # One after the other: the second of two requests at a time finds what the first has made.
+        async with self._turn:
+            store, now = await self._app.store(), self._app.services.wall()
+            rows, reported = await service_rows(store), await _reported(store)
+            aliases = await store.health.aliases()
+            # In a thread: 100 ms for 10,000 services, and other requests must not wait for it.
+            facts = await asyncio.to_thread(lambda: [_facts(row, reported, now) for row in rows])
+            if facts != self._facts or aliases != self._aliases:
+                self._graph = await asyncio.to_thread(Graph, facts, aliases)
+                self._facts, self._aliases, self._drawn = facts, aliases, {}
+            return self._graph, self._drawn
 
 
-async def _reported(store: Store) -> dict[str, list[Edge]]:
-    found: dict[str, list[Edge]] = {}
+async def _reported(store: Store) -> dict[str, tuple[tuple[str, Status], ...]]:
+    """Return what each service reports."""
+    found: defaultdict[str, list[tuple[str, Status]]] = defaultdict(list)
     after: tuple[str, str] | None = None
     while True:
         page = await store.health.edges(after, _PAGE)
         for edge in page.edges:
             if not edge.vanished:
-                found.setdefault(edge.service, []).append(edge)
+                found[edge.service].append((edge.name, _STATUSES[edge.status]))
         if page.after is None:
-            return found
+            return {service: tuple(edges) for service, edges in found.items()}
         after = page.after
 
 
-def _facts(row: TaskInfo, reported: dict[str, list[Edge]], now: float) -> ServiceFacts:
-    definition, control = assignment_of(row).definition, control_of(row)
+def _facts(row: ServiceRow, reported: Mapping[str, tuple[tuple[str, Status], ...]], now: float) -> ServiceFacts:
+    definition, control = row.definition, row.control
     status = shown_status(definition, control, now)
-    edges = [] if are_reports_stale(definition, control, now) else reported.get(definition.name, [])
+    edges = () if are_reports_stale(definition, control, now) else reported.get(definition.name, ())
+    since = control.changed_at or 0.0
     return ServiceFacts(
         name=definition.name,
         status=Status.UNKNOWN if status == "stale" else status,
-        since=control.changed_at or 0.0,
+        since=since,
         depends_on=definition.depends_on,
-        reported=tuple((one.name, Status(one.status), control.changed_at or 0.0) for one in edges),
+        reported=tuple([(name, said, since) for name, said in edges]),
         alerts=bool(definition.alert.to),
     )
 

@@ -1,6 +1,8 @@
 """Services as the HTTP API shows them: instants are dates, and no text has a secret in it."""
 
-from datetime import datetime
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
@@ -10,12 +12,14 @@ from everpoll.http.stored_secrets import safe_dependency, without_secrets
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.info import ServiceInfo, service_info
 from everpoll.monitors.safe_definition import safe_definition
-from everpoll.policy.rollup import HealthWord
-from everpoll.policy.uptime import Uptime
+from everpoll.policy.rollup import Availability, HealthWord
+from everpoll.policy.uptime import NOTHING_AHEAD, Uptime, ahead_of, uptime_of
 from everpoll.server.shapes import Page, instant, instant_example
 from everpoll.stores.contract import TaskInfo
 from everpoll.stores.health import DependencyInfo, Look, LookPoint
 
+DAY_MS = 86_400_000
+fromtimestamp = datetime.fromtimestamp
 StatusWord = Literal["up", "degraded", "down", "unknown", "stale"]
 
 
@@ -61,6 +65,8 @@ class ServiceItem(Struct, frozen=True, kw_only=True):
     muted_until: datetime | None
     is_removed: bool
     uptime_24h: UptimeShown | None = None
+    p95_ms: float | None = None
+    """The latency that 95 % of the looks shown here did not exceed; null: none of them has one."""
     looks: list[LookItem] = []
     """The last ones, newest first."""
 
@@ -107,16 +113,48 @@ class DependencyItem(Struct, frozen=True, kw_only=True):
 
 def info_fields(info: ServiceInfo) -> dict[str, Any]:
     """Return the fields that lists and details share."""
-    fields = msgspec.structs.asdict(info)
-    instants = ("since", "looked_at", "due_at", "muted_until")
-    return fields | {
-        **{name: instant(fields[name]) for name in instants},
+    return {
+        "name": info.name,
+        "target": info.target,
         "status": str(info.status),
         "healthy": info.healthy,
+        "since": instant(info.since),
+        "looked_at": instant(info.looked_at),
+        "due_at": instant(info.due_at),
+        "waits": info.waits,
+        "latency_ms": info.latency_ms,
         "error": without_secrets(info.error),
+        "http_status": info.http_status,
+        "breaker": info.breaker,
+        "failures": info.failures,
         "warnings": without_secrets(list(info.warnings)),
+        "every_s": info.every_s,
+        "timeout_s": info.timeout_s,
+        "format": info.format,
         "depends_on": list(info.depends_on),
+        "incident": info.incident,
+        "muted_until": instant(info.muted_until),
+        "is_removed": info.is_removed,
     }
+
+
+def service_item(info: ServiceInfo, looks: Sequence[LookPoint], known: Availability | None, now: float) -> ServiceItem:
+    """Return a service as lists show it: with its last looks, and the availability of its last day."""
+    ahead = ahead_of(looks[0].status, looks[0].at, info.due_at, now) if looks else NOTHING_AHEAD
+    # Ten thousand looks on a page of 200 services: one expression for each.
+    shown = [LookItem(at=fromtimestamp(one.at, UTC), status=one.status, latency_ms=one.latency_ms) for one in looks]
+    return ServiceItem(
+        **info_fields(info),
+        uptime_24h=uptime_shown(uptime_of(known or Availability(), DAY_MS, ahead)),
+        p95_ms=_p95([one.latency_ms for one in looks if one.latency_ms is not None]),
+        looks=shown,
+    )
+
+
+def _p95(latencies_ms: list[float]) -> float | None:
+    """Return the latency that 95 % of the looks do not exceed; None without any."""
+    ranked = sorted(latencies_ms)
+    return ranked[math.ceil(len(ranked) * 0.95) - 1] if ranked else None
 
 
 def service_detail(row: TaskInfo, now: float, **more: Any) -> ServiceDetail:
@@ -177,6 +215,7 @@ SERVICE: dict[str, Any] = {
     "muted_until": None,
     "is_removed": False,
     "uptime_24h": {"percent": 99.98, "covered": 1.0},
+    "p95_ms": 12.5,
     "looks": [LOOK],
 }
 SERVICE_DETAIL = SERVICE | {

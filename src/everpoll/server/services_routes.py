@@ -8,20 +8,21 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from everpoll.engine.why import Why
 from everpoll.errors import ServiceNotFound
 from everpoll.monitors.beat_tokens import beat_token, with_token
-from everpoll.monitors.checks.assignment import KIND, Assignment
+from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.definition import Definition
-from everpoll.monitors.info import ServiceInfo, service_info
+from everpoll.monitors.info import ServiceInfo, info_of
+from everpoll.monitors.last_look import ahead_of_look
 from everpoll.monitors.options import ServiceOptions
 from everpoll.monitors.service import Service
+from everpoll.monitors.service_rows import service_pages
 from everpoll.monitors.service_why import why_service
 from everpoll.monitors.written_options import OPTIONS, refuse_password, written_options
 from everpoll.policy import seconds
-from everpoll.policy.rollup import Availability
 from everpoll.policy.uptime import uptime_of
 from everpoll.server import cursors
 from everpoll.server.actions_log import log_action
 from everpoll.server.answers import Reply
-from everpoll.server.jobs_routes import WHY
+from everpoll.server.explaining import WHY
 from everpoll.server.mounts import base_of
 from everpoll.server.problems import Problem
 from everpoll.server.route import Asked, Route
@@ -32,13 +33,13 @@ from everpoll.server.service_shapes import (
     ServiceItem,
     ServicePage,
     StatusWord,
-    info_fields,
     look_item,
     service_detail,
+    service_item,
     uptime_shown,
 )
-from everpoll.server.shapes import After, Limit
-from everpoll.stores.contract import Store, TaskFilter, TaskInfo
+from everpoll.server.shapes import After, Limit, Reason
+from everpoll.stores.contract import Store, TaskInfo
 
 LIST = "services"
 DAY_S = 86_400.0
@@ -46,7 +47,10 @@ BARS = 50
 """Looks that a list shows of each service."""
 SPANS = ("24h", "7d", "30d", "90d")
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-PAGES_LIMIT = 20
+PAGE_LIMIT = 200
+"""Services that a page has at most: each comes with its last looks and a day of figures."""
+SCAN_PAGE, SCAN_LIMIT = 1_000, 10_000
+"""Services that are read at a time, and in all, for a page of those with one status."""
 Span = str | float
 
 
@@ -55,6 +59,7 @@ class ServicesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     status: StatusWord | None = None
     limit: Limit = 50
+    """A page has at most 200 services, also for a higher limit: `after` continues the list."""
     after: After = None
 
 
@@ -89,6 +94,8 @@ class MuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
     span: Span
     """`"2h"`, or a number of seconds."""
+    reason: Reason = ""
+    """Why; it is in the log of events."""
 
 
 async def list_services(asked: Asked) -> ServicePage:
@@ -96,39 +103,25 @@ async def list_services(asked: Asked) -> ServicePage:
     query: ServicesQuery = asked.query
     app = asked.serving.app
     store, now = await app.store(), app.services.wall()
+    limit, read = min(query.limit, PAGE_LIMIT), 0
     infos: list[ServiceInfo] = []
     after = cursors.read_number(LIST, query.after)
-    for _ in range(PAGES_LIMIT):
-        room = query.limit - len(infos)
-        page = await store.tasks(TaskFilter(kind=KIND, indexed=True), max(room, 200 if query.status else 1), after)
-        for task in page.tasks:
-            after = task.id
-            if task.ended_at is None and len(infos) < query.limit:
-                info = service_info(task, now)
-                infos += [info] if query.status in {None, str(info.status)} else []
-            if len(infos) == query.limit:
-                break
-        is_whole = page.after is None and (not page.tasks or after == page.tasks[-1].id)
-        if is_whole or len(infos) == query.limit:
-            return ServicePage(
-                items=await _items(store, infos, now), after=None if is_whole else cursors.write(LIST, after or 0)
-            )
-    return ServicePage(items=await _items(store, infos, now), after=cursors.write(LIST, after or 0))
+    # With one more row than the page has room for, the last page is known to be the last.
+    async for rows in service_pages(store, SCAN_PAGE if query.status else limit + 1, after):
+        for row in rows:
+            if len(infos) == limit or read == SCAN_LIMIT:
+                return ServicePage(items=await _items(store, infos, now), after=cursors.write(LIST, after or 0))
+            after, read = row.id, read + 1
+            info = info_of(row, now)
+            infos += [info] if query.status in {None, str(info.status)} else []
+    return ServicePage(items=await _items(store, infos, now), after=None)
 
 
 async def _items(store: Store, infos: list[ServiceInfo], now: float) -> list[ServiceItem]:
     names = [one.name for one in infos]
     looks = await store.health.last_looks(names, BARS) if names else {}
     known = await store.health.availability(names, now - DAY_S) if names else {}
-    day_ms = round(DAY_S * 1000)
-    return [
-        ServiceItem(
-            **info_fields(one),
-            uptime_24h=uptime_shown(uptime_of(known.get(one.name, Availability()), day_ms)),
-            looks=[look_item(look) for look in looks.get(one.name, [])],
-        )
-        for one in infos
-    ]
+    return [service_item(one, looks.get(one.name, []), known.get(one.name), now) for one in infos]
 
 
 async def add_service(asked: Asked) -> Reply:
@@ -180,7 +173,10 @@ async def _detail(asked: Asked, row: TaskInfo) -> ServiceDetail:
     health, now = (await asked.serving.store()).health, services.wall()
     rollups = {span: await health.summary(name, now - seconds(span), now) for span in SPANS}
     looks = await health.looks(name, 0.0, now + 1.0, BARS)
-    uptimes = {span: uptime_shown(uptime_of(rollup, round(seconds(span) * 1000))) for span, rollup in rollups.items()}
+    ahead = ahead_of_look(looks[0] if looks else None, now)
+    uptimes = {
+        span: uptime_shown(uptime_of(rollup, round(seconds(span) * 1000), ahead)) for span, rollup in rollups.items()
+    }
     return service_detail(
         row,
         now,
@@ -241,7 +237,9 @@ async def mute_service(asked: Asked) -> ServiceDetail:
     order: MuteOrder = asked.body
     services, name = asked.serving.app.services, asked.params["name"]
     await Service(services, name).mute(order.span)
-    await log_action(asked, "service", name, "mute", f"for {order.span}")
+    await log_action(
+        asked, "service", name, "mute", f"for {order.span}" + (f": {order.reason}" if order.reason else "")
+    )
     return await _detail(asked, await services.row(name))
 
 
@@ -352,7 +350,7 @@ SERVICE_ROUTES = [
         summary="Send no alerts about a service for a while; incidents are recorded all the same.",
         handler=mute_service,
         body=MuteOrder,
-        body_example={"span": "2h"},
+        body_example={"span": "2h", "reason": "the new release is rolled out"},
         answer=ServiceDetail,
         example=SERVICE_DETAIL,
         problems=(404,),

@@ -14,6 +14,7 @@ from everpoll.server.metrics import Metrics
 from everpoll.server.prober import Prober
 from everpoll.server.problems import Problem
 from everpoll.server.served import ServedApp
+from everpoll.server.service_graph import ServiceGraphs
 from everpoll.server.shutdown import ShutdownSignals
 from everpoll.stores.contract import Store
 
@@ -32,6 +33,7 @@ class Serving:
         self.prober = Prober(app.store)
         self.beats = BeatTokens(app.services)
         self.metrics = Metrics(app)
+        self.graphs = ServiceGraphs(app)
         self._streams: set[asyncio.Task[None]] = set()
         self._works: set[asyncio.Task[None]] = set()
         self._is_closing = False

@@ -307,6 +307,16 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
         return tuple(entry for entry in self.trail if "error" in entry)
 
 
+class LiveTask(Struct, frozen=True, gc=False):
+    """A live task with its JSON as it is written: a caller that reads thousands decodes it into structs of its own."""
+
+    id: int
+    key: str | None
+    cancel_requested: bool
+    args: str
+    memory: str | None
+
+
 class Event(Struct, frozen=True, kw_only=True):
     """What happened, as it is read."""
 
@@ -549,6 +559,9 @@ class Store(Source, Operations, Figures, OwnTransactions, Protocol):
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """A page, newest first."""
+
+    async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
+        """The live indexed tasks of a kind, newest first, those with an id below `after`."""
 
     async def workers(self) -> list[WorkerInfo]:
         """Those alive, and those that ended within the last day."""

@@ -62,6 +62,8 @@ class LoopCard(Struct, frozen=True, gc=False, kw_only=True):
     last_run_at: float | None = None
     next_due_at: float | None = None
     last_error: str | None = None
+    strip: str = ""
+    """Its last runs, oldest first, a letter each: o ok, f failed, z snoozed, s stopped, - skipped, c canceled."""
 
 
 class PublishedLoops(Struct, frozen=True, kw_only=True):

@@ -27,7 +27,12 @@ class Calling(Planning):
     async def _ask(self, context: LookContext, remote: str) -> Any:
         """Look at the operation."""
         self._asking = remote
-        return await self._within("look", lambda limit_s: self._watch.ask(limit_s, self._op, context, remote))
+        self._memory.remote = None if remote == self._watch.name else remote
+        began = asyncio.get_running_loop().time()
+        try:
+            return await self._within("look", lambda limit_s: self._watch.ask(limit_s, self._op, context, remote))
+        finally:
+            self._look_took_s = round(asyncio.get_running_loop().time() - began, 6)
 
     async def _call(self, what: str, function: UserFunction, w: LookContext | None = None) -> Any:
         """Call one of the other functions."""

@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger("everpoll.watches")
 
 EXTEND_TRIES = 5
+TARGET_CHARS = 300
+
+
+class Fact(Struct, frozen=True, kw_only=True):
+    """A fact as one look has changed it."""
+
+    name: str
+    value: Any
+    at: float
+    look: int | None
+    """The number of that look; None: it was none, or a release wrote it that did not count them."""
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -63,6 +74,10 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     memory: dict[str, Any]
     facts: dict[str, Any]
     """What lasts between looks, by name: `confirm:gone`, `due:rows`, `verify:rowset`."""
+    target: str | None
+    """What it looks at: the remote that its watch names, else its handle where that is a text; None: neither."""
+    last_fact: Fact | None
+    """The fact that changed last, as far as the log reaches."""
     seq: int
 
 
@@ -277,6 +292,8 @@ def run_info(task: TaskInfo) -> RunInfo:
         log=tuple(memory.log),
         memory=memory.user,
         facts=_facts(memory),
+        target=_target(memory),
+        last_fact=_last_fact(memory),
         seq=memory.seq,
     )
 
@@ -295,6 +312,19 @@ def _facts(memory: RunMemory) -> dict[str, Any]:
     confirms = {f"confirm:{name}": msgspec.structs.asdict(seen) for name, seen in memory.confirms.items()}
     dues = {f"due:{name}": {"last_at": at} for name, at in memory.dues.items()}
     return confirms | dues | {f"verify:{name}": {"tries": tries} for name, tries in memory.verifies.items()}
+
+
+def _target(memory: RunMemory) -> str | None:
+    found = memory.remote or (memory.handle if isinstance(memory.handle, str) else None)
+    return None if not found else found[:TARGET_CHARS]
+
+
+def _last_fact(memory: RunMemory) -> Fact | None:
+    for decision in reversed(memory.log):
+        if decision.facts:
+            name, value = list(decision.facts.items())[-1]
+            return Fact(name=name, value=value, at=decision.at, look=decision.look)
+    return None
 
 
 def _trail_reason(task: TaskInfo) -> str | None:

@@ -38,6 +38,10 @@ class Decision(Struct, omit_defaults=True):
     times: int = 1
     first_at: float | None = None
     """Of several equal ones."""
+    look: int | None = None
+    """The number of the look that it follows, from 1 on; of several equal ones, that of the last. None: of no look."""
+    took_s: float | None = None
+    """How long that look waited for the remote."""
 
 
 class Sighting(Struct, omit_defaults=True):
@@ -64,6 +68,8 @@ class RunMemory(Struct, omit_defaults=True):
     """The last look that got an answer …"""
     took_s: float | None = None
     """… so that the end lies in the middle between that one and the one that saw it."""
+    remote: str | None = None
+    """The remote that was asked last, where the watch names its remotes."""
     errors: int = 0
     """Looks, starts and cancels that failed in passing."""
     errors_in_a_row: int = 0
@@ -116,6 +122,7 @@ class RunMemory(Struct, omit_defaults=True):
         if last is not None and _same(last, decision):
             last.first_at = last.at if last.first_at is None else last.first_at
             last.at, last.next_s, last.why, last.times = decision.at, decision.next_s, decision.why, last.times + 1
+            last.look, last.took_s = decision.look, decision.took_s
             return
         self.log.append(decision)
         del self.log[:-LOG_LIMIT]
@@ -158,7 +165,9 @@ class RunMemory(Struct, omit_defaults=True):
 
 
 def _same(last: Decision, new: Decision) -> bool:
-    return (last.rule, last.status) == (new.rule, new.status) and not new.facts and not last.facts
+    # Of several equal looks the numbers follow one another, so that the first and the last tell all of them.
+    is_next = new.look is None if last.look is None else new.look == last.look + 1
+    return (last.rule, last.status) == (new.rule, new.status) and is_next and not new.facts and not last.facts
 
 
 def encode(memory: RunMemory) -> str:

@@ -52,6 +52,8 @@ class Settling:
         self._key = watch.key_of(memory.run_id)
         self._shown = self._visible()
         self._counted = dict(memory.counters)
+        self._looks_before = memory.looks
+        self._look_took_s: float | None = None
         self._changed: dict[str, Any] = {}
         self._has_called_start = False
         self._calling = "step"
@@ -145,6 +147,8 @@ class Settling:
 
     def _note(self, decision: Decision) -> None:
         decision.why = told(decision.why, WHY_LIMIT)
+        if self._memory.looks > self._looks_before:
+            decision.look, decision.took_s = self._memory.looks, self._look_took_s
         if len(decision.facts) > CHANGED_LIMIT:
             decision.facts = dict(islice(decision.facts.items(), CHANGED_LIMIT))
         for listener in self._watch.on_decision:

@@ -225,6 +225,10 @@ async def find_by_index(store: PostgresStore, plans: Plans) -> None:
     plan = plans.new()
     assert "using tasks_indexed on tasks" in plan, plan
     assert re.search(r"Index Scan Backward using history_\d+_kind_id_idx ", plan), plan
+    assert [one.key for one in await store.live("watch")] == ["live"]
+    plan = plans.new()
+    assert "using tasks_indexed on tasks" in plan, plan
+    assert "Sort Key" not in plan, plan
     assert await store.find("watch", "k3-3") is not None
     plan = plans.new()
     # A key is unique: by a bitmap or not, one row is read.

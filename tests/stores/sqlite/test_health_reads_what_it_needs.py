@@ -55,7 +55,7 @@ def _with_a_row(text: str) -> str:
 
 
 async def plan_of(store: SqliteStore, statement: str) -> list[str]:
-    names = ("look", "rolled", "at_ms", "service", "from_ms", "to_ms", "limit", "services", "n", "name")
+    names = ("look", "rolled", "at_ms", "service", "from_ms", "to_ms", "limit", "services", "n", "name", "hours")
     bound: Any = dict.fromkeys(names, 1) if ":" in statement else (1,) * statement.count("?")
     return await store._read(lambda con: [row[3] for row in con.execute(f"explain query plan {statement}", bound)])
 

@@ -11,14 +11,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from everpoll.monitors.alerts.incident_row import assignment_of, control_of
-from everpoll.monitors.checks.assignment import KIND as CHECK_KIND
 from everpoll.monitors.control import Control, are_reports_stale, shown_status
 from everpoll.monitors.definition import Definition
 from everpoll.monitors.graph import Graph, ServiceFacts
 from everpoll.monitors.maintenance import Window
 from everpoll.monitors.report import Status
-from everpoll.stores.contract import Store, TaskFilter, TaskInfo
+from everpoll.monitors.service_rows import ServiceRow, service_rows
+from everpoll.stores.contract import Store
 from everpoll.stores.health import Edge
 
 logger = logging.getLogger("everpoll.monitors")
@@ -90,22 +89,12 @@ class Surroundings:
         began = event_loop.time()
         try:
             reported = await self._reported()
-            rows = await self._services()
+            rows = await service_rows(self._store)
             aliases = await self._store.health.aliases()
             # 100 ms for 10,000 services: looks would be late in this event loop meanwhile.
             return _Picture(await asyncio.to_thread(_drawn, rows, reported, aliases, at), at)
         finally:
             self._not_before = event_loop.time() + max(SHORTEST_PAUSE_S, SHARE * (event_loop.time() - began))
-
-    async def _services(self) -> list[TaskInfo]:
-        found: list[TaskInfo] = []
-        after: int | None = None
-        while True:
-            page = await self._store.tasks(TaskFilter(kind=CHECK_KIND, indexed=True), _PAGE, after)
-            found += [row for row in page.tasks if row.ended_at is None]
-            if page.after is None:
-                return found
-            after = page.after
 
     async def _reported(self) -> dict[str, list[Edge]]:
         """What services report to be in trouble: nothing else leads from a failed service to its root."""
@@ -131,9 +120,9 @@ def read_window(window_id: str, body: object) -> Window | None:
 
 
 def _drawn(
-    rows: Sequence[TaskInfo], reported: Mapping[str, list[Edge]], aliases: Mapping[str, str], at: float
+    rows: Sequence[ServiceRow], reported: Mapping[str, list[Edge]], aliases: Mapping[str, str], at: float
 ) -> Graph:
-    facts = [_facts(assignment_of(row).definition, control_of(row), at, reported) for row in rows]
+    facts = [_facts(row.definition, row.control, at, reported) for row in rows]
     graph = Graph(facts, aliases)
     failed = next((one.name for one in facts if one.status is Status.DOWN), None)
     if failed is not None:

@@ -34,6 +34,7 @@ from everpoll.stores.contract import (
     Lease,
     Leased,
     LimitInfo,
+    LiveTask,
     NewTask,
     QueueInfo,
     Settlement,
@@ -354,6 +355,16 @@ class MemoryStore(MemoryOperations, MemoryFigures):
             page = [row.shown() for row in islice(self._shelves.newest_first(checked(wanted), after), limit + 1)]
             is_more = len(page) > limit
             return TaskPage(tuple(page[:limit]), page[limit - 1].id if is_more else None)
+
+    async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
+        """See the contract."""
+        with self._lock:
+            wanted = TaskFilter(kind=kind, indexed=True)
+            rows = (row for row in self._shelves.newest_first(wanted, after) if row.ended_at is None)
+            return [
+                LiveTask(row.id, row.new.key, row.cancel_requested, row.new.args, row.memory)
+                for row in islice(rows, limit)
+            ]
 
     async def workers(self) -> list[WorkerInfo]:
         """See the contract."""

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from everpoll.drivers.postgres.lane import Lane
-from everpoll.stores.contract import COUNT_LIMIT, LimitInfo, QueueInfo, TaskInfo, WorkerInfo
+from everpoll.stores.contract import COUNT_LIMIT, LimitInfo, LiveTask, QueueInfo, TaskInfo, WorkerInfo
 from everpoll.stores.operations import Pause
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.rows import ENDED, LIVE, WORKER, task_info, worker_info
@@ -23,6 +23,7 @@ ENDED_BY_ID = f"select {ENDED} from everpoll.history h where h.id = any($1::bigi
 BY_ID = f"select {LIVE} from everpoll.tasks t where t.id = any($1::bigint[]) union all {ENDED_BY_ID}"
 FOUND = versioned(f"""select {LIVE} from everpoll.tasks t where t.key = $2 and t.kind = $1
     union all select {ENDED} from everpoll.history h where h.id = (select everpoll.last_ended($1, $2))""")
+LIVE_OF_KIND = versioned("select * from everpoll.live_of_kind($1, $2, $3)")
 RESULTS = versioned("select everpoll.last_results($1, $2, $3)")
 LOSSES = "select extract(epoch from at)::float8, note from everpoll.losses where task_id = $1 order by id"
 WORKERS = f"""select {WORKER} from everpoll.workers w
@@ -39,6 +40,7 @@ QUEUES = versioned("""select queue, 'running' as what, tasks, null::timestamptz 
     union all select queue, 'paused', 0, at, reason, paused_by from everpoll.pauses""")
 AT_KEY = versioned("select * from everpoll.at_key($1, $2)")
 STARTS = "select at, starts from everpoll.starts where limit_key = $1 order by began_at"
+LAST_ID = 2**63 - 1
 RUNNING_LIMIT = 100_000
 """Running tasks that are counted at most, over all queues."""
 
@@ -58,6 +60,12 @@ async def find(lane: Lane, kind: str, key: str) -> TaskInfo | None:
     """The live task with that key, else the indexed one that ended last."""
     infos = map(task_info, await lane.rows(FOUND, kind, key))
     return min(infos, key=lambda info: info.ended_at is not None, default=None)
+
+
+async def live(lane: Lane, kind: str, limit: int, after: int | None) -> list[LiveTask]:
+    """The live indexed tasks of a kind, newest first."""
+    rows = await lane.rows(LIVE_OF_KIND, kind, limit, LAST_ID if after is None else after)
+    return [LiveTask(*row) for row in rows]
 
 
 async def last_results(lane: Lane, kind: str, name: str, limit: int) -> list[Any]:

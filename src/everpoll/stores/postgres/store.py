@@ -32,6 +32,7 @@ from everpoll.stores.contract import (
     Lease,
     Leased,
     LimitInfo,
+    LiveTask,
     NewTask,
     QueueInfo,
     Settlement,
@@ -397,6 +398,10 @@ class PostgresStore:
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""
         return await listing.tasks(self._desk, checked(wanted), limit, after)
+
+    async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
+        """See the contract."""
+        return await reading.live(self._desk, kind, limit, after)
 
     async def workers(self) -> list[WorkerInfo]:
         """See the contract."""

@@ -13,10 +13,9 @@ from typing import Any
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.policy import Availability, Rollup
 from everpoll.stores.contract import encode
-from everpoll.stores.health_chunks import CODES, FIGURES, TIMES, availability_of, rollup_of, times_of
+from everpoll.stores.health_chunks import CODES, FIGURES, TIMES, availability_of, rollup_of
 from everpoll.stores.health_ranges import Found, Since, Wanted, since
-from everpoll.stores.health_rolling import DAY_MS, tallied
-from everpoll.stores.sqlite.health_reading import NO_END_MS, open_looks
+from everpoll.stores.sqlite.health_reading import open_looks
 from everpoll.stores.sqlite.health_recording import horizon_of
 
 _FIGURES = ", ".join(FIGURES)
@@ -34,7 +33,18 @@ _SUMS_OF_LOOKS = ", ".join(
     f"sum(l.span_ms * (l.status = {CODES[word]}))" for word in ("up", "degraded", "down", "unknown")
 )
 SINCE_DAY = f"select {_SUMS} from everpoll_health_days where service = ? and day >= ?"
-AT_HOUR = f"select {', '.join(TIMES)} from everpoll_health_hours where hour = ? and service = ?"
+# Cross joins: in this order, whatever statistics say.
+AT_HOURS = f"""select h.service, {_SUMS} from json_each(:services) s cross join json_each(:hours) o
+    cross join everpoll_health_hours h where h.hour = o.value and h.service = s.value group by h.service"""
+OPEN_LOOKS = f"""with recursive chain (service, previous, at_ms, span_ms, status, latency_us, rolled) as (
+        select h.service, one.previous, one.at_ms, one.span_ms, one.status, one.latency_us, h.rolled
+        from json_each(:services) s cross join everpoll_health_heads h on h.service = s.value
+        cross join everpoll_health_looks one on one.id = h.look and one.id > h.rolled
+        union all select c.service, one.previous, one.at_ms, one.span_ms, one.status, one.latency_us, c.rolled
+        from chain c cross join everpoll_health_looks one
+        where one.id = c.previous and one.id > c.rolled and c.at_ms >= :from_ms)
+    select l.service, {_SUMS_OF_LOOKS}, count(l.latency_us), sum(l.latency_us)
+    from chain l where l.at_ms >= :from_ms group by l.service"""
 EVERY_HOUR = f"select service, {_SUMS} from everpoll_health_hours where hour >= ? and hour < ? group by service"
 EVERY_LOOK = f"""select l.service, {_SUMS_OF_LOOKS}, count(l.latency_us), sum(l.latency_us)
     from everpoll_health_looks l cross join everpoll_health_heads h
@@ -96,8 +106,8 @@ def _of_most(con: Connection, wanted: Since) -> Iterator[tuple[int, Times]]:
 
 
 def _of_some(con: Connection, wanted: Since, services: list[int]) -> Iterator[tuple[int, Times]]:
-    for service in services:
-        for _, times in rows_at(con, AT_HOUR, wanted.hours, service):
+    """The same of some services: two statements, each a seek for an hour or a look."""
+    bound = {"services": encode(services), "hours": encode(list(wanted.hours)), "from_ms": wanted.from_ms}
+    for sql in (AT_HOURS, OPEN_LOOKS):
+        for service, *times in con.execute(sql, bound):
             yield service, times
-        for rollup in tallied(open_looks(con, service, wanted.from_ms, NO_END_MS), DAY_MS).values():
-            yield service, times_of(rollup)

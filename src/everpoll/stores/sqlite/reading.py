@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.stores.contract import COUNT_LIMIT, Limit, QueueInfo, TaskInfo, WorkerInfo, encode
+from everpoll.stores.contract import COUNT_LIMIT, Limit, LiveTask, QueueInfo, TaskInfo, WorkerInfo, encode
 from everpoll.stores.operations import Pause
 
 WORKERS_SHOWN_US = 86_400 * 1_000_000
@@ -36,6 +36,9 @@ FOUND = f"""select * from (select {LIVE} from everpoll_tasks t where t.key = :ke
         where t.indexed = 1 and t.kind = :kind and t.key = :key order by t.ended_at desc, t.id desc limit 1)"""
 RESULTS = """select t.result from everpoll_history t where t.indexed = 1 and t.kind = :kind and t.name = :name
     and t.result is not null and t.result <> 'null' order by t.ended_at desc, t.id desc limit :limit"""
+LIVE_OF_KIND = """select t.id, t.key, t.cancel_requested, t.args, t.memory
+    from everpoll_tasks t indexed by everpoll_tasks_indexed
+    where t.indexed = 1 and t.kind = :kind and t.id < :after order by t.id desc limit :limit"""
 LOSSES = "select at, note from everpoll_losses where task_id = ? order by id"
 
 WORKERS = """select w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,
@@ -52,6 +55,7 @@ FIRST_WAITING = """select due_at from everpoll_tasks indexed by everpoll_tasks_w
     where line = 1 and queue = ? and due_at <= ? order by due_at limit 1"""
 FIRST_READY = """select rank, due_at from everpoll_tasks indexed by everpoll_tasks_ready
     where line = 0 and is_leased = 0 and queue = ? and rank > ? order by rank, due_at limit 1"""
+LAST_ID = 2**63 - 1
 LOWEST_RANK = -(2**31) - 1
 RANKS_LIMIT = 100
 """Priorities of one queue that are looked at for its oldest task."""
@@ -80,6 +84,13 @@ def find(con: Connection, kind: str, key: str) -> TaskInfo | None:
     """The live task with that key, else the newest ended one."""
     rows = con.execute(FOUND, {"kind": kind, "key": key})
     return min(map(shown, rows), key=lambda info: info.ended_at is not None, default=None)
+
+
+def live(con: Connection, kind: str, limit: int, after: int | None) -> list[LiveTask]:
+    """The live indexed tasks of a kind, newest first."""
+    bound = {"kind": kind, "limit": limit, "after": LAST_ID if after is None else after}
+    rows = con.execute(LIVE_OF_KIND, bound)
+    return [LiveTask(task_id, key, bool(cancel), args, memory) for task_id, key, cancel, args, memory in rows]
 
 
 def last_results(con: Connection, kind: str, name: str, limit: int) -> list[Any]:

@@ -36,6 +36,7 @@ from everpoll.stores.contract import (
     Lease,
     Leased,
     LimitInfo,
+    LiveTask,
     NewTask,
     QueueInfo,
     Settlement,
@@ -428,6 +429,10 @@ class SqliteStore:
         """See the contract."""
         checked(wanted)
         return await self._read(lambda con: listing.tasks(con, wanted, limit, after))
+
+    async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
+        """See the contract."""
+        return await self._read(lambda con: reading.live(con, kind, limit, after))
 
     async def workers(self) -> list[WorkerInfo]:
         """See the contract."""

@@ -94,15 +94,17 @@ as $$
     where head.is_leased
 $$;
 
--- How many tasks of each queue are ready, up to `most`: the head of each line is looked at, never everything.
+-- How many tasks of each queue are ready, up to `most`: the head of each line is looked at, never everything. Each queue
+-- is counted by itself: one aggregate over the heads of all took longer than reading them.
 create function everpoll.ready(most int) returns table (queue text, tasks bigint)
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
-    select q.queue, count(*) from everpoll.queue_names() q(queue) cross join lateral (
-        select from everpoll.tasks t where t.line = 0 and not t.is_leased and t.queue = q.queue
-        order by t.queue, t.rank, t.due_at, t.id limit most) head
-    group by q.queue
+    select q.queue, counted.tasks from everpoll.queue_names() q(queue) cross join lateral (
+        select count(*) as tasks from (
+            select from everpoll.tasks t where t.line = 0 and not t.is_leased and t.queue = q.queue
+            order by t.queue, t.rank, t.due_at, t.id limit most) head) counted
+    where counted.tasks > 0
 $$;
 
 -- How many due tasks of each queue wait until their limit lets them start, up to `most`.
@@ -110,19 +112,27 @@ create function everpoll.limited(most int) returns table (queue text, tasks bigi
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
-    select q.queue, count(*) from everpoll.queue_names() q(queue) cross join lateral (
-        select from everpoll.tasks t where t.line = 3 and t.queue = q.queue
-        order by t.queue, t.rank, t.limit_key, t.due_at, t.id limit most) head
-    group by q.queue
+    select q.queue, counted.tasks from everpoll.queue_names() q(queue) cross join lateral (
+        select count(*) as tasks from (
+            select from everpoll.tasks t where t.line = 3 and t.queue = q.queue
+            order by t.queue, t.rank, t.limit_key, t.due_at, t.id limit most) head) counted
+    where counted.tasks > 0
 $$;
 
+-- How many tasks of each queue wait, up to `most`: those whose time has come apart from the others. What is not due is
+-- leased by no worker, so the index alone counts it: reading 50,000 rows for that took 30 ms, and takes 5 without them.
 create function everpoll.waiting(most int) returns table (queue text, is_late boolean, tasks bigint)
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
-    select q.queue, head.is_late, count(*) from everpoll.queue_names() q(queue) cross join lateral (
-        select t.due_at <= now() as is_late from everpoll.tasks t where t.line = 1 and t.queue = q.queue
-            and not t.is_leased
-        order by t.queue, t.due_at limit most) head
-    group by q.queue, head.is_late
+    select q.queue, counted.is_late, counted.tasks from everpoll.queue_names() q(queue) cross join lateral (
+        select true as is_late, count(*) as tasks from (
+            select from everpoll.tasks t where t.line = 1 and t.queue = q.queue and t.due_at <= now()
+                and not t.is_leased
+            order by t.queue, t.due_at limit most) late
+        union all
+        select false, count(*) from (
+            select from everpoll.tasks t where t.line = 1 and t.queue = q.queue and t.due_at > now()
+            order by t.queue, t.due_at limit most) head) counted
+    where counted.tasks > 0
 $$;

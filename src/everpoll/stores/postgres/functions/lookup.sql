@@ -11,6 +11,16 @@ begin
     order by h.kind desc, h.key desc, h.ended_at desc, h.id desc limit 1;
 end $$;
 
+-- The live indexed tasks of a kind, newest first, with their JSON as it is written.
+create function everpoll.live_of_kind(wanted_kind text, most int, before bigint)
+returns table (id bigint, key text, cancel_requested boolean, args text, memory text)
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+as $$
+    select t.id, t.key, t.cancel_requested, t.args, t.memory from everpoll.tasks t
+    where t.indexed and t.kind = wanted_kind and t.id < before order by t.kind desc, t.id desc limit most
+$$;
+
 -- The results of the indexed tasks of that kind and name that ended last.
 create function everpoll.last_results(wanted_kind text, wanted_name text, most int) returns setof text
 language plpgsql stable

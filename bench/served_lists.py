@@ -1,0 +1,92 @@
+"""Lists over HTTP: `everpoll serve` in a process of its own, one client, every list, detail and series call."""
+
+import http.client
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+STARTED = re.compile(r"serving http://127\.0\.0\.1:(\d+)")
+START_S = 60.0
+
+
+def calls(service: str, run: str, job: int) -> list[str]:
+    """The calls that are measured: as the dashboard makes them, and with the highest limits."""
+    named = f"/api/services/{service}"
+    return [
+        "/api/jobs",
+        "/api/jobs?limit=1000",
+        "/api/jobs?state=failed&limit=1000",
+        "/api/jobs?q=user%3A7",
+        f"/api/jobs/{job}",
+        f"/api/jobs/{job}/why",
+        "/api/runs",
+        "/api/runs?limit=1000",
+        f"/api/runs/{run}",
+        f"/api/runs/{run}/why",
+        "/api/services",
+        "/api/services?limit=1000",
+        "/api/services?status=down",
+        named,
+        f"{named}/why",
+        f"{named}/dependencies",
+        f"{named}/history?limit=50",
+        f"{named}/history?range=24h&step=minute",
+        "/api/graph",
+        f"/api/graph?focus={service}",
+        "/api/graph?problems=true",
+        "/api/incidents?state=all",
+        "/api/loops",
+        "/api/workers",
+        "/api/queues",
+        "/api/schedules",
+        "/api/log?limit=1000",
+        "/api/series?of=throughput&range=24h",
+        "/api/series?of=waiting&range=7d",
+        f"/api/series?of=uptime&service={service}&range=24h",
+        "/metrics",
+    ]
+
+
+def measured(url: str, paths: list[str], reads: int) -> dict[str, list[float]]:
+    """Return the milliseconds of each answer, by call; the first round warms up."""
+    times: dict[str, list[float]] = {path: [] for path in paths}
+    with _served(url) as port:
+        client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        for turn in range(reads + 1):
+            for path in paths:
+                began = time.perf_counter()
+                client.request("GET", path)
+                answer = client.getresponse()
+                answer.read()
+                took_ms = (time.perf_counter() - began) * 1_000
+                if answer.status != http.HTTPStatus.OK:
+                    raise RuntimeError(f"GET {path}: {answer.status}")
+                if turn:
+                    times[path].append(took_ms)
+        client.close()
+    return times
+
+
+@contextmanager
+def _served(url: str) -> Iterator[int]:
+    """The port of a server on that database, for the length of the block."""
+    command = [sys.executable, "-m", "everpoll", "serve", "--url", url, "--port", "0"]
+    environment = {**os.environ, "EVERPOLL_LOG": "json"}
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+    try:
+        yield _port(server)
+    finally:
+        server.terminate()
+        server.wait(START_S)
+
+
+def _port(server: "subprocess.Popen[str]") -> int:
+    assert server.stdout is not None
+    for line in server.stdout:
+        if found := STARTED.search(line):
+            return int(found[1])
+    raise RuntimeError("everpoll serve did not start")

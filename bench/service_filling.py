@@ -1,0 +1,111 @@
+"""Fills a store with services: their tasks, with the memory of looks, what they report, and a past of one day."""
+
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import asyncpg
+
+from bench.health_filling import Fill, fill_postgres, fill_sqlite
+from everpoll import Everpoll
+from everpoll.monitors.control import Control, write
+from everpoll.monitors.definition import Definition
+from everpoll.monitors.report import Status
+from everpoll.policy.rollup import HealthWord
+from everpoll.stores.contract import Store
+from everpoll.stores.health import BATCH_LIMIT, NewDependency, NewLook
+
+EVERY_S = 30.0
+LOOKS = 20
+"""Looks of each service that are not rolled up yet: ten minutes."""
+REPORTED = 3
+"""Dependencies that each service reports; a tenth as many databases as services stand behind them."""
+AHEAD_S = 3_600.0
+SICK_SHARE = 0.05
+
+
+async def fill_services(app: Everpoll, count: int, path: Path | None) -> list[str]:
+    """Register services and write what their looks would have left; `path` is that of an SQLite file."""
+    store, now = await app.store(), app.services.wall()
+    past = Fill(count, 1, now)
+    await app.services.publish([_definition(app, past.names, number) for number in range(count)])
+    rng = random.Random(5)
+    sick = {name: rng.random() < SICK_SHARE for name in past.names}
+    memories = [(write(_control(now, is_sick)), name) for name, is_sick in sick.items()]
+    if path is not None:
+        with closing(sqlite3.connect(path, timeout=30)) as con, con:
+            con.executemany("update everpoll_tasks set memory = ? where kind = 'check' and key = ?", memories)
+        fill_sqlite(path, past)
+    else:
+        connection = await asyncpg.connect(app.url)
+        try:
+            sql = "update everpoll.tasks set memory = $1 where kind = 'check' and key = $2"
+            await connection.executemany(sql, memories)
+        finally:
+            await connection.close()
+        await fill_postgres(app.url, past)
+    await _record(store, sick, now)
+    return past.names
+
+
+def _definition(app: Everpoll, names: list[str], number: int) -> Definition:
+    target = f"https://host-{number % 200}.internal/health/{number}"
+    below = tuple(names[max(0, number - 7) : number : 3])
+    return app.services.define(names[number], target, {"every": EVERY_S, "depends_on": below})
+
+
+def _control(now: float, is_sick: bool) -> Control:
+    return Control(
+        born=int(now - 86_400),
+        due_at=now + EVERY_S,
+        waits="backoff" if is_sick else "interval",
+        slot_at=now,
+        # Ahead of the clock: no worker looks meanwhile, and a stale service shows less.
+        looked_at=now + AHEAD_S,
+        judged_at=now + AHEAD_S,
+        answered_at=now + AHEAD_S,
+        status=Status.DOWN if is_sick else Status.UP,
+        changed_at=now - 3_600,
+        error="connection refused by the host, port 443, after 3 tries" if is_sick else None,
+        http_status=None if is_sick else 200,
+        latency_ms=None if is_sick else 31.4,
+        every_s=EVERY_S,
+    )
+
+
+async def _record(store: Store, sick: dict[str, bool], now: float) -> None:
+    batch: list[NewLook] = []
+    for look in _looks(sick, now):
+        batch.append(look)
+        if len(batch) == BATCH_LIMIT:
+            await store.health.record(batch)
+            batch = []
+    if batch:
+        await store.health.record(batch)
+
+
+def _looks(sick: dict[str, bool], now: float) -> Iterator[NewLook]:
+    rng = random.Random(6)
+    for place in range(LOOKS):
+        at = now - (LOOKS - place) * EVERY_S
+        for number, (name, is_sick) in enumerate(sick.items()):
+            status: HealthWord = "down" if is_sick else "up"
+            yield NewLook(
+                service=name,
+                at=at,
+                status=status,
+                span_s=EVERY_S,
+                latency_ms=None if is_sick else rng.lognormvariate(3.4, 0.4),
+                error="connection refused by the host" if is_sick else None,
+                http_status=None if is_sick else 200,
+                dependencies=_reported(number, len(sick), status, at) if place == 0 else (),
+            )
+
+
+def _reported(number: int, count: int, status: HealthWord, at: float) -> tuple[NewDependency, ...]:
+    behind = {(number * 7 + step) % max(1, count // 10) for step in range(REPORTED)}
+    return tuple(
+        NewDependency(name=f"database-{one:04}", status=status, changed_at=at, seen_at=at) for one in sorted(behind)
+    )

@@ -1,0 +1,169 @@
+"""Jobs as the HTTP API shows them: no text has a secret in it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from everpoll.http.stored_secrets import without_secrets
+from everpoll.jobs import Jobs
+from everpoll.server.shapes import Page, instant_example
+from everpoll.stores.contract import Event, TaskInfo, TaskState
+from everpoll.stores.contract import Limit as JobLimit
+
+
+class JobError(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One failed attempt."""
+
+    error: str
+    type: str | None = None
+    attempt: int | None = None
+    at: float | None = None
+    by: str | None = None
+    why: str | None = None
+    traceback: str | None = None
+
+
+class JobItem(Struct, frozen=True, kw_only=True):
+    """A job in a list."""
+
+    id: int
+    name: str
+    queue: str
+    key: str | None
+    state: TaskState
+    priority: int
+    attempt: int
+    attempts: int | None
+    """How many attempts it has in all; null: this server was started without the app that says so."""
+    created_at: datetime
+    due_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+    worker: str | None
+    cancel_requested: bool
+    args: list[Any]
+    kwargs: dict[str, Any]
+    progress: Any
+    error: JobError | None
+    """Of its last failed attempt, without traceback."""
+    limit: JobLimit | None
+    """The key that it counts for, how many of the key may run at a time, and how many may start in a stretch; null: no
+    limit."""
+
+
+class JobAction(Struct, frozen=True, kw_only=True):
+    """What an operator did: `what`, `by`, `why`."""
+
+    at: datetime
+    body: Any
+
+
+class JobDetail(JobItem, frozen=True, kw_only=True):
+    """Everything about a job."""
+
+    result: Any
+    errors: list[JobError]
+    """One for each failed attempt, with traceback."""
+    trail: list[dict[str, Any]]
+    """The decisions about it, in order."""
+    actions: list[JobAction]
+    """What operators did to it, oldest first."""
+    rescues: int
+    deadline_at: datetime | None
+
+
+class JobPage(Page, frozen=True, kw_only=True, omit_defaults=True):
+    """Jobs, newest first."""
+
+    items: list[JobItem]
+    after: str | None
+    searched_back_to: datetime | None = None
+    """Set where the page is short because no more jobs were looked at: the oldest of them was enqueued then."""
+
+
+def job_item(task: TaskInfo, jobs: Jobs) -> JobItem:
+    """Return a job as lists show it; `jobs` are those that are registered here."""
+    return JobItem(**_item_fields(task, jobs))
+
+
+def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event]) -> JobDetail:
+    """Return everything about a job, without what are secrets by their names."""
+    return JobDetail(
+        **_item_fields(task, jobs),
+        result=without_secrets(task.result),
+        errors=[_error(entry) for entry in task.errors],
+        trail=without_secrets(list(task.trail)),
+        actions=[JobAction(at=one.at, body=without_secrets(one.body)) for one in actions],
+        rescues=task.rescues,
+        deadline_at=task.deadline_at,
+    )
+
+
+def _item_fields(task: TaskInfo, jobs: Jobs) -> dict[str, Any]:
+    args, kwargs = _call(task.args)
+    last = next((entry for entry in reversed(task.trail) if "error" in entry), None)
+    return {
+        **{name: getattr(task, name) for name in _SAME},
+        "attempts": jobs[task.name].retry.attempts if task.name in jobs else None,
+        "args": without_secrets(args),
+        "kwargs": without_secrets(kwargs),
+        "progress": without_secrets(task.progress),
+        # Without its traceback before anything else: that is by far the longest text of a list.
+        "error": None if last is None else _error({name: last[name] for name in last if name != "traceback"}),
+    }
+
+
+_SAME = tuple(
+    name
+    for name in JobItem.__struct_fields__
+    if name in TaskInfo.__struct_fields__ and name not in {"args", "progress"}
+)
+
+
+def _call(args: Any) -> tuple[list[Any], dict[str, Any]]:
+    if isinstance(args, dict) and isinstance(args.get("args", []), list) and isinstance(args.get("kwargs", {}), dict):
+        return args.get("args", []), args.get("kwargs", {})
+    # Written by another program: shown as it is.
+    return (args, {}) if isinstance(args, list) else ([args], {})
+
+
+def _error(entry: dict[str, Any]) -> JobError:
+    known = {name: entry[name] for name in JobError.__struct_fields__ if entry.get(name) is not None}
+    try:
+        return msgspec.convert(without_secrets(known), JobError)
+    except msgspec.ValidationError:
+        return JobError(error=str(without_secrets(known.get("error"))))
+
+
+ITEM: dict[str, Any] = {
+    "id": 42,
+    "name": "audit",
+    "queue": "default",
+    "key": None,
+    "state": "failed",
+    "priority": 0,
+    "attempt": 3,
+    "attempts": 3,
+    "created_at": instant_example(0),
+    "due_at": instant_example(2),
+    "started_at": instant_example(3),
+    "ended_at": instant_example(4),
+    "worker": "web-1",
+    "cancel_requested": False,
+    "args": ["https://example.com"],
+    "kwargs": {},
+    "progress": None,
+    "error": {"error": "503 Service Unavailable", "type": "HTTPError", "attempt": 3},
+    "limit": {"key": "audit/example.com", "running": 3, "starts": 5, "per_s": 1.0},
+}
+DETAIL = ITEM | {
+    "result": None,
+    "errors": [ITEM["error"] | {"traceback": "Traceback (most recent call last): …"}],
+    "trail": [{"what": "failed", "attempt": 3, "error": "503 Service Unavailable", "type": "HTTPError"}],
+    "actions": [{"at": instant_example(60), "body": {"what": "retry", "by": "HTTP from 10.1.2.3"}}],
+    "rescues": 0,
+    "deadline_at": None,
+}

@@ -1,0 +1,162 @@
+"""Runs of watches as the HTTP API shows them: no text has a secret in it."""
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from everpoll.http.stored_secrets import without_secrets
+from everpoll.server.shapes import Page, instant, instant_example
+from everpoll.stores.contract import TaskInfo, TaskState
+from everpoll.watches import RunInfo
+from everpoll.watches.handle import Fact, run_info
+from everpoll.watches.memory import Outcome
+
+
+class FactItem(Struct, frozen=True, kw_only=True):
+    """A fact as one look has changed it."""
+
+    name: str
+    value: Any
+    at: datetime | None
+    look: int | None
+    """The number of that look, counted from 1."""
+
+
+class RunItem(Struct, frozen=True, kw_only=True):
+    """A run in a list."""
+
+    id: str
+    watch: str
+    task_id: int
+    state: TaskState
+    phase: str
+    outcome: Outcome | None
+    reason: str | None
+    status: str | None
+    """The remote's own word, as last seen."""
+    progress: str | None
+    looks: int
+    errors: int
+    created_at: datetime
+    next_look_at: datetime | None
+    ended_at: datetime | None
+    elapsed_s: float | None
+    cancel_requested: bool
+    budget_s: float | None
+    """How long it may be looked at in all, extensions included."""
+    budget_looks: int | None
+    """How often; null: any number."""
+    deadline_at: datetime | None
+    """When its time is over, unless its budget stands still."""
+    target: str | None
+    """What it looks at: the remote that its watch names, else its handle where that is a text."""
+    last_fact: FactItem | None
+    """The fact that changed last, as far as the log reaches."""
+    seq: int
+
+
+class RunDetail(RunItem, frozen=True, kw_only=True):
+    """Everything about a run."""
+
+    op: Any
+    handle: Any
+    value: Any
+    evidence: Any
+    counters: dict[str, int]
+    cleaned: bool | None
+    log: list[dict[str, Any]]
+    """The decisions, oldest first: which rule made each, and why the next look was when it was. One that follows a look
+    has its number, `look`, and how long that look took, `took_s`; of `times` equal ones, those of the last."""
+    memory: dict[str, Any]
+    facts: dict[str, Any]
+    trail: list[dict[str, Any]]
+    """What happened to its task."""
+
+
+class RunPage(Page, frozen=True, kw_only=True, omit_defaults=True):
+    """Runs, newest first."""
+
+    items: list[RunItem]
+    after: str | None
+    searched_back_to: datetime | None = None
+
+
+def run_item(task: TaskInfo) -> RunItem:
+    """Return a run as lists show it."""
+    return RunItem(**_item_fields(task, run_info(task)))
+
+
+def _item_fields(task: TaskInfo, info: RunInfo) -> dict[str, Any]:
+    """Return the fields that lists and details share; what a remote may have written is without secrets."""
+    return {
+        **{name: getattr(info, name) for name in _SAME},
+        **{name: without_secrets(getattr(info, name)) for name in _TEXTS},
+        "last_fact": None if info.last_fact is None else _fact(info.last_fact),
+        "state": task.state,
+        "cancel_requested": task.cancel_requested,
+    }
+
+
+def _fact(fact: Fact) -> FactItem:
+    [(name, value)] = without_secrets({fact.name: fact.value}).items()
+    return FactItem(name=name, value=value, at=instant(fact.at), look=fact.look)
+
+
+def run_detail(task: TaskInfo) -> RunDetail:
+    """Return everything about a run, without what are secrets by their names."""
+    info = run_info(task)
+    told = {name: without_secrets(msgspec.to_builtins(getattr(info, name))) for name in _OF_DETAILS}
+    return RunDetail(**_item_fields(task, info), **told, trail=without_secrets(list(task.trail)))
+
+
+_TEXTS = ("id", "reason", "status", "progress", "target")
+_SAME = tuple(
+    name
+    for name in RunItem.__struct_fields__
+    if name in RunInfo.__struct_fields__ and name not in {*_TEXTS, "last_fact"}
+)
+_OF_DETAILS = tuple(
+    name
+    for name in RunDetail.__struct_fields__
+    if name in RunInfo.__struct_fields__ and name not in RunItem.__struct_fields__
+)
+
+
+ITEM: dict[str, Any] = {
+    "id": "run-42",
+    "watch": "shell_query",
+    "task_id": 7,
+    "state": "queued",
+    "phase": "looking",
+    "outcome": None,
+    "reason": None,
+    "status": "running",
+    "progress": "40 %",
+    "looks": 3,
+    "errors": 0,
+    "created_at": instant_example(0),
+    "next_look_at": instant_example(8),
+    "ended_at": None,
+    "elapsed_s": None,
+    "cancel_requested": False,
+    "budget_s": 1740.0,
+    "budget_looks": 120,
+    "deadline_at": instant_example(1740),
+    "target": "shell.example.com",
+    "last_fact": {"name": "rowset", "value": "written", "at": instant_example(5), "look": 3},
+    "seq": 2,
+}
+DETAIL = ITEM | {
+    "op": {"query": "select 1"},
+    "handle": "q-17",
+    "value": None,
+    "evidence": None,
+    "counters": {"looks": 3},
+    "cleaned": None,
+    "log": [{"at": 1767323045.0, "rule": "backoff", "why": "look 3", "next_s": 8.0, "look": 3, "took_s": 0.2}],
+    "memory": {},
+    "facts": {},
+    "trail": [],
+}
