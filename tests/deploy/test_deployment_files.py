@@ -152,6 +152,14 @@ def test_the_proxies_pass_streams_on_and_keep_the_host() -> None:
     assert caddy.count("{") == caddy.count("}")
 
 
+async def until_line(lines: AsyncIterator[str], wanted: str) -> AsyncIterator[str]:
+    """Yield lines up to the first that has this text in it."""
+    async for line in lines:
+        yield line
+        if wanted in line:
+            return
+
+
 async def test_nginx_passes_events_on_as_they_come(shop: Path) -> None:
     """With a real nginx, where one is installed: the first event arrives although the stream stays open."""
     nginx = shutil.which("nginx") or shutil.which("/usr/sbin/nginx")
@@ -174,7 +182,16 @@ async def test_nginx_passes_events_on_as_they_come(shop: Path) -> None:
                 http.stream("GET", "/api/events") as answer,
             ):
                 lines = answer.aiter_lines()
-                assert await asyncio.wait_for(anext(line async for line in lines if line), 30) == "event: state"
+                async with asyncio.timeout(30):
+                    first = [await anext(line async for line in lines if line) for _ in range(3)]
+                    assert (first[0], first[1][:4], first[2]) == ("retry: 2000", "id: ", "event: state")
+                    own = {"Origin": "http://polls.example.com"}
+                    paused = await http.post("/api/queues/default/pause", headers=own)
+                    assert paused.status_code == 200
+                    told = [line async for line in until_line(lines, '"kind":"queue"')]
+                    assert '"by":"HTTP from 127.0.0.1"' in told[-1]
+                foreign = {"Origin": "http://evil.example.com"}
+                assert (await http.post("/api/queues/default/resume", headers=foreign)).status_code == 403
 
 
 async def test_below_a_path_everything_is_there_and_nothing_above_it(shop: Path) -> None:

@@ -10,7 +10,8 @@ from everpoll.server.answers import Reply
 from everpoll.server.bulk import Action, BulkAnswer, BulkOrder
 from everpoll.server.job_filter import JobFilter
 from everpoll.server.problems import bad_argument
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import Asked
+from everpoll.server.route_kinds import order
 from everpoll.server.shapes import instant_example
 from everpoll.stores.contract import TaskFilter
 
@@ -77,8 +78,7 @@ _ANSWER: dict[str, Any] = {
 }
 
 BULK_ROUTES = [
-    Route(
-        method="POST",
+    order(
         path="/api/jobs/bulk",
         noun="jobs",
         summary="Redrive, cancel or delete jobs by filter, in batches. 202: it goes on; its events tell how far it is.",
@@ -88,7 +88,6 @@ BULK_ROUTES = [
         answer=BulkAnswer,
         also=(202,),
         example=_ANSWER,
-        access="write",
         limit_s=DRY_S,
     ),
 ]

@@ -1,4 +1,4 @@
-"""The fleet: workers, queues, schedules, adopted tables."""
+"""The fleet: workers, schedules, adopted tables."""
 
 from datetime import datetime
 from typing import Any
@@ -7,15 +7,13 @@ from msgspec import Struct
 
 from everpoll.engine.live_workers import gone_here
 from everpoll.engine.meter import PollerHealth
-from everpoll.engine.queues import Queue
 from everpoll.jobs.schedules import ScheduleInfo, list_schedules
 from everpoll.jobs.timetable import Missed
 from everpoll.server import cursors
-from everpoll.server.problems import Problem
-from everpoll.server.route import Asked, Route
-from everpoll.server.shapes import After, Limit, Page, Reason, instant_example
-from everpoll.stores.contract import QueueInfo, WorkerInfo
-from everpoll.stores.operations import Pause
+from everpoll.server.route import Asked
+from everpoll.server.route_kinds import listing
+from everpoll.server.shapes import After, Limit, Page, instant_example
+from everpoll.stores.contract import WorkerInfo
 from everpoll.tables import AdoptedTable
 from everpoll.tables.contract import Finding
 
@@ -49,34 +47,6 @@ class WorkerPage(Page, frozen=True, kw_only=True):
     """Workers: those alive, and those that ended within a day."""
 
     items: list[WorkerItem]
-    after: str | None
-
-
-class QueueItem(Struct, frozen=True, kw_only=True):
-    """A queue. Counts are exact up to 10,000."""
-
-    name: str
-    ready: int
-    waiting: int
-    running: int
-    limited: int
-    """Due jobs that wait until their limit lets them start; they are not among the ready ones."""
-    oldest_due_at: datetime | None
-    """Since when the ready task that has waited longest has been due."""
-    paused: Pause | None
-    """Why no worker takes tasks from it, by whom and since when; null: workers do."""
-
-
-class PauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """Why a queue is paused."""
-
-    reason: Reason = ""
-
-
-class QueuePage(Page, frozen=True, kw_only=True):
-    """Queues, by name."""
-
-    items: list[QueueItem]
     after: str | None
 
 
@@ -146,46 +116,6 @@ async def list_workers(asked: Asked) -> WorkerPage:
 
 def _worker_place(one: WorkerItem) -> str:
     return f"{one.label}\n{one.incarnation}"
-
-
-async def list_queues(asked: Asked) -> QueuePage:
-    """Answer `GET /api/queues`."""
-    query: FleetQuery = asked.query
-    found = await (await asked.serving.store()).queues()
-    after = cursors.read_text("queues", query.after)
-    items = sorted((one for one in found if after is None or one.queue > after), key=lambda one: one.queue)
-    page = [_queue(one) for one in items[: query.limit]]
-    return QueuePage(items=page, after=cursors.write("queues", page[-1].name) if len(items) > len(page) else None)
-
-
-async def pause_queue(asked: Asked) -> QueueItem:
-    """Answer `POST /api/queues/{name}/pause`."""
-    order: PauseOrder = asked.body or PauseOrder()
-    queue = Queue(asked.params["name"], asked.serving.store)
-    await queue.pause(order.reason, by=asked.by)
-    asked.serving.changes.changed("queues")
-    return _queue(await queue.info())
-
-
-async def resume_queue(asked: Asked) -> QueueItem:
-    """Answer `POST /api/queues/{name}/resume`."""
-    queue = Queue(asked.params["name"], asked.serving.store)
-    if not await queue.resume(by=asked.by):
-        raise Problem(409, f"queue {queue.name!r} is not paused")
-    asked.serving.changes.changed("queues")
-    return _queue(await queue.info())
-
-
-def _queue(one: QueueInfo) -> QueueItem:
-    return QueueItem(
-        name=one.queue,
-        ready=one.ready,
-        waiting=one.waiting,
-        running=one.running,
-        limited=one.limited,
-        oldest_due_at=one.oldest_due_at,
-        paused=one.paused,
-    )
 
 
 async def list_fleet_schedules(asked: Asked) -> SchedulePage:
@@ -263,16 +193,6 @@ _WORKER: dict[str, Any] = {
     "is_alive": True,
     "stopped_at": None,
 }
-_QUEUE: dict[str, Any] = {
-    "name": "default",
-    "ready": 3,
-    "waiting": 10,
-    "running": 1,
-    "limited": 0,
-    "oldest_due_at": instant_example(0),
-    "paused": None,
-}
-_PAUSED = {"reason": "the mail server is being moved", "by": "HTTP from 10.1.2.3", "at": instant_example(0)}
 _TABLE: dict[str, Any] = {
     "name": "execution_jobs",
     "has_handler": True,
@@ -293,69 +213,32 @@ _SCHEDULE: dict[str, Any] = {
 }
 
 FLEET_ROUTES = [
-    Route(
-        method="GET",
+    listing(
         path="/api/workers",
         noun="fleet",
         summary="List workers: those alive, and those that ended within a day.",
         handler=list_workers,
         query=FleetQuery,
         answer=WorkerPage,
-        example={"items": [_WORKER], "after": None},
+        item=_WORKER,
     ),
-    Route(
-        method="GET",
-        path="/api/queues",
-        noun="fleet",
-        summary="List queues, and how much waits in each.",
-        handler=list_queues,
-        query=FleetQuery,
-        answer=QueuePage,
-        example={"items": [_QUEUE], "after": None},
-    ),
-    Route(
-        method="POST",
-        path="/api/queues/{name}/pause",
-        noun="fleet",
-        summary="Have no worker of the fleet take tasks from a queue; what runs goes on.",
-        handler=pause_queue,
-        body=PauseOrder,
-        needs_body=False,
-        body_example={"reason": "the mail server is being moved"},
-        answer=QueueItem,
-        example=_QUEUE | {"paused": _PAUSED},
-        access="write",
-    ),
-    Route(
-        method="POST",
-        path="/api/queues/{name}/resume",
-        noun="fleet",
-        summary="Have workers take tasks from a queue again. 409: it is not paused.",
-        handler=resume_queue,
-        answer=QueueItem,
-        example=_QUEUE,
-        problems=(409,),
-        access="write",
-    ),
-    Route(
-        method="GET",
+    listing(
         path="/api/schedules",
         noun="fleet",
         summary="List schedules: which job is enqueued when.",
         handler=list_fleet_schedules,
         query=FleetQuery,
         answer=SchedulePage,
-        example={"items": [_SCHEDULE], "after": None},
+        item=_SCHEDULE,
     ),
-    Route(
-        method="GET",
+    listing(
         path="/api/tables",
         noun="fleet",
         summary="List the tables that this process has adopted.",
         handler=list_tables,
         query=TablesQuery,
         answer=TablePage,
-        example={"items": [_TABLE], "after": None},
         limit_s=10.0,
+        item=_TABLE,
     ),
 ]

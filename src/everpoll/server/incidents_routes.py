@@ -15,7 +15,8 @@ from everpoll.server import cursors
 from everpoll.server.actions_log import log_action
 from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import Asked
+from everpoll.server.route_kinds import listing, order, removal
 from everpoll.server.shapes import After, Limit, Page, Reason, instant, instant_example
 
 LIST = "incidents"
@@ -235,18 +236,16 @@ WINDOW: dict[str, Any] = {
 }
 
 INCIDENT_ROUTES = [
-    Route(
-        method="GET",
+    listing(
         path="/api/incidents",
         noun="services",
         summary="List incidents, newest first: open ones, past ones, or all.",
         handler=list_incidents,
         query=IncidentsQuery,
         answer=IncidentPage,
-        example={"items": [INCIDENT], "after": None},
+        item=INCIDENT,
     ),
-    Route(
-        method="POST",
+    order(
         path="/api/incidents/{id}/ack",
         noun="services",
         summary="Tell that an operator knows of an incident: no alerts and reminders from now on. 409: it is over.",
@@ -257,19 +256,16 @@ INCIDENT_ROUTES = [
         answer=IncidentItem,
         example=INCIDENT | {"acknowledged_by": "anna", "acknowledged_at": instant_example(120)},
         problems=(404, 409),
-        access="write",
     ),
-    Route(
-        method="GET",
+    listing(
         path="/api/maintenance",
         noun="services",
         summary="List maintenance windows, in which incidents do not alert.",
         handler=list_windows,
         answer=WindowPage,
-        example={"items": [WINDOW], "after": None},
+        item=WINDOW,
     ),
-    Route(
-        method="POST",
+    order(
         path="/api/maintenance",
         noun="services",
         summary="Plan a maintenance window; one with the same id is replaced.",
@@ -279,17 +275,12 @@ INCIDENT_ROUTES = [
         answer=WindowItem,
         status=201,
         example=WINDOW,
-        access="write",
     ),
-    Route(
-        method="DELETE",
+    removal(
         path="/api/maintenance",
         noun="services",
         summary="Remove a maintenance window.",
         handler=remove_window,
         query=WindowQuery,
-        status=204,
-        problems=(404,),
-        access="write",
     ),
 ]

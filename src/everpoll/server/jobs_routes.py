@@ -17,7 +17,8 @@ from everpoll.server.explaining import WHY, without_secrets_in
 from everpoll.server.job_filter import JobFilter
 from everpoll.server.job_shapes import DETAIL, ITEM, JobDetail, JobPage, job_detail, job_item
 from everpoll.server.problems import Problem, bad_argument
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import Asked
+from everpoll.server.route_kinds import detail, listing, order
 from everpoll.server.shapes import After, Limit, Reason, task_number
 from everpoll.stores.contract import OnConflict, Store, TaskInfo
 from everpoll.stores.operations import Retried
@@ -162,18 +163,16 @@ def _id(asked: Asked) -> int:
 
 
 JOB_ROUTES = [
-    Route(
-        method="GET",
+    listing(
         path="/api/jobs",
         noun="jobs",
         summary="List jobs, newest first.",
         handler=list_jobs,
         query=JobsQuery,
         answer=JobPage,
-        example={"items": [ITEM], "after": None},
+        item=ITEM,
     ),
-    Route(
-        method="POST",
+    order(
         path="/api/jobs",
         noun="jobs",
         summary="Start a job. With a key that a live task has, that task is the answer (200), or a conflict (409).",
@@ -185,30 +184,24 @@ JOB_ROUTES = [
         also=(200,),
         problems=(409,),
         example=DETAIL | {"state": "queued"},
-        access="write",
     ),
-    Route(
-        method="GET",
+    detail(
         path="/api/jobs/{id}",
         noun="jobs",
         summary="Show everything about a job: errors with tracebacks, result, trail.",
         handler=show_job,
         answer=JobDetail,
         example=DETAIL,
-        problems=(404,),
     ),
-    Route(
-        method="GET",
+    detail(
         path="/api/jobs/{id}/why",
         noun="jobs",
         summary="Say why a job is where it is, with the evidence.",
         handler=explain_job,
         answer=Why,
         example=WHY,
-        problems=(404,),
     ),
-    Route(
-        method="POST",
+    order(
         path="/api/jobs/{id}/cancel",
         noun="jobs",
         summary="End a queued job, or ask the worker of a running one to. 409: it has ended.",
@@ -219,10 +212,8 @@ JOB_ROUTES = [
         answer=JobDetail,
         example=DETAIL | {"state": "canceled"},
         problems=(404, 409),
-        access="write",
     ),
-    Route(
-        method="POST",
+    order(
         path="/api/jobs/{id}/retry",
         noun="jobs",
         summary="Put an ended job back in the queue, with fresh attempts. 409: it has not ended, or its key is taken.",
@@ -230,10 +221,8 @@ JOB_ROUTES = [
         answer=JobDetail,
         example=DETAIL | {"state": "queued"},
         problems=(404, 409),
-        access="write",
     ),
-    Route(
-        method="POST",
+    order(
         path="/api/jobs/{id}/run-now",
         noun="jobs",
         summary="Make a queued job due at once, whatever delay or backoff it waits for. 409: it runs, or has ended.",
@@ -241,6 +230,5 @@ JOB_ROUTES = [
         answer=JobDetail,
         example=DETAIL | {"state": "queued"},
         problems=(404, 409),
-        access="write",
     ),
 ]

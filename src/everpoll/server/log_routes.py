@@ -13,7 +13,8 @@ from everpoll.errors import BadInput
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.server import cursors
 from everpoll.server.problems import bad_argument
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import Asked
+from everpoll.server.route_kinds import detail
 from everpoll.server.shapes import After, Limit, Page, instant_example, task_number
 from everpoll.stores.contract import Event, Store
 from everpoll.stores.feed_positions import place_in_feed
@@ -137,15 +138,13 @@ def _item(event: Event) -> LogItem:
 
 
 LOG_ROUTES = [
-    Route(
-        method="GET",
+    detail(
         path="/api/log",
         noun="events",
         summary="List the durable log, newest first.",
         handler=list_log,
         query=LogQuery,
         answer=LogPage,
-        problems=(404,),
         example={
             "items": [
                 {

@@ -12,7 +12,8 @@ from everpoll.loops import Loop
 from everpoll.server import cursors
 from everpoll.server.actions_log import log_action
 from everpoll.server.problems import Problem
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import Asked
+from everpoll.server.route_kinds import listing, order
 from everpoll.server.shapes import After, Limit, Page, instant, instant_example
 from everpoll.stores.figures import LoopCard, PublishedLoops
 
@@ -157,19 +158,17 @@ _ACTIONS = {
 }
 
 LOOP_ROUTES = [
-    Route(
-        method="GET",
+    listing(
         path="/api/loops",
         noun="loops",
         summary="List loops, by name.",
         handler=list_loops,
         query=LoopsQuery,
         answer=LoopPage,
-        example={"items": [ITEM], "after": None},
+        item=ITEM,
     ),
     *(
-        Route(
-            method="POST",
+        order(
             path=f"/api/loops/{{name}}/{action}",
             noun="loops",
             summary=summary,
@@ -177,7 +176,6 @@ LOOP_ROUTES = [
             answer=LoopItem,
             example=example,
             problems=(404, 409),
-            access="write",
         )
         for action, (handler, summary, example) in _ACTIONS.items()
     ),

@@ -1,4 +1,4 @@
-"""Records of services: dependencies, history, the graph, aliases, heartbeats."""
+"""Records of services: dependencies, history, the graph."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -11,10 +11,9 @@ from everpoll.monitors.service import Service
 from everpoll.policy import seconds
 from everpoll.policy.uptime import NOTHING_AHEAD, Ahead, uptime_of
 from everpoll.server import cursors
-from everpoll.server.actions_log import log_action
-from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
+from everpoll.server.route_kinds import detail, listing
 from everpoll.server.service_graph import GraphAnswer
 from everpoll.server.service_shapes import (
     DEPENDENCY,
@@ -84,38 +83,6 @@ class GraphQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Only what is down or degraded, and what depends on it."""
 
 
-class Alias(Struct, frozen=True, forbid_unknown_fields=True):
-    """What services call a dependency, and what it is called here."""
-
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
-    canonical: Annotated[str, Meta(min_length=1, max_length=200)]
-
-
-class AliasPage(Page, frozen=True, kw_only=True):
-    """Aliases, by name."""
-
-    items: list[Alias]
-    after: str | None
-
-
-class AliasQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which alias."""
-
-    name: Annotated[str, Meta(min_length=1, max_length=200)]
-
-
-class BeatQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """How the service is: up, degraded or down."""
-
-    status: str = "up"
-
-
-class Beaten(Struct, frozen=True):
-    """A heartbeat was counted."""
-
-    ok: bool = True
-
-
 async def list_dependencies(asked: Asked) -> DependencyPage:
     """Answer `GET /api/services/{name}/dependencies`."""
     found = await Service(asked.serving.app.services, asked.params["name"]).dependencies()
@@ -175,45 +142,6 @@ async def show_graph(asked: Asked) -> GraphAnswer:
     return await asked.serving.graphs.answer(query.focus, query.depth, only_problems=query.problems)
 
 
-async def list_aliases(asked: Asked) -> AliasPage:
-    """Answer `GET /api/aliases`."""
-    known = await (await asked.serving.store()).health.aliases()
-    return AliasPage(items=[Alias(name, known[name]) for name in sorted(known)], after=None)
-
-
-async def add_alias(asked: Asked) -> Reply:
-    """Answer `POST /api/aliases`."""
-    new: Alias = asked.body
-    for name, value in (("name", new.name), ("canonical", new.canonical)):
-        if not value.strip() or not value.isprintable():
-            raise bad_argument(name, "must be printable text")
-    await (await asked.serving.store()).health.set_alias(new.name, new.canonical)
-    await log_action(asked, "service", new.name, "alias", f"it counts as {new.canonical}")
-    return Reply(new, 201)
-
-
-async def remove_alias(asked: Asked) -> Reply:
-    """Answer `DELETE /api/aliases`."""
-    query: AliasQuery = asked.query
-    if not await (await asked.serving.store()).health.delete_alias(query.name):
-        raise Problem(404, f"there is no alias {query.name!r}")
-    await log_action(asked, "service", query.name, "remove alias")
-    return Reply(None, 204)
-
-
-async def count_beat(asked: Asked) -> Beaten:
-    """Answer `GET /api/beat/{token}`."""
-    query: BeatQuery = asked.query
-    await asked.serving.beats.beat(asked.params["token"], query.status)
-    asked.serving.changes.changed("services")
-    return Beaten()
-
-
-async def count_posted_beat(asked: Asked) -> Beaten:
-    """Answer `POST /api/beat/{token}`."""
-    return await count_beat(asked)
-
-
 _BUCKET: dict[str, Any] = {
     "at": instant_example(0),
     "up": 118,
@@ -225,25 +153,22 @@ _BUCKET: dict[str, Any] = {
     "p95_ms": 30.0,
     "p99_ms": 55.0,
 }
-_ALIAS = {"name": "pg-main", "canonical": "PostgreSQL"}
 _NODES = [
     {"name": "billing", "is_service": True, "status": "degraded", "since": instant_example(0), "roots": ["PostgreSQL"]},
     {"name": "PostgreSQL", "is_service": False, "status": "down", "since": instant_example(0), "roots": []},
 ]
 
 RECORD_ROUTES = [
-    Route(
-        method="GET",
+    listing(
         path="/api/services/{name}/dependencies",
         noun="services",
         summary="List what a service reports about its dependencies.",
         handler=list_dependencies,
         answer=DependencyPage,
-        example={"items": [DEPENDENCY], "after": None},
         problems=(404,),
+        item=DEPENDENCY,
     ),
-    Route(
-        method="GET",
+    detail(
         path="/api/services/{name}/history",
         noun="services",
         summary="List the looks at a service, newest first; with `step`, its figures over time as well.",
@@ -251,7 +176,6 @@ RECORD_ROUTES = [
         query=HistoryQuery,
         answer=HistoryPage,
         example={"items": [LOOK], "after": None, "buckets": [_BUCKET]},
-        problems=(404,),
     ),
     Route(
         method="GET",
@@ -262,62 +186,5 @@ RECORD_ROUTES = [
         query=GraphQuery,
         answer=GraphAnswer,
         example={"nodes": _NODES, "edges": [{"source": "billing", "target": "PostgreSQL"}], "is_cut": False},
-    ),
-    Route(
-        method="GET",
-        path="/api/aliases",
-        noun="services",
-        summary="List what dependencies are called by services, and here.",
-        handler=list_aliases,
-        answer=AliasPage,
-        example={"items": [_ALIAS], "after": None},
-    ),
-    Route(
-        method="POST",
-        path="/api/aliases",
-        noun="services",
-        summary="Let dependencies of one name count as another.",
-        handler=add_alias,
-        body=Alias,
-        body_example=_ALIAS,
-        answer=Alias,
-        status=201,
-        example=_ALIAS,
-        access="write",
-    ),
-    Route(
-        method="DELETE",
-        path="/api/aliases",
-        noun="services",
-        summary="Forget an alias.",
-        handler=remove_alias,
-        query=AliasQuery,
-        status=204,
-        problems=(404,),
-        access="write",
-    ),
-    Route(
-        method="GET",
-        path="/api/beat/{token}",
-        noun="services",
-        summary="Tell that a service lives; its target is `beat:TOKEN`.",
-        handler=count_beat,
-        query=BeatQuery,
-        answer=Beaten,
-        example={"ok": True},
-        problems=(404,),
-        access="public",
-    ),
-    Route(
-        method="POST",
-        path="/api/beat/{token}",
-        noun="services",
-        summary="Tell that a service lives, as GET does.",
-        handler=count_posted_beat,
-        query=BeatQuery,
-        answer=Beaten,
-        example={"ok": True},
-        problems=(404,),
-        access="public",
     ),
 ]

@@ -79,6 +79,8 @@ class HttpServer:
             lifespan="off",
             ws="none",
             log_config=None,
+            # Its start and end are logged below, once; its records of them carry escape codes for terminals.
+            log_level="warning",
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=int(STOP_S),

@@ -19,6 +19,7 @@ from everpoll.server.explaining import WHY, without_secrets_in
 from everpoll.server.jobs_routes import CancelOrder
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
+from everpoll.server.route_kinds import detail, listing, order
 from everpoll.server.run_shapes import DETAIL, ITEM, RunDetail, RunPage, run_detail, run_item
 from everpoll.server.shapes import After, Limit, task_number
 from everpoll.server.streams import MEDIA as EVENTS
@@ -176,18 +177,16 @@ async def _found(store: Store, name: str) -> TaskInfo:
 _NO_ROWS = (404,)
 
 RUN_ROUTES = [
-    Route(
-        method="GET",
+    listing(
         path="/api/runs",
         noun="runs",
         summary="List runs of watches, newest first.",
         handler=list_runs,
         query=RunsQuery,
         answer=RunPage,
-        example={"items": [ITEM], "after": None},
+        item=ITEM,
     ),
-    Route(
-        method="POST",
+    order(
         path="/api/runs",
         noun="runs",
         summary="Begin a run. An id that was begun before answers with that run (200).",
@@ -199,30 +198,24 @@ RUN_ROUTES = [
         also=(200,),
         problems=(409,),
         example=DETAIL,
-        access="write",
     ),
-    Route(
-        method="GET",
+    detail(
         path="/api/runs/{id}",
         noun="runs",
         summary="Show everything about a run. The id is WATCH:RUN, or that of its task.",
         handler=show_run,
         answer=RunDetail,
         example=DETAIL,
-        problems=_NO_ROWS,
     ),
-    Route(
-        method="GET",
+    detail(
         path="/api/runs/{id}/why",
         noun="runs",
         summary="Say why a run is where it is, with the evidence.",
         handler=explain_run,
         answer=Why,
         example=WHY | {"verdict": "It waits for its next look, in 8s."},
-        problems=_NO_ROWS,
     ),
-    Route(
-        method="POST",
+    order(
         path="/api/runs/{id}/cancel",
         noun="runs",
         summary="Cancel a run: its worker tells the remote, waits for its end and cleans up. 409: it has its outcome.",
@@ -233,10 +226,8 @@ RUN_ROUTES = [
         answer=RunDetail,
         example=DETAIL | {"cancel_requested": True},
         problems=(404, 409),
-        access="write",
     ),
-    Route(
-        method="POST",
+    order(
         path="/api/runs/{id}/look-now",
         noun="runs",
         summary="Make the next look due at once. 409: the run has its outcome.",
@@ -244,10 +235,8 @@ RUN_ROUTES = [
         answer=RunDetail,
         example=DETAIL,
         problems=(404, 409),
-        access="write",
     ),
-    Route(
-        method="POST",
+    order(
         path="/api/runs/{id}/extend",
         noun="runs",
         summary="Add time, looks, or both to the budget of a run. 409: the run has its outcome.",
@@ -257,7 +246,6 @@ RUN_ROUTES = [
         answer=RunDetail,
         example=DETAIL | {"budget_s": 2340.0, "budget_looks": 140},
         problems=(404, 409),
-        access="write",
     ),
     Route(
         method="GET",

@@ -11,7 +11,8 @@ from everpoll.monitors.last_look import aheads_of, last_look
 from everpoll.policy import seconds
 from everpoll.policy.uptime import NOTHING_AHEAD, uptime_of
 from everpoll.server.problems import Problem, bad_argument
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import Asked
+from everpoll.server.route_kinds import detail
 from everpoll.server.shapes import instant, instant_example
 from everpoll.stores.figures import HOUR_S, MINUTE_S, POINTS_LIMIT
 from everpoll.stores.health import Step
@@ -134,8 +135,7 @@ def _seconds(name: str, text: str) -> float:
 _POINT: dict[str, Any] = {"at": instant_example(0), "counts": {"done": 118, "failed": 2}, "count": 120}
 
 SERIES_ROUTES = [
-    Route(
-        method="GET",
+    detail(
         path="/api/series",
         noun="series",
         summary="Show figures over time: throughput by outcome, waiting and run time, lateness of looks, uptime.",
@@ -143,6 +143,5 @@ SERIES_ROUTES = [
         query=SeriesQuery,
         answer=SeriesAnswer,
         example={"of": "throughput", "step_s": 60, "items": [_POINT]},
-        problems=(404,),
     ),
 ]

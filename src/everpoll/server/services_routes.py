@@ -1,31 +1,22 @@
-"""Services: list, register, show, explain, change, remove, check, mute."""
-
-from typing import Annotated, Any
+"""Services: list, show, explain."""
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import Struct
 
 from everpoll.engine.why import Why
-from everpoll.errors import ServiceNotFound
-from everpoll.monitors.beat_tokens import beat_token, with_token
+from everpoll.monitors.beat_tokens import beat_token
 from everpoll.monitors.checks.assignment import Assignment
-from everpoll.monitors.definition import Definition
 from everpoll.monitors.info import ServiceInfo, info_of
 from everpoll.monitors.last_look import ahead_of_look
-from everpoll.monitors.options import ServiceOptions
-from everpoll.monitors.service import Service
 from everpoll.monitors.service_rows import service_pages
 from everpoll.monitors.service_why import why_service
-from everpoll.monitors.written_options import OPTIONS, refuse_password, written_options
 from everpoll.policy import seconds
 from everpoll.policy.uptime import uptime_of
 from everpoll.server import cursors
-from everpoll.server.actions_log import log_action
-from everpoll.server.answers import Reply
 from everpoll.server.explaining import WHY
 from everpoll.server.mounts import base_of
-from everpoll.server.problems import Problem
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import Asked
+from everpoll.server.route_kinds import detail, listing
 from everpoll.server.service_shapes import (
     SERVICE,
     SERVICE_DETAIL,
@@ -38,7 +29,7 @@ from everpoll.server.service_shapes import (
     service_item,
     uptime_shown,
 )
-from everpoll.server.shapes import After, Limit, Reason
+from everpoll.server.shapes import After, Limit
 from everpoll.stores.contract import Store, TaskInfo
 
 LIST = "services"
@@ -51,7 +42,6 @@ PAGE_LIMIT = 200
 """Services that a page has at most: each comes with its last looks and a day of figures."""
 SCAN_PAGE, SCAN_LIMIT = 1_000, 10_000
 """Services that are read at a time, and in all, for a page of those with one status."""
-Span = str | float
 
 
 class ServicesQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,41 +51,6 @@ class ServicesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 50
     """A page has at most 200 services, also for a higher limit: `after` continues the list."""
     after: After = None
-
-
-class ServiceChange(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Options of a service; what is left out stays, or has its default. Nested ones are as in a configuration file."""
-
-    target: Annotated[str, Meta(min_length=1, max_length=8_192)] | UnsetType = UNSET
-    every: Span | UnsetType = UNSET
-    timeout: Span | UnsetType = UNSET
-    format: str | UnsetType = UNSET
-    mapping: dict[str, Any] | UnsetType | None = UNSET
-    depends_on: list[str] | UnsetType = UNSET
-    headers: dict[str, str] | UnsetType | None = UNSET
-    """A secret is written as `${NAME}`, and read from the environment of the workers."""
-    breaker: dict[str, Any] | UnsetType | None = UNSET
-    backoff: dict[str, Any] | UnsetType | None = UNSET
-    alert: dict[str, Any] | UnsetType = UNSET
-    conditions: list[str] | UnsetType = UNSET
-    fresh: bool | UnsetType = UNSET
-    witness: list[str] | UnsetType = UNSET
-
-
-class NewService(ServiceChange, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A service to register."""
-
-    name: Annotated[str, Meta(min_length=1, max_length=100)]
-    target: Annotated[str, Meta(min_length=1, max_length=8_192)]
-
-
-class MuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long to send no alerts."""
-
-    span: Span
-    """`"2h"`, or a number of seconds."""
-    reason: Reason = ""
-    """Why; it is in the log of events."""
 
 
 async def list_services(asked: Asked) -> ServicePage:
@@ -124,51 +79,21 @@ async def _items(store: Store, infos: list[ServiceInfo], now: float) -> list[Ser
     return [service_item(one, looks.get(one.name, []), known.get(one.name), now) for one in infos]
 
 
-async def add_service(asked: Asked) -> Reply:
-    """Answer `POST /api/services`."""
-    new: NewService = asked.body
-    services = asked.serving.app.services
-    refuse_password(new.target)
-    before = await _definition(asked, new.name)
-    definition = with_token(services.define(new.name, new.target, _options(new)), before)
-    if before is not None and before != definition:
-        raise Problem(409, f"service {new.name!r} is there already, and differs: PATCH changes it")
-    if await services.publish([definition]):
-        raise _being_removed(new.name)
-    await log_action(asked, "service", new.name, "add")
-    row = await services.row(new.name)
-    detail = service_detail(row, services.wall(), beat_path=_beat_path(asked, row))
-    return Reply(detail, 201 if before is None else 200)
-
-
-def _beat_path(asked: Asked, row: TaskInfo) -> str | None:
+def beat_path(asked: Asked, row: TaskInfo) -> str | None:
     """Return where the service beats, for callers that may write: whoever has the path can beat."""
     token = beat_token(msgspec.convert(row.args, Assignment).definition)
     return None if token is None or asked.role != "write" else f"{base_of(asked.request.scope)}/api/beat/{token}"
-
-
-async def _definition(asked: Asked, name: str) -> Definition | None:
-    try:
-        row = await asked.serving.app.services.row(name)
-    except ServiceNotFound:
-        return None
-    if row.cancel_requested:
-        raise _being_removed(name)
-    return msgspec.convert(row.args, Assignment).definition
-
-
-def _being_removed(name: str) -> Problem:
-    return Problem(409, f"service {name!r} is being removed by a worker: register it when that is done")
 
 
 async def show_service(asked: Asked) -> ServiceDetail:
     """Answer `GET /api/services/{name}`."""
     services = asked.serving.app.services
     row = await services.row(asked.params["name"])
-    return await _detail(asked, row)
+    return await read_detail(asked, row)
 
 
-async def _detail(asked: Asked, row: TaskInfo) -> ServiceDetail:
+async def read_detail(asked: Asked, row: TaskInfo) -> ServiceDetail:
+    """Return everything about a service, its records of 90 days included."""
     services, name = asked.serving.app.services, row.key or ""
     health, now = (await asked.serving.store()).health, services.wall()
     rollups = {span: await health.summary(name, now - seconds(span), now) for span in SPANS}
@@ -184,7 +109,7 @@ async def _detail(asked: Asked, row: TaskInfo) -> ServiceDetail:
         uptime_24h=uptimes[SPANS[0]],
         latencies_24h_ms={word: rollups[SPANS[0]].latency_ms(share) for word, share in PERCENTILES.items()},
         looks=[look_item(look) for look in looks],
-        beat_path=_beat_path(asked, row),
+        beat_path=beat_path(asked, row),
     )
 
 
@@ -194,177 +119,30 @@ async def explain_service(asked: Asked) -> Why:
     return await why_service(await app.store(), await app.services.row(asked.params["name"]))
 
 
-async def change_service(asked: Asked) -> ServiceDetail:
-    """Answer `PATCH /api/services/{name}`."""
-    given: ServiceChange = asked.body
-    services, name = asked.serving.app.services, asked.params["name"]
-    options = _options(given)
-    if given.target is not UNSET:
-        refuse_password(given.target)
-
-    def edit(one: Assignment) -> Assignment:
-        old = one.definition
-        target = old.target if given.target is UNSET else given.target
-        merged = ServiceOptions(**(_options_of(old) | options))  # type: ignore[typeddict-item]
-        return msgspec.structs.replace(one, definition=with_token(services.define(name, target, merged), old))
-
-    if (await services.row(name)).cancel_requested:
-        raise _being_removed(name)
-    await services.change(name, edit)
-    await log_action(asked, "service", name, "change")
-    return await _detail(asked, await services.row(name))
-
-
-async def remove_service(asked: Asked) -> Reply:
-    """Answer `DELETE /api/services/{name}`."""
-    services = asked.serving.app.services
-    name = (await services.row(asked.params["name"])).key or ""
-    await Service(services, name).remove()
-    await log_action(asked, "service", name, "remove")
-    return Reply(None, 204)
-
-
-async def check_service(asked: Asked) -> ServiceDetail:
-    """Answer `POST /api/services/{name}/check`."""
-    services, name = asked.serving.app.services, asked.params["name"]
-    await Service(services, name).check()
-    await log_action(asked, "service", name, "check")
-    return await _detail(asked, await services.row(name))
-
-
-async def mute_service(asked: Asked) -> ServiceDetail:
-    """Answer `POST /api/services/{name}/mute`."""
-    order: MuteOrder = asked.body
-    services, name = asked.serving.app.services, asked.params["name"]
-    await Service(services, name).mute(order.span)
-    await log_action(
-        asked, "service", name, "mute", f"for {order.span}" + (f": {order.reason}" if order.reason else "")
-    )
-    return await _detail(asked, await services.row(name))
-
-
-async def unmute_service(asked: Asked) -> ServiceDetail:
-    """Answer `POST /api/services/{name}/unmute`."""
-    services, name = asked.serving.app.services, asked.params["name"]
-    await Service(services, name).unmute()
-    await log_action(asked, "service", name, "unmute")
-    return await _detail(asked, await services.row(name))
-
-
-def _options(given: ServiceChange) -> ServiceOptions:
-    named = {name: getattr(given, name) for name in OPTIONS}
-    return written_options({name: value for name, value in named.items() if value is not UNSET}, OPTIONS)  # type: ignore[return-value]
-
-
-def _options_of(definition: Definition) -> dict[str, Any]:
-    """Return the options that would make this definition again."""
-    same = {name: getattr(definition, name) for name in OPTIONS - {"every", "timeout"}}
-    return same | {"every": definition.every_s, "timeout": definition.timeout_s}
-
-
 SERVICE_ROUTES = [
-    Route(
-        method="GET",
+    listing(
         path="/api/services",
         noun="services",
         summary="List services, newest first, with their last looks and their uptime.",
         handler=list_services,
         query=ServicesQuery,
         answer=ServicePage,
-        example={"items": [SERVICE], "after": None},
+        item=SERVICE,
     ),
-    Route(
-        method="POST",
-        path="/api/services",
-        noun="services",
-        summary='Register a service; it is looked at within 5 s. The target "beat:" makes a token. 409: it differs.',
-        handler=add_service,
-        body=NewService,
-        body_example={"name": "billing", "target": "https://billing.internal/health", "every": "30s"},
-        answer=ServiceDetail,
-        status=201,
-        also=(200,),
-        problems=(409,),
-        example=SERVICE_DETAIL,
-        access="write",
-    ),
-    Route(
-        method="GET",
+    detail(
         path="/api/services/{name}",
         noun="services",
         summary="Show everything about a service.",
         handler=show_service,
         answer=ServiceDetail,
         example=SERVICE_DETAIL,
-        problems=(404,),
     ),
-    Route(
-        method="GET",
+    detail(
         path="/api/services/{name}/why",
         noun="services",
         summary="Say why a service is as it is, with the evidence.",
         handler=explain_service,
         answer=Why,
         example=WHY | {"verdict": "billing has been down for 4m: connection refused."},
-        problems=(404,),
-    ),
-    Route(
-        method="PATCH",
-        path="/api/services/{name}",
-        noun="services",
-        summary="Change options of a service; another target is looked at at once.",
-        handler=change_service,
-        body=ServiceChange,
-        body_example={"every": "10s"},
-        answer=ServiceDetail,
-        example=SERVICE_DETAIL | {"every_s": 10.0},
-        problems=(404, 409),
-        access="write",
-    ),
-    Route(
-        method="DELETE",
-        path="/api/services/{name}",
-        noun="services",
-        summary="Look at a service no more, close its incidents and forget its records; a worker does it.",
-        handler=remove_service,
-        status=204,
-        problems=(404,),
-        access="write",
-    ),
-    Route(
-        method="POST",
-        path="/api/services/{name}/check",
-        noun="services",
-        summary="Look at a service now, also while its breaker is open. 504: no worker did.",
-        handler=check_service,
-        answer=ServiceDetail,
-        example=SERVICE_DETAIL,
-        problems=(404, 504),
-        access="write",
-        limit_s=None,
-    ),
-    Route(
-        method="POST",
-        path="/api/services/{name}/mute",
-        noun="services",
-        summary="Send no alerts about a service for a while; incidents are recorded all the same.",
-        handler=mute_service,
-        body=MuteOrder,
-        body_example={"span": "2h", "reason": "the new release is rolled out"},
-        answer=ServiceDetail,
-        example=SERVICE_DETAIL,
-        problems=(404,),
-        access="write",
-    ),
-    Route(
-        method="POST",
-        path="/api/services/{name}/unmute",
-        noun="services",
-        summary="Send alerts about a service again.",
-        handler=unmute_service,
-        answer=ServiceDetail,
-        example=SERVICE_DETAIL,
-        problems=(404,),
-        access="write",
     ),
 ]

@@ -1,0 +1,90 @@
+"""Aliases: what dependencies are called by services, and here."""
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from everpoll.server.actions_log import log_action
+from everpoll.server.answers import Reply
+from everpoll.server.problems import Problem, bad_argument
+from everpoll.server.route import Asked
+from everpoll.server.route_kinds import listing, order, removal
+from everpoll.server.shapes import Page
+
+
+class Alias(Struct, frozen=True, forbid_unknown_fields=True):
+    """What services call a dependency, and what it is called here."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+    canonical: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class AliasPage(Page, frozen=True, kw_only=True):
+    """Aliases, by name."""
+
+    items: list[Alias]
+    after: str | None
+
+
+class AliasQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which alias."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+async def list_aliases(asked: Asked) -> AliasPage:
+    """Answer `GET /api/aliases`."""
+    known = await (await asked.serving.store()).health.aliases()
+    return AliasPage(items=[Alias(name, known[name]) for name in sorted(known)], after=None)
+
+
+async def add_alias(asked: Asked) -> Reply:
+    """Answer `POST /api/aliases`."""
+    new: Alias = asked.body
+    for name, value in (("name", new.name), ("canonical", new.canonical)):
+        if not value.strip() or not value.isprintable():
+            raise bad_argument(name, "must be printable text")
+    await (await asked.serving.store()).health.set_alias(new.name, new.canonical)
+    await log_action(asked, "service", new.name, "alias", f"it counts as {new.canonical}")
+    return Reply(new, 201)
+
+
+async def remove_alias(asked: Asked) -> Reply:
+    """Answer `DELETE /api/aliases`."""
+    query: AliasQuery = asked.query
+    if not await (await asked.serving.store()).health.delete_alias(query.name):
+        raise Problem(404, f"there is no alias {query.name!r}")
+    await log_action(asked, "service", query.name, "remove alias")
+    return Reply(None, 204)
+
+
+_ALIAS = {"name": "pg-main", "canonical": "PostgreSQL"}
+
+ALIAS_ROUTES = [
+    listing(
+        path="/api/aliases",
+        noun="services",
+        summary="List what dependencies are called by services, and here.",
+        handler=list_aliases,
+        answer=AliasPage,
+        item=_ALIAS,
+    ),
+    order(
+        path="/api/aliases",
+        noun="services",
+        summary="Let dependencies of one name count as another.",
+        handler=add_alias,
+        body=Alias,
+        body_example=_ALIAS,
+        answer=Alias,
+        status=201,
+        example=_ALIAS,
+    ),
+    removal(
+        path="/api/aliases",
+        noun="services",
+        summary="Forget an alias.",
+        handler=remove_alias,
+        query=AliasQuery,
+    ),
+]
