@@ -13,8 +13,8 @@ from typing import Any
 import asyncpg
 
 from everpoll.policy import Rollup
-from everpoll.stores.health_chunks import FIGURES, HOUR_MS, LookRow, figures_of
-from everpoll.stores.health_rolling import HOURS_A_DAY, PackedHour, ServiceRecord, roll_up
+from everpoll.stores.health_chunks import FIGURES, HOUR_MS, HOURS_A_DAY, LookRow, figures_of
+from everpoll.stores.health_rolling import PackedHour, ServiceRecord, roll_up
 
 LOOKS_DAYS, MINUTES_DAYS, YEAR_DAYS = 7, 30, 365
 VARIANTS, EVERY_MS = 200, 30_000

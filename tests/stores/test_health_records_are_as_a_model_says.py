@@ -6,9 +6,10 @@ The model keeps each look that was ever recorded, in plain sets, and counts one 
 
 import asyncio
 import math
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import msgspec
@@ -74,8 +75,6 @@ def ms(at: float) -> int:
 
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
-Counted = list[tuple[NewLook, int]]
-"""Looks, each with the milliseconds that it stands for."""
 
 
 @dataclass
@@ -84,37 +83,37 @@ class ModelService:
 
     waiting: dict[int, NewLook] = field(default_factory=dict)
     looks: dict[int, NewLook] = field(default_factory=dict)
-    minutes: Counted = field(default_factory=list)
-    hours: Counted = field(default_factory=list)
-    days: Counted = field(default_factory=list)
+    minutes: list[NewLook] = field(default_factory=list)
+    hours: list[NewLook] = field(default_factory=list)
+    days: list[NewLook] = field(default_factory=list)
     ever: list[NewLook] = field(default_factory=list)
     dependencies: dict[str, tuple[int, NewDependency]] = field(default_factory=dict)
     errors: dict[str, dict[int, str]] = field(default_factory=dict)
 
     def roll_up(self, until_ms: int) -> None:
-        """Each look counts until the next one, of those that are read: of the hours that it adds to, and the newest."""
-        instants = sorted(at_ms for at_ms in self.waiting if at_ms < until_ms)
-        if not instants:
-            return
-        newest = max((ms(look.at) for look in self.ever), default=None)
-        hours = {at_ms // HOUR_MS for at_ms in (*instants, *([] if newest is None else [newest]))}
-        new = {at_ms: self.waiting.pop(at_ms) for at_ms in instants}
-        known = {at_ms: look for at_ms, look in self.looks.items() if at_ms // HOUR_MS in hours}
-        together = {**known, **new}
-        ends = dict(zip(sorted(together), [*sorted(together)[1:], math.inf], strict=True))
-        counted = {at_ms: int(min(ms(look.span_s), ends[at_ms] - at_ms)) for at_ms, look in together.items()}
+        new = {at_ms: self.waiting.pop(at_ms) for at_ms in sorted(self.waiting) if at_ms < until_ms}
         self.looks |= new
         self.ever += new.values()
         for kept in (self.minutes, self.hours, self.days):
-            kept[:] = [(look, counted.get(ms(look.at), span_ms)) for look, span_ms in kept]
-            kept += [(look, counted[at_ms]) for at_ms, look in new.items()]
+            kept.extend(new.values())
+
+    def counted(self, looks: Iterable[NewLook]) -> Rollup:
+        """What looks come to: each stands until the next one, rolled up or not, kept or not."""
+        instants = sorted(ms(look.at) for look in (*self.ever, *self.waiting.values()))
+        following = dict(pairwise(instants))
+        tally = Tally()
+        for look in looks:
+            at_ms, latency_ms = ms(look.at), look.latency_ms
+            span_ms = min(ms(look.span_s), following.get(at_ms, at_ms + DAY_MS) - at_ms)
+            tally.add(look.status, span_ms, None if latency_ms is None else round(latency_ms * 1_000))
+        return tally.rollup()
 
     def is_rolled_past(self, at_ms: int) -> bool:
         return any(ms(look.at) >= at_ms for look in self.ever)
 
 
-def since(counted: Counted, first: int, step_ms: int) -> Counted:
-    return [one for one in counted if ms(one[0].at) // step_ms >= first]
+def since(looks: list[NewLook], first: int, step_ms: int) -> list[NewLook]:
+    return [one for one in looks if ms(one.at) // step_ms >= first]
 
 
 class Model:
@@ -140,7 +139,7 @@ class Model:
     def prune(self, now: float) -> None:
         looks, minutes, hours = (ms(now - kept) // HOUR_MS for kept in (KEPT.looks_s, KEPT.minutes_s, KEPT.hours_s))
         errors_ms = ms(now - KEPT.errors_s)
-        rolled = [ms(look.at) // HOUR_MS for one in self.services.values() for look, _ in one.hours]
+        rolled = [ms(look.at) // HOUR_MS for one in self.services.values() for look in one.hours]
         if rolled:
             end = max(rolled) + 1
             self.looks_from = max(self.looks_from, min(looks, end))
@@ -162,26 +161,19 @@ class Model:
     def summary(self, service: ModelService, from_at: float, to_at: float) -> Rollup:
         """Minute by minute: each counts by the finest that is kept of it, or with its whole hour or day."""
         from_ms, to_ms = ms(from_at) // MINUTE_MS * MINUTE_MS, -(-ms(to_at) // MINUTE_MS) * MINUTE_MS
-        parts: Counted = [(look, ms(look.span_s)) for at, look in service.waiting.items() if from_ms <= at < to_ms]
+        parts = [look for at, look in service.waiting.items() if from_ms <= at < to_ms]
         for day in range(from_ms // DAY_MS, -(-to_ms // DAY_MS)):
             begins, ends = max(from_ms, day * DAY_MS), min(to_ms, (day + 1) * DAY_MS)
             if ends - begins == DAY_MS or begins // HOUR_MS < self.hours_from:
-                parts += [one for one in service.days if ms(one[0].at) // DAY_MS == day]
+                parts += [one for one in service.days if ms(one.at) // DAY_MS == day]
                 continue
             for hour in range(begins // HOUR_MS, -(-ends // HOUR_MS)):
                 first, last = max(begins, hour * HOUR_MS), min(ends, (hour + 1) * HOUR_MS)
                 if last - first == HOUR_MS or hour < self.minutes_from:
-                    parts += [one for one in service.hours if ms(one[0].at) // HOUR_MS == hour]
+                    parts += [one for one in service.hours if ms(one.at) // HOUR_MS == hour]
                 else:
-                    parts += [one for one in service.minutes if first <= ms(one[0].at) < last]
-        return rolled_up(parts)
-
-
-def rolled_up(counted: Counted) -> Rollup:
-    tally = Tally()
-    for look, span_ms in counted:
-        tally.add(look.status, span_ms, None if look.latency_ms is None else round(look.latency_ms * 1_000))
-    return tally.rollup()
+                    parts += [one for one in service.minutes if first <= ms(one.at) < last]
+        return service.counted(parts)
 
 
 RANGES = [
@@ -294,11 +286,11 @@ class HealthMachine(RuleBasedStateMachine):
             whole = self._model.summary(service, START, START + 9 * DAY_S)
             assert (name in since_start) == (whole.count > 0)
             assert times_of(since_start.get(name, Availability())) == times_of(whole)
-            waiting = [(one, ms(one.span_s)) for one in service.waiting.values()]
+            waiting = service.waiting.values()
             hours = self._run(self._health.rollups(name, "hour", START, START + 9 * DAY_S))
-            assert Rollup.merged(one.rollup for one in hours) == rolled_up([*service.hours, *waiting])
+            assert Rollup.merged(one.rollup for one in hours) == service.counted([*service.hours, *waiting])
             minutes = self._run(self._health.rollups(name, "minute", START, START + 5 * DAY_S))
-            assert Rollup.merged(one.rollup for one in minutes) == rolled_up([*service.minutes, *waiting])
+            assert Rollup.merged(one.rollup for one in minutes) == service.counted([*service.minutes, *waiting])
 
 
 def above_0(look: NewLook) -> dict[str, float]:

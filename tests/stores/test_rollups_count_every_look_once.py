@@ -170,16 +170,67 @@ async def test_rolling_up_goes_on_where_it_was(health: HealthRecords) -> None:
         assert (await health.summary(name, 0, math.inf)).count == 4
 
 
-async def test_looks_that_are_younger_wait(health: HealthRecords) -> None:
-    """They stand for their whole time as long as they wait; those that are rolled up are cut short by the next one."""
+async def test_time_is_counted_once_before_and_after_a_roll_up(health: HealthRecords) -> None:
+    """Looks overlap, one arrives late, and some are younger than what is rolled up: every answer stays the same."""
     await health.record([look(at_s, status="down", span_s=100.0) for at_s in (0, 10, 20, 30, 40)])
     await health.record([look(15, status="down", span_s=100.0), look(35, "young")])
-    for until_s, down_ms in ((0.0, 600_000), (15.0, 510_000), (30.0, 320_000), (99.0, 140_000)):
+    for until_s in (0.0, 15.0, 30.0, 99.0):
         assert await health.roll_up(START + until_s) is None
         found = await health.summary("billing", 0, math.inf)
-        assert (found.down, found.down_ms) == (6, down_ms), until_s
-        assert (await health.availability(["billing", "young"], START))["billing"].down_ms == down_ms
+        assert (found.down, found.down_ms) == (6, 140_000), until_s
+        assert (await health.availability(["billing", "young"], START))["billing"].down_ms == 140_000
     assert (await health.summary("young", 0, math.inf)).count == 1
+
+
+@pytest.mark.parametrize("others", [0, 11], ids=["most services", "few services"])
+@pytest.mark.parametrize("first_s", [0.0, MINUTE_S - 5.0, HOUR_S - 5.0, DAY_S - 5.0])
+async def test_two_processes_that_look_at_once_count_no_time_twice(
+    health: HealthRecords, first_s: float, others: int
+) -> None:
+    """Each plans half a minute at the same service, across the end of a minute, an hour and a day."""
+    await health.record([look(0.0, f"other-{number}") for number in range(others)])
+    looks = [look(first_s + at_s, status=status, span_s=30.0) for at_s, status in ((0, "up"), (8, "down"), (9, "up"))]
+    expected = [8_000, 1_000, 30_000]
+    for rolled in range(len(looks) + 1):
+        if rolled:
+            await health.record(looks[:rolled])
+            await roll_up_all(health)
+        await health.record(looks)
+        whole = await health.summary("billing", 0, math.inf)
+        assert (whole.count, whole.up_ms, whole.down_ms) == (3, 38_000, 1_000)
+        since_start = (await health.availability(["billing"], START))["billing"]
+        assert (since_start.up_ms, since_start.down_ms, since_start.timed) == (38_000, 1_000, 3)
+        for step, step_s in STEPS:
+            buckets: dict[float, int] = {}
+            for one, time_ms in zip(looks, expected, strict=True):
+                bucket = START + (one.at - START) // step_s * step_s
+                buckets[bucket] = buckets.get(bucket, 0) + time_ms
+            found = await health.rollups("billing", step, START, START + 2 * DAY_S)
+            assert {one.at: one.rollup.up_ms + one.rollup.down_ms for one in found} == buckets
+        assert await health.forget("billing")
+
+
+async def test_a_range_ends_before_the_look_that_cuts_its_last_one_short(health: HealthRecords) -> None:
+    await health.record([look(50.0, span_s=HOUR_S), look(70.0, span_s=30.0)])
+    for _ in range(2):
+        assert (await health.summary("billing", START, START + MINUTE_S)).up_ms == 20_000
+        assert [one.rollup.up_ms for one in await health.rollups("billing", "minute", START, START + MINUTE_S)] == [
+            20_000
+        ]
+        await roll_up_all(health)
+
+
+async def test_a_late_look_is_exact_before_it_is_rolled_up(health: HealthRecords) -> None:
+    """It takes its time from the look before it, which is rolled up, and stands until the one after it."""
+    await health.record([look(HOUR_S - 10, status="up", span_s=300.0), look(HOUR_S + 290, status="up", span_s=30.0)])
+    await roll_up_all(health)
+    await health.record([look(HOUR_S + 90, status="down", span_s=600.0)])
+    for _ in range(2):
+        found = await health.summary("billing", 0, math.inf)
+        assert (found.up_ms, found.down_ms) == (100_000 + 30_000, 200_000)
+        since_start = (await health.availability(["billing"], START))["billing"]
+        assert (since_start.up_ms, since_start.down_ms) == (100_000 + 30_000, 200_000)
+        await roll_up_all(health)
 
 
 async def test_several_processes_roll_up_at_the_same_time(stage: Stage) -> None:

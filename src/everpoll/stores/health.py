@@ -8,7 +8,9 @@ the same (one conformance suite proves it):
 - A batch is one transaction. Writing the same batch again, at any later time, changes nothing: a look is known by its
   service and its instant, and so is an entry of the error history. A dependency keeps what the latest look said.
 - Instants are seconds since the epoch, kept to the millisecond; latencies are kept to the microsecond.
-- What was recorded is seen by every read at once, whether it has been rolled up or not, and is counted once.
+- What was recorded is seen by every read at once, whether it has been rolled up or not, and is counted once. A look
+  stands until the next one at its service, also if its planned time is longer: no time is counted twice. (A look that
+  arrives after more than RECENT_LIMIT later ones shortens those of its own hour only.)
 - Texts come from remotes: they are cut to a length, and what a database cannot keep is escaped. They never make a call
   fail, because one batch carries the looks at many services.
 - Names of services come from the user: one that cannot be stored is `BadInput`.

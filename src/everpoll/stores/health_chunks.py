@@ -17,7 +17,11 @@ import msgspec
 from everpoll.policy import Availability, Histogram, Rollup
 from everpoll.policy.rollup import HealthWord
 
-HOUR_MS = 3_600_000
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+DAY_MS = 24 * HOUR_MS
+MINUTES_AN_HOUR = 60
+HOURS_A_DAY = 24
 WORDS: tuple[HealthWord, ...] = ("up", "unknown", "degraded", "down")
 """A status is stored as its place in here; the later one is the worse one."""
 CODES = {word: code for code, word in enumerate(WORDS)}
@@ -111,6 +115,12 @@ def unpack_newest(packed: bytes, n: int) -> list[tuple[int, int, int | None]]:
     instants = list(accumulate(looks.distances_ms))
     latencies_us = [latency_us or None for latency_us in looks.latencies_us[-n:]]
     return list(zip(instants[-n:], looks.statuses[-n:], latencies_us, strict=True))
+
+
+def newest_end_ms(packed: bytes) -> int:
+    """Of looks that were counted from 0, until when the last one stands."""
+    looks = _looks.decode(zlib.decompress(packed))
+    return sum(looks.distances_ms) + looks.spans_ms[-1]
 
 
 def pack_latencies(latencies_us: Mapping[str, int]) -> bytes | None:

@@ -4,8 +4,8 @@
           │ minutes │ hours │ days  …  days │ hours │ minutes │ looks   │
           └─────────┴───────┴───────────────┴───────┴─────────┴─────────┘
 
-Looks that are not rolled up yet are added one by one. Where the minutes of an end are pruned, its whole hour counts;
-where its hours are pruned, its whole day.
+Looks that are not rolled up yet are added one by one, and cut short as the roll-up will do it. Where the minutes of an
+end are pruned, its whole hour counts; where its hours are pruned, its whole day.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,9 +15,18 @@ from typing import NamedTuple
 from everpoll.errors import BadInput
 from everpoll.policy import Rollup
 from everpoll.stores.health import BUCKET_LIMIT, Bucket, Retention, Step
-from everpoll.stores.health_chunks import HOUR_MS, LookRow, unpack_minutes
+from everpoll.stores.health_chunks import (
+    DAY_MS,
+    HOUR_MS,
+    HOURS_A_DAY,
+    MINUTE_MS,
+    MINUTES_AN_HOUR,
+    LookRow,
+    unpack_minutes,
+)
 from everpoll.stores.health_limits import LATEST_S, milliseconds
-from everpoll.stores.health_rolling import DAY_MS, HOURS_A_DAY, MINUTE_MS, MINUTES_AN_HOUR, merge_into, tallied
+from everpoll.stores.health_overlaps import cut_short, shorten
+from everpoll.stores.health_rolling import last_looks, merge_into, tallied
 
 STEPS_MS: dict[Step, int] = {"minute": MINUTE_MS, "hour": HOUR_MS, "day": DAY_MS}
 
@@ -72,7 +81,9 @@ class Found:
     hours: dict[int, Rollup] = field(default_factory=dict)
     minutes: dict[int, bytes] = field(default_factory=dict)
     looks: list[LookRow] = field(default_factory=list)
-    """Not rolled up yet."""
+    """Not rolled up yet; also those outside the range, since they may cut short those inside."""
+    recent: bytes | None = None
+    """The last that were rolled up."""
     horizon: Horizon = NOTHING_PRUNED
 
 
@@ -107,6 +118,12 @@ def since(from_at: float, horizon: Horizon) -> Since:
     return Since(hour * HOUR_MS, day + 1, range(hour, (day + 1) * HOURS_A_DAY))
 
 
+def hour_on(from_at: float) -> tuple[float, float]:
+    """The range from the hour of an instant on."""
+    from_ms, _ = bounds_ms(from_at, LATEST_S)
+    return (from_ms - from_ms % HOUR_MS) / 1_000, LATEST_S
+
+
 def for_buckets(step: Step, from_at: float, to_at: float) -> Wanted:
     """What the buckets of a range are made of."""
     if step not in STEPS_MS:
@@ -127,19 +144,21 @@ def for_buckets(step: Step, from_at: float, to_at: float) -> Wanted:
 
 def summary_of(wanted: Wanted, found: Found) -> Rollup:
     """The figures of the range."""
+    open_looks = _counted(wanted, found)
     cut_days = {hour // HOURS_A_DAY for hour in wanted.hours}
     pruned_days = {hour // HOURS_A_DAY for hour in wanted.hours if hour < found.horizon.hours}
     parts = [rollup for day, rollup in found.days.items() if day not in cut_days or day in pruned_days]
     for hour in wanted.hours:
         if hour // HOURS_A_DAY not in pruned_days:
             parts += _of_hour(hour, wanted, found)
-    parts += tallied(found.looks, DAY_MS).values()
+    parts += tallied(open_looks, DAY_MS).values()
     return Rollup.merged(parts)
 
 
 def buckets_of(step: Step, wanted: Wanted, found: Found) -> list[Bucket]:
     """The buckets of the range that have looks, oldest first."""
     step_ms = STEPS_MS[step]
+    open_looks = _counted(wanted, found)
     rollups = dict(found.days if step == "day" else found.hours)
     if step == "minute":
         rollups = {
@@ -147,10 +166,17 @@ def buckets_of(step: Step, wanted: Wanted, found: Found) -> list[Bucket]:
             for hour, packed in found.minutes.items()
             for number, rollup in unpack_minutes(packed).items()
         }
-    for place, rollup in tallied(found.looks, step_ms).items():
+    for place, rollup in tallied(open_looks, step_ms).items():
         merge_into(rollups, place, rollup)
     first, last = wanted.from_ms // step_ms, wanted.to_ms // step_ms
     return [Bucket(place * step_ms / 1_000, rollups[place]) for place in sorted(rollups) if first <= place < last]
+
+
+def _counted(wanted: Wanted, found: Found) -> list[LookRow]:
+    """The looks of the range that are not rolled up, as they count; what they cut short is corrected."""
+    cut = cut_short(last_looks(found.recent), sorted(found.looks))
+    shorten(found, cut.excess)
+    return [row for row in cut.looks if wanted.from_ms <= row.at_ms < wanted.to_ms]
 
 
 def cutoffs(now: float, retention: Retention) -> Cutoffs:

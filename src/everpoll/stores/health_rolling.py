@@ -1,13 +1,13 @@
 """Rolling up: looks of one service are added to its hours and days. Pure; the stores read before and write after it.
 
 Promises: every look that is given is added exactly once, so the caller gives each exactly once: it takes the looks out
-of where they were in the transaction that writes the result. A look that is cut short by the next one stands for less
-time than was planned, also where that one is rolled up later: no time is counted twice.
+of where they were in the transaction that writes the result. No time is counted twice, see `health_overlaps.py`.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby, pairwise
+from dataclasses import dataclass, field
+from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -15,6 +15,9 @@ from everpoll.policy import Rollup, Tally
 from everpoll.stores.health import RECENT_LIMIT
 from everpoll.stores.health_chunks import (
     HOUR_MS,
+    HOURS_A_DAY,
+    MINUTE_MS,
+    MINUTES_AN_HOUR,
     WORDS,
     LookRow,
     pack_columns,
@@ -25,11 +28,8 @@ from everpoll.stores.health_chunks import (
     unpack_looks,
     unpack_minutes,
 )
+from everpoll.stores.health_overlaps import cut_short, shorten
 
-MINUTE_MS = 60_000
-DAY_MS = 24 * HOUR_MS
-HOURS_A_DAY = 24
-MINUTES_AN_HOUR = 60
 NEVER_MS = -1
 """Before every look."""
 
@@ -55,7 +55,7 @@ class ServiceRecord:
     hours: dict[int, Rollup] = field(default_factory=dict)
     days: dict[int, Rollup] = field(default_factory=dict)
     recent: bytes | None = None
-    """The last looks, packed, for sparklines."""
+    """The last looks, packed: for sparklines, and to see what the next looks cut short."""
     latencies: bytes | None = None
     """Of dependencies, at the last look that reported any."""
     latencies_ms: int = NEVER_MS
@@ -71,26 +71,32 @@ class Touched(NamedTuple):
     days: list[int]
 
 
-def touched(rows: Iterable[LookRow], packed_ms: int = NEVER_MS) -> Touched:
-    """Which hours and days a roll-up of these looks reads and writes; `packed_ms`: the newest look that was rolled up.
+def touched(rows: Iterable[LookRow], recent: bytes | None) -> Touched:
+    """Which hours and days a roll-up of these looks reads and writes; `recent`: the last that were rolled up.
 
-    The first of the looks may cut that one short.
+    A look may cut short the one before it, which may be in another hour.
     """
-    places = {row.at_ms // HOUR_MS for row in rows}
-    hours = sorted(places if packed_ms == NEVER_MS else places | {packed_ms // HOUR_MS})
-    return Touched(hours, sorted({hour // HOURS_A_DAY for hour in hours}))
+    known = [row.at_ms for row in last_looks(recent)]
+    hours = set()
+    for row in rows:
+        hours.add(row.at_ms // HOUR_MS)
+        place = bisect_left(known, row.at_ms)
+        if place:
+            hours.add(known[place - 1] // HOUR_MS)
+    return Touched(sorted(hours), sorted({hour // HOURS_A_DAY for hour in hours}))
 
 
 def roll_up(record: ServiceRecord, rows: Sequence[LookRow]) -> None:
     """Add looks, in the order of their instants, to the record."""
-    hours = touched(rows, record.packed_ms).hours
+    hours = touched(rows, record.recent).hours
     known = {hour: unpack_looks(hour * HOUR_MS, record.packed[hour].looks) for hour in hours if hour in record.packed}
-    before = [row for hour in sorted(known) for row in known[hour]]
-    both = zip(rows, _counted(record, before, rows), strict=True)
-    for hour, group in groupby(both, key=lambda pair: pair[0].at_ms // HOUR_MS):
-        looks, cut = zip(*group, strict=True)
+    before = {row.at_ms: row for some in (last_looks(record.recent), *known.values()) for row in some}
+    cut = cut_short([before[at_ms] for at_ms in sorted(before)], rows)
+    shorten(record, cut.excess)
+    for hour, group in groupby(zip(rows, cut.looks, strict=True), key=lambda pair: pair[0].at_ms // HOUR_MS):
+        looks, counted = zip(*group, strict=True)
         record.packed[hour] = _with_looks(hour, record.packed.get(hour), known.get(hour, []), looks)
-        rolled = tallied(cut, MINUTE_MS)
+        rolled = tallied(counted, MINUTE_MS)
         minutes = unpack_minutes(record.minutes[hour]) if hour in record.minutes else {}
         for minute, rollup in rolled.items():
             merge_into(minutes, minute % MINUTES_AN_HOUR, rollup)
@@ -99,6 +105,11 @@ def roll_up(record: ServiceRecord, rows: Sequence[LookRow]) -> None:
         merge_into(record.hours, hour, whole)
         merge_into(record.days, hour // HOURS_A_DAY, whole)
     _remember_last(record, rows)
+
+
+def last_looks(recent: bytes | None) -> list[LookRow]:
+    """The last looks that were rolled up, oldest first."""
+    return [] if recent is None else unpack_looks(0, recent)
 
 
 def tallied(rows: Iterable[LookRow], step_ms: int) -> dict[int, Rollup]:
@@ -118,50 +129,6 @@ def merge_into(rollups: dict[int, Rollup], place: int, rollup: Rollup) -> None:
     rollups[place] = Rollup.merged([rollups[place], rollup]) if place in rollups else rollup
 
 
-def _counted(record: ServiceRecord, known: Sequence[LookRow], rows: Sequence[LookRow]) -> list[LookRow]:
-    """The new looks, each standing no longer than until the next one; those that they cut short are corrected."""
-    if not known or known[-1].at_ms < rows[0].at_ms:
-        if known:
-            _correct(record, known[-1], None, rows[0])
-        return [*(_until(row, after) for row, after in pairwise(rows)), rows[-1]]
-    # Some arrived late: they stand between looks that were rolled up before.
-    new = {row.at_ms for row in rows}
-    merged = sorted([*known, *rows], key=_instant)
-    following = {row.at_ms: after for row, after in pairwise(merged)}
-    for place, row in enumerate(known):
-        after = following.get(row.at_ms)
-        if after is not None and after.at_ms in new:
-            _correct(record, row, known[place + 1] if place + 1 < len(known) else None, after)
-    return [_until(row, following.get(row.at_ms)) for row in rows]
-
-
-def _until(row: LookRow, after: LookRow | None) -> LookRow:
-    """The look, standing no longer than until the one after it."""
-    if after is None or row.at_ms + row.span_ms <= after.at_ms:
-        return row
-    return row._replace(span_ms=after.at_ms - row.at_ms)
-
-
-def _correct(record: ServiceRecord, row: LookRow, before: LookRow | None, after: LookRow) -> None:
-    """Take off what a look was counted for too long: until the one that followed it before, in place of `after`."""
-    excess_ms = _until(row, before).span_ms - _until(row, after).span_ms
-    if excess_ms <= 0:
-        return
-    hour, word = row.at_ms // HOUR_MS, f"{WORDS[row.status]}_ms"
-
-    def shorten(rollups: dict[int, Rollup], place: int) -> None:
-        if place in rollups:
-            left_ms = max(0, getattr(rollups[place], word) - excess_ms)
-            rollups[place] = replace(rollups[place], **{word: left_ms})
-
-    if hour in record.minutes:
-        minutes = unpack_minutes(record.minutes[hour])
-        shorten(minutes, row.at_ms // MINUTE_MS % MINUTES_AN_HOUR)
-        record.minutes[hour] = pack_minutes(minutes)
-    shorten(record.hours, hour)
-    shorten(record.days, hour // HOURS_A_DAY)
-
-
 def _with_looks(hour: int, before: PackedHour | None, known: Sequence[LookRow], rows: Sequence[LookRow]) -> PackedHour:
     """The hour with these looks added to those that are known."""
     start_ms = hour * HOUR_MS
@@ -178,9 +145,9 @@ def _with_looks(hour: int, before: PackedHour | None, known: Sequence[LookRow], 
 
 
 def _remember_last(record: ServiceRecord, rows: Sequence[LookRow]) -> None:
-    points = [LookRow(row.at_ms, 0, row.status, row.latency_us, None, None) for row in rows[-RECENT_LIMIT:]]
+    points = [row._replace(http_status=None, error=None, latencies=None) for row in rows[-RECENT_LIMIT:]]
     is_enough = len(points) == RECENT_LIMIT and points[0].at_ms > record.packed_ms
-    known = [] if record.recent is None or is_enough else unpack_looks(0, record.recent)
+    known = [] if is_enough else last_looks(record.recent)
     recent = sorted([*known, *points], key=_instant)[-RECENT_LIMIT:]
     record.recent = pack_looks(0, recent)
     record.packed_ms = max(record.packed_ms, recent[-1].at_ms)

@@ -47,11 +47,11 @@ from everpoll.stores.health_ranges import (
     cutoffs,
     for_buckets,
     for_summary,
+    hour_on,
     raised,
-    since,
     summary_of,
 )
-from everpoll.stores.health_rolling import DAY_MS, roll_up, tallied
+from everpoll.stores.health_rolling import roll_up
 from everpoll.stores.memory.service_history import ServiceHistory
 
 STEP_SERVICES = 20
@@ -186,15 +186,10 @@ class MemoryHealth:
             return {name: availability_of([times_of(rollup)]) for name, rollup in found.items() if rollup.count}
 
     def _since(self, history: ServiceHistory, from_at: float) -> Rollup:
-        wanted = since(from_at, self._horizon)
-        record = history.record
-        open_looks = (row for row in history.looks.values() if row.at_ms >= wanted.from_ms)
-        parts = [
-            *(rollup for day, rollup in record.days.items() if day >= wanted.first_day),
-            *(record.hours[hour] for hour in wanted.hours if hour in record.hours),
-            *tallied(open_looks, DAY_MS).values(),
-        ]
-        return Rollup.merged(parts)
+        wanted = for_summary(*hour_on(from_at))
+        found = history.found_for(wanted)
+        found.horizon = self._horizon
+        return summary_of(wanted, found)
 
     async def aliases(self) -> dict[str, str]:
         """See the contract."""

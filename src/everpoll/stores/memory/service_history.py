@@ -44,7 +44,8 @@ class ServiceHistory:
             days={day: rollup for day, rollup in record.days.items() if day in wanted.days},
             hours={hour: record.hours[hour] for hour in wanted.hours if hour in record.hours},
             minutes={hour: record.minutes[hour] for hour in wanted.minutes if hour in record.minutes},
-            looks=self.between(wanted.from_ms, wanted.to_ms),
+            looks=list(self.looks.values()),
+            recent=record.recent,
         )
 
     def prune(self, cut: Cutoffs) -> None:

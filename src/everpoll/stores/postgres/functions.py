@@ -17,7 +17,7 @@ from everpoll.drivers.postgres.lane import Connection
 from everpoll.stores.health_batches import DependencyRow
 from everpoll.stores.health_chunks import FIGURES
 from everpoll.stores.limit_looks import VISITS
-from everpoll.stores.postgres.health_sums import SUMS_OF_LOOKS, sums_of
+from everpoll.stores.postgres.health_sums import CUT_LOOKS, SUMS_OF_LOOKS, sums_of
 from everpoll.stores.set_aside import SET_ASIDE, UNKNOWN_JOB
 from everpoll.stores.task_events import REPLACED, canceled_event
 
@@ -55,6 +55,7 @@ _LISTS = {
     "sums of d": sums_of("d"),
     "sums of h": sums_of("h"),
     "sums of looks": SUMS_OF_LOOKS,
+    "cut looks": CUT_LOOKS,
     "canceled meanwhile": canceled_event().body,
     "replaced": REPLACED,
     "visits": str(VISITS),

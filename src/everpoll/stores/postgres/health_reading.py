@@ -22,15 +22,16 @@ from everpoll.stores.health_answers import (
     points_of,
 )
 from everpoll.stores.health_batches import DependencyRow
-from everpoll.stores.health_chunks import LookRow, availability_of, rollup_of
-from everpoll.stores.health_ranges import Found, Horizon, Wanted, since
+from everpoll.stores.health_chunks import LookRow, availability_of, rollup_of, times_of
+from everpoll.stores.health_overlaps import overlaps_last
+from everpoll.stores.health_ranges import Found, Horizon, Wanted, for_summary, hour_on, since, summary_of
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.health_recording import HORIZON
 
 ALL_LOOKS = 2**31 - 1
 LOOKS = versioned("select * from everpoll.health_looks_between($1, $2, $3, $4)")
 LAST_LOOKS = versioned("select * from everpoll.health_last_looks($1, $2)")
-FOUND = versioned("select * from everpoll.health_found($1, $2, $3, $4, $5, $6, $7)")
+FOUND = versioned("select * from everpoll.health_found($1, $2, $3, $4, $5)")
 AVAILABILITY = versioned("select * from everpoll.health_availability($1, $2, $3, $4, $5)")
 DEPENDENCIES = versioned("select * from everpoll.health_dependencies_of($1)")
 EDGES = versioned("select * from everpoll.health_edges($1, $2, $3)")
@@ -90,9 +91,7 @@ async def errors(lane: Lane, service: str, dependency: str, limit: int) -> list[
 async def found_for(lane: Lane, service: str, wanted: Wanted) -> Found:
     """What the tables have of what is wanted."""
     days = wanted.days
-    rows = await lane.rows(
-        FOUND, service, days.start, days.stop - 1, wanted.hours, wanted.minutes, wanted.from_ms, wanted.to_ms
-    )
+    rows = await lane.rows(FOUND, service, days.start, days.stop - 1, wanted.hours, wanted.minutes)
     found = Found()
     for kind, place, figures, packed in rows:
         match kind:
@@ -105,8 +104,10 @@ async def found_for(lane: Lane, service: str, wanted: Wanted) -> Found:
             case 4:
                 span_ms, status, latency_us = figures
                 found.looks.append(LookRow(place, span_ms, status, latency_us, None, None))
-            case _:
+            case 5:
                 found.horizon = Horizon(*figures)
+            case _:
+                found.recent = packed
     return found
 
 
@@ -121,6 +122,19 @@ async def availability(lane: Lane, services: Sequence[str], from_at: float) -> d
     wanted = since(from_at, await horizon_of(lane))
     hours = (wanted.hours.start, wanted.hours.stop)
     parts: defaultdict[str, list[list[int | None]]] = defaultdict(list)
-    for name, times in await lane.rows(AVAILABILITY, list(services), wanted.first_day, *hours, wanted.from_ms):
+    overlapping = []
+    rows = await lane.rows(AVAILABILITY, list(services), wanted.first_day, *hours, wanted.from_ms)
+    for name, times, first_ms, packed_ms, recent in rows:
         parts[name].append(times)
-    return {name: availability_of(times) for name, times in parts.items()}
+        if first_ms is not None and overlaps_last(recent, packed_ms, first_ms):
+            overlapping.append(name)
+    found = {name: availability_of(times) for name, times in parts.items()}
+    for name in overlapping:
+        found[name] = await _counted_since(lane, name, from_at)
+    return found
+
+
+async def _counted_since(lane: Lane, service: str, from_at: float) -> Availability:
+    """The availability of a service whose looks overlap those that are rolled up: counted one by one."""
+    wanted = for_summary(*hour_on(from_at))
+    return availability_of([times_of(summary_of(wanted, await found_for(lane, service, wanted)))])

@@ -12,6 +12,10 @@ SUMS_OF_LOOKS = ", ".join(
         "count(l.latency_us), sum(l.latency_us)::bigint",
     )
 )
+CUT_LOOKS = """select k.service, k.at_ms, k.status, k.latency_us,
+            least(k.span_ms, lead(k.at_ms) over (partition by k.service order by k.at_ms) - k.at_ms) as span_ms
+            from everpoll.health_looks k"""
+"""Looks that are not rolled up, each standing no longer than until the next one."""
 
 
 def sums_of(table: str) -> str:

@@ -100,7 +100,7 @@ async def _step(connection: Connection, until_ms: int, after: int) -> int | None
 async def _read(
     connection: Connection, looks: dict[int, list[LookRow]], picked: dict[int, Any]
 ) -> dict[int, ServiceRecord]:
-    places = {service: touched(rows, picked[service]["packed_ms"]) for service, rows in looks.items()}
+    places = {service: touched(rows, picked[service]["recent"]) for service, rows in looks.items()}
     hours = [(hour, service) for service, some in places.items() for hour in some.hours]
     days = [(day, service) for service, some in places.items() for day in some.days]
     records = {

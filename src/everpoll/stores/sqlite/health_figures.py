@@ -8,14 +8,16 @@ piece, and what waits to be rolled up as well.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.policy import Availability, Rollup
+from everpoll.policy.rollup import HealthWord
 from everpoll.stores.contract import encode
-from everpoll.stores.health_chunks import CODES, FIGURES, TIMES, availability_of, rollup_of
-from everpoll.stores.health_ranges import Found, Since, Wanted, since
-from everpoll.stores.sqlite.health_reading import open_looks
+from everpoll.stores.health_chunks import CODES, FIGURES, TIMES, availability_of, rollup_of, times_of
+from everpoll.stores.health_overlaps import overlaps_last
+from everpoll.stores.health_ranges import Found, Since, Wanted, for_summary, hour_on, since, summary_of
+from everpoll.stores.sqlite.health_reading import NO_END_MS, open_looks
 from everpoll.stores.sqlite.health_recording import horizon_of
 
 _FIGURES = ", ".join(FIGURES)
@@ -26,11 +28,19 @@ DAYS = f"""select day, {_FIGURES}, histogram from everpoll_health_days
 HOUR = f"select {_FIGURES}, histogram from everpoll_health_hours where hour = ? and service = ?"
 MINUTES = "select minutes from everpoll_health_minutes where hour = ? and service = ?"
 
-NAMED = """select s.name, s.id from json_each(?) j cross join everpoll_health_services s on s.name = j.value"""
+RECENT = "select recent from everpoll_health_services where id = ?"
+NAMED = """select s.id, s.name, h.packed_ms, s.recent from json_each(?) j
+    cross join everpoll_health_services s on s.name = j.value
+    cross join everpoll_health_heads h on h.service = s.id"""
 LAST_SERVICE = "select max(id) from everpoll_health_services"
+_WORDS: tuple[HealthWord, ...] = ("up", "degraded", "down", "unknown")
 _SUMS = ", ".join(f"sum({name})" for name in TIMES)
+_CODES = [CODES[word] for word in _WORDS]
+_SUMS_OF_CUT = ", ".join(f"sum(l.span_ms * (l.status = {code}))" for code in _CODES)
+# A look takes from the one before it what reaches beyond its own instant.
 _SUMS_OF_LOOKS = ", ".join(
-    f"sum(l.span_ms * (l.status = {CODES[word]}))" for word in ("up", "degraded", "down", "unknown")
+    f"sum(l.span_ms * (l.status = {code}) - coalesce(max(0, p.at_ms + p.span_ms - l.at_ms) * (p.status = {code}), 0))"
+    for code in _CODES
 )
 SINCE_DAY = f"select {_SUMS} from everpoll_health_days where service = ? and day >= ?"
 # Cross joins: in this order, whatever statistics say.
@@ -40,15 +50,17 @@ OPEN_LOOKS = f"""with recursive chain (service, previous, at_ms, span_ms, status
         select h.service, one.previous, one.at_ms, one.span_ms, one.status, one.latency_us, h.rolled
         from json_each(:services) s cross join everpoll_health_heads h on h.service = s.value
         cross join everpoll_health_looks one on one.id = h.look and one.id > h.rolled
-        union all select c.service, one.previous, one.at_ms, one.span_ms, one.status, one.latency_us, c.rolled
+        union all select c.service, one.previous, one.at_ms, min(one.span_ms, c.at_ms - one.at_ms), one.status,
+            one.latency_us, c.rolled
         from chain c cross join everpoll_health_looks one
         where one.id = c.previous and one.id > c.rolled and c.at_ms >= :from_ms)
-    select l.service, {_SUMS_OF_LOOKS}, count(l.latency_us), sum(l.latency_us)
+    select l.service, min(l.at_ms), {_SUMS_OF_CUT}, count(l.latency_us), sum(l.latency_us)
     from chain l where l.at_ms >= :from_ms group by l.service"""
 EVERY_HOUR = f"select service, {_SUMS} from everpoll_health_hours where hour >= ? and hour < ? group by service"
-EVERY_LOOK = f"""select l.service, {_SUMS_OF_LOOKS}, count(l.latency_us), sum(l.latency_us)
+EVERY_LOOK = f"""select l.service, min(l.at_ms), {_SUMS_OF_LOOKS}, count(l.latency_us), sum(l.latency_us)
     from everpoll_health_looks l cross join everpoll_health_heads h
-    where h.service = l.service and l.id > h.rolled and l.at_ms >= ? group by l.service"""
+    left join everpoll_health_looks p on p.id = l.previous and p.id > h.rolled and p.at_ms >= :from_ms
+    where h.service = l.service and l.id > h.rolled and l.at_ms >= :from_ms group by l.service"""
 
 MANY_SHARE = 4
 """If more than one in so many services is asked for, that is most of them."""
@@ -64,7 +76,8 @@ def found_for(con: Connection, service: int, wanted: Wanted) -> Found:
         days={day: rollup_of(figures, histogram) for day, *figures, histogram in days},
         hours=rollups_at(con, HOUR, wanted.hours, service),
         minutes={hour: row[0] for hour, row in rows_at(con, MINUTES, wanted.minutes, service)},
-        looks=open_looks(con, service, wanted.from_ms, wanted.to_ms),
+        looks=open_looks(con, service, 0, NO_END_MS),
+        recent=con.execute(RECENT, (service,)).fetchone()[0],
         horizon=horizon_of(con),
     )
 
@@ -84,7 +97,7 @@ def rows_at(con: Connection, sql: str, places: Iterable[int], service: int) -> I
 
 def availability(con: Connection, names: Sequence[str], from_at: float) -> dict[str, Availability]:
     """The availability since an hour, of each of many services."""
-    services = {int(service): str(name) for name, service in con.execute(NAMED, (encode(list(names)),))}
+    services = {row[0]: _Named(*row) for row in con.execute(NAMED, (encode(list(names)),))}
     wanted = since(from_at, horizon_of(con))
     parts: defaultdict[int, list[Times]] = defaultdict(list)
     for service in services:
@@ -93,21 +106,44 @@ def availability(con: Connection, names: Sequence[str], from_at: float) -> dict[
             parts[service].append(sums)
     (last_service,) = con.execute(LAST_SERVICE).fetchone()
     is_most = len(services) * MANY_SHARE > (last_service or 0)
-    for service, times in _of_most(con, wanted) if is_most else _of_some(con, wanted, list(services)):
+    first_ms: dict[int, int] = {}
+    for service, first, times in _of_most(con, wanted) if is_most else _of_some(con, wanted, list(services)):
         parts[service].append(times)
-    return {name: availability_of(parts[service]) for service, name in services.items() if service in parts}
+        if first is not None:
+            first_ms[service] = first
+    found = {one.name: availability_of(parts[service]) for service, one in services.items() if service in parts}
+    for service, first in first_ms.items():
+        one = services.get(service)
+        if one is not None and overlaps_last(one.recent, one.packed_ms, first):
+            found[one.name] = _counted_since(con, service, from_at)
+    return found
 
 
-def _of_most(con: Connection, wanted: Since) -> Iterator[tuple[int, Times]]:
-    """The hours before the first day, and what waits to be rolled up, of all services."""
-    for sql, bound in ((EVERY_HOUR, (wanted.hours.start, wanted.hours.stop)), (EVERY_LOOK, (wanted.from_ms,))):
-        for service, *times in con.execute(sql, bound):
-            yield service, times
+class _Named(NamedTuple):
+    service: int
+    name: str
+    packed_ms: int
+    recent: bytes | None
 
 
-def _of_some(con: Connection, wanted: Since, services: list[int]) -> Iterator[tuple[int, Times]]:
+def _of_most(con: Connection, wanted: Since) -> Iterator[tuple[int, int | None, Times]]:
+    """The hours before the first day, and what waits to be rolled up with its first instant, of all services."""
+    for service, *times in con.execute(EVERY_HOUR, (wanted.hours.start, wanted.hours.stop)):
+        yield service, None, times
+    for service, first_ms, *times in con.execute(EVERY_LOOK, {"from_ms": wanted.from_ms}):
+        yield service, first_ms, times
+
+
+def _of_some(con: Connection, wanted: Since, services: list[int]) -> Iterator[tuple[int, int | None, Times]]:
     """The same of some services: two statements, each a seek for an hour or a look."""
     bound = {"services": encode(services), "hours": encode(list(wanted.hours)), "from_ms": wanted.from_ms}
-    for sql in (AT_HOURS, OPEN_LOOKS):
-        for service, *times in con.execute(sql, bound):
-            yield service, times
+    for service, *times in con.execute(AT_HOURS, bound):
+        yield service, None, times
+    for service, first_ms, *times in con.execute(OPEN_LOOKS, bound):
+        yield service, first_ms, times
+
+
+def _counted_since(con: Connection, service: int, from_at: float) -> Availability:
+    """The availability of a service whose looks overlap those that are rolled up: counted one by one."""
+    wanted = for_summary(*hour_on(from_at))
+    return availability_of([times_of(summary_of(wanted, found_for(con, service, wanted)))])

@@ -7,13 +7,15 @@ is rolled up: that changes as few pages as recording did.
 
 # ruff: noqa: S608 - only the table and column names of this module are put into SQL
 
+from collections.abc import Sequence
+
 from everpoll.drivers.sqlite.bulk import write_rows
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.policy import Rollup
 from everpoll.stores.health import Retention
 from everpoll.stores.health_chunks import FIGURES, LookRow, figures_of
 from everpoll.stores.health_ranges import cutoffs, raised
-from everpoll.stores.health_rolling import PackedHour, ServiceRecord, Touched, roll_up, touched
+from everpoll.stores.health_rolling import PackedHour, ServiceRecord, roll_up, touched
 from everpoll.stores.sqlite.health_figures import HOUR, MINUTES, rollups_at, rows_at
 from everpoll.stores.sqlite.health_reading import service_id
 from everpoll.stores.sqlite.health_recording import LAST, LINK, SET_HEADS, Head, horizon_of
@@ -94,7 +96,7 @@ def _roll_up_one(con: Connection, head: Head, until_ms: int) -> int:
     """Roll up looks of a service, the oldest first; how many."""
     chain = con.execute(CHAIN, {"look": head.look, "rolled": head.rolled}).fetchall()[::-1]
     rows = [LookRow(*row[1:]) for row in chain[:STEP_LOOKS] if row[1] < until_ms]
-    record = _read(con, head, touched(rows, head.packed_ms))
+    record = _read(con, head, rows)
     roll_up(record, rows)
     _write(con, head.service, record)
     head.packed_ms = max(head.packed_ms, record.packed_ms)
@@ -111,14 +113,15 @@ def _roll_up_one(con: Connection, head: Head, until_ms: int) -> int:
     return len(rows)
 
 
-def _read(con: Connection, head: Head, places: Touched) -> ServiceRecord:
-    service, hours = head.service, places.hours
+def _read(con: Connection, head: Head, rows: Sequence[LookRow]) -> ServiceRecord:
+    service = head.service
     recent, latencies, latencies_ms = con.execute(LAST_LOOKS, (service,)).fetchone()
+    hours, days = touched(rows, recent)
     return ServiceRecord(
         packed={hour: PackedHour(*row) for hour, row in rows_at(con, PACKED, hours, service)},
         minutes={hour: row[0] for hour, row in rows_at(con, MINUTES, hours, service)},
         hours=rollups_at(con, HOUR, hours, service),
-        days=rollups_at(con, DAY, places.days, service),
+        days=rollups_at(con, DAY, days, service),
         recent=recent,
         latencies=latencies,
         latencies_ms=latencies_ms,
