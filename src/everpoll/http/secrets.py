@@ -1,11 +1,13 @@
 """What must not be shown: credentials of headers and addresses, cut out of whatever a remote repeats of them.
 
 Promises: a secret comes out as ***, whether it comes as it is, quoted as in a URL, or escaped as in JSON (`\\/`); of
-"Basic …" the user and password in clear, too; of a cookie each of its values. Pure.
+"Basic …" the user and password in clear, too; of a cookie each of its values. What that costs grows with the length of
+a body and with nothing else that a remote decides. Pure.
 """
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -48,10 +50,19 @@ class Secrets:
         # The longest first: one may be part of another.
         self._found = sorted(found, key=len, reverse=True)
         self._escaped = re.compile("|".join(map(_however_written, self._found))) if self._found else None
+        self._in_bytes = sorted({form for one in self._found for form in _as_bytes(one)}, key=len, reverse=True)
 
     def masked(self, value: Any) -> Any:
         """The same without them: texts, and texts in lists and dictionaries, names included, however deep."""
         return rewritten(value, lambda _, text: self._cut(text))
+
+    def masked_body(self, body: bytes) -> bytes:
+        """The same body without them, as a text or JSON usually writes them."""
+        # No pattern here: a body may have 8 MiB, and is the remote's own.
+        for secret in self._in_bytes:
+            if secret in body:
+                body = body.replace(secret, MASK.encode())
+        return body
 
     def _cut(self, text: str) -> str:
         for secret in self._found:
@@ -88,6 +99,14 @@ def sensitive(headers: Mapping[str, str]) -> frozenset[tuple[str, str]]:
 def _however_written(secret: str) -> str:
     """A pattern for every way in which JSON may write it."""
     return "".join(rf"(?:{re.escape(char)}|\\{re.escape(char)}|\\u(?i:{ord(char):04x}))" for char in secret)
+
+
+def _as_bytes(secret: str) -> set[bytes]:
+    """A secret in UTF-8, in Latin-1, and as JSON writes it: with letters or their numbers, with `/` or `\\/`."""
+    texts = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    texts |= {text.replace("/", "\\/") for text in texts}
+    forms = {text.encode("utf-8", "surrogatepass") for text in texts}
+    return forms | {text.encode("latin-1", "ignore") for text in texts if text.isprintable()} - {b""}
 
 
 def _in_header(name: str, value: str) -> set[str]:

@@ -2,7 +2,8 @@
 
 Promises: a look ends within the service's timeout and a little, whatever the other side does, and raises for nothing
 that a remote does: `NotReached` becomes a look that found nothing, in words. A body that says the same as at the look
-before, latencies aside, is not read anew. Never decides what follows: that is `decision`.
+before, latencies aside, is not read anew. What the remote repeats of the credentials that it was sent is masked before
+anything is made of it; conditions are judged by what it really said. Never decides what follows: that is `decision`.
 """
 
 import asyncio
@@ -27,6 +28,7 @@ from everpoll.http import (
     retry_after_s,
 )
 from everpoll.monitors.checks.fetching import Fetching, HostBusy
+from everpoll.monitors.checks.sent_secrets import SentSecrets
 from everpoll.monitors.conditions import Condition, Facts, failures, parse_condition
 from everpoll.monitors.control import Control
 from everpoll.monitors.definition import Definition, fetch_key
@@ -62,6 +64,8 @@ class Reader(Struct):
     last: LastRead | None = None
     body: str | None = None
     """Stands for what the last answer said, and for how it was read."""
+    sent: SentSecrets | None = None
+    """The credentials that go with the request; None without any."""
     aliases: Mapping[str, str] | None = None
     """Those under which the dependencies of the last answer were compared."""
 
@@ -84,6 +88,7 @@ def reader_of(definition: Definition) -> Reader:
         (fetch_key(definition), definition.timeout_s, definition.fresh),
         request,
         definition.reading,
+        sent=SentSecrets.of(definition) if is_http else None,
     )
 
 
@@ -129,7 +134,7 @@ class Looking:
                 ended_at=wall(),
                 reached=False,
                 status=Status.DOWN,
-                error=error.reason,
+                error=_masked(reader, error.reason),
                 is_forced=is_forced,
                 is_witnessed=witnessed,
             )
@@ -190,7 +195,7 @@ class Looking:
             failed = _failed(reader.conditions, found, ended_at)
             if failed:
                 # A failed answer is the more telling reason, and comes first.
-                status, error = Status.DOWN, "; ".join((*([error] if error else []), *failed))
+                status, error = Status.DOWN, _masked(reader, "; ".join((*([error] if error else []), *failed)))
         return Look(
             started_at=started_at,
             ended_at=ended_at,
@@ -210,13 +215,18 @@ class Looking:
         )
 
 
+def _masked(reader: Reader, text: str) -> str:
+    return text if reader.sent is None else str(reader.sent.now().masked(text))
+
+
 def _read_answer(reader: Reader, answer: Answer) -> Reading:
     """Read the body, unless it says the same as at the look before."""
     last, content_type = reader.last, answer.headers.at("content-type")
-    report = None if last is None else read_again(last, answer.body, content_type, answer.status)
+    body = answer.body if reader.sent is None else reader.sent.now().masked_body(answer.body)
+    report = None if last is None else read_again(last, body, content_type, answer.status)
     is_unchanged = report is not None
     if report is None:
-        last = read_first(answer.body, content_type, answer.status, reader.definition.format, reader.mapping)
+        last = read_first(body, content_type, answer.status, reader.definition.format, reader.mapping)
         reader.last, reader.body, report = last, f"{last.checksum}:{reader.reading}", last.report
     return Reading(
         report.status,
