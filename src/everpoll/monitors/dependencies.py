@@ -9,7 +9,8 @@
 Promises: a dependency is known by (service, name). The error history grows on change only: a recovery once, a new error
 once, a different error again. A latency above 0 is one entry a look. An unchanged report gives `changes.is_empty`, and
 nothing is to be written but latencies. A report that cannot be read, or that lists nothing while it says down, makes
-nothing vanish. Never holds more than a report may.
+nothing vanish. At most MAX_KNOWN names of a service are known at a time, those that have vanished included: a service
+that gives its dependencies new names at every look fills no database.
 """
 
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ from everpoll.monitors.report import Dependency, Report, Status
 UNHEALTHY: dict[str, Any] = {"unhealthy": True}
 """The error of a dependency that is down and gave none."""
 UNHEALTHY_MESSAGE = "Unhealthy"
+MAX_KNOWN = 5_000
+"""Dependencies of one service that are known at a time. Those that have vanished are forgotten after 90 days."""
 MAX_HOPS = 10
 """Aliases of aliases are followed this far."""
 
@@ -91,6 +94,8 @@ class Changes(Struct, frozen=True, kw_only=True):
     errors: tuple[ErrorEntry, ...] = ()
     latencies: tuple[LatencyEntry, ...] = ()
     events: tuple[ServiceEvent, ...] = ()
+    left_out: int = 0
+    """New names for which there was no room."""
 
     @property
     def is_empty(self) -> bool:
@@ -126,15 +131,20 @@ def compare(service: str, known: Mapping[str, Known], report: Report, at: float,
     """Compare the known dependencies of a service with what it reports now."""
     gathered = _Gathered(service, at)
     names = set()
+    room = MAX_KNOWN - len(known)
     for reported in report.dependencies:
         if reported.name in names:
             continue
+        before = known.get(reported.name)
+        if before is None:
+            room -= 1
+            if room < 0:
+                continue
         names.add(reported.name)
         plain = reported
         if reported.latency_ms is not None:
             plain = replace(reported, latency_ms=None)
             gathered.latency(reported.name, reported.latency_ms)
-        before = known.get(reported.name)
         called = canonical(reported.name, aliases) if aliases else reported.name
         if before is None or not _is_same(before, plain, called):
             gathered.merge(before, plain, called)
@@ -142,7 +152,7 @@ def compare(service: str, known: Mapping[str, Known], report: Report, at: float,
     if len(names) != len(known) or gathered.upserts:
         for missing in _missing(known, names, report):
             gathered.lose(missing, report.lists_failures_only)
-    return gathered.changes()
+    return gathered.changes(max(0, -room))
 
 
 def repeated(service: str, report: Report, at: float) -> Changes:
@@ -225,8 +235,8 @@ class _Gathered:
         self._vanished.append(before.name)
         self._events += _events(before, after, self._at)
 
-    def changes(self) -> Changes:
-        if not self.upserts and not self._latencies:
+    def changes(self, left_out: int) -> Changes:
+        if not self.upserts and not self._latencies and not left_out:
             return NO_CHANGES
         return Changes(
             upserts=tuple(self.upserts),
@@ -234,6 +244,7 @@ class _Gathered:
             errors=tuple(self._errors),
             latencies=tuple(self._latencies),
             events=tuple(self._events),
+            left_out=left_out,
         )
 
 

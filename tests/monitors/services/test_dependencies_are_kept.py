@@ -1,8 +1,14 @@
 """What services report of their dependencies, from the answer to the records, the events and their numbers."""
 
+from itertools import count
 from typing import Any
 
+import pytest
+
+from everpoll.monitors import dependencies
+from everpoll.monitors.checks import known
 from everpoll.monitors.events import PollComplete, PollError, ServiceEvent, payload
+from everpoll.stores.health import Retention
 
 from .stage import REFUSED, URL, Said, Stage
 
@@ -280,5 +286,39 @@ def test_status_latency_and_last_error_are_stored_after_each_look(stage: Stage) 
             assert (info.status, info.latency_ms, info.error, info.http_status) == ("down", 250, "HTTP 503", 503)
             newest = (await service.history())[0]
             assert (newest.status, newest.latency_ms, newest.error) == ("down", 250, "HTTP 503")
+
+    stage.play(scene)
+
+
+def test_a_service_that_renames_its_dependencies_at_every_look_fills_no_database(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that it has named first stay known; the others are left out with a warning, until there is room again."""
+    monkeypatch.setattr(dependencies, "MAX_KNOWN", 250)
+    monkeypatch.setattr(known, "MAX_KNOWN", 250)
+    numbers = count()
+    stage.client.scripts[URL] = lambda: Said([dependency(f"pod-{next(numbers)}") for _ in range(100)])
+
+    async def scene() -> None:
+        async with stage.service() as service:
+            await stage.clock.advance(30)
+            rows = await stage.store.health.dependencies("billing")
+            assert len(rows) == 250
+            events = len(await stage.events())
+            [warning] = (await service.info()).warnings
+            assert warning.startswith("100 new dependencies are left out: ")
+            await stage.clock.advance(60)
+            assert len(await stage.store.health.dependencies("billing")) == 250
+            assert len(await stage.events()) == events, "nothing that was left out has an event"
+            stage.client.scripts[URL] = Said([dependency("pod-1"), dependency("new")])
+            await stage.clock.advance(10)
+            assert [one.name for one in await service.dependencies()] == ["pod-1"]
+            await stage.clock.advance(10)
+            assert (await service.info()).warnings, "it warns as long as it is so, also where the answer stays the same"
+            # What vanished is forgotten after 90 days, and here after a second.
+            await stage.store.health.prune(stage.clock.wall(), Retention(errors_s=1))
+            await stage.clock.advance(known.FULL_S + 10)
+            assert {one.name for one in await service.dependencies()} == {"pod-1", "new"}, "there is room again"
+            assert (await service.info()).warnings == ()
 
     stage.play(scene)

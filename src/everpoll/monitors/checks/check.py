@@ -32,11 +32,12 @@ from everpoll.monitors.control import Control
 from everpoll.monitors.control import read as read_control
 from everpoll.monitors.control import write as write_control
 from everpoll.monitors.decision import Decision, beat, decide, look_events, register, remove, wake
-from everpoll.monitors.dependencies import NO_CHANGES, Changes, compare, repeated
+from everpoll.monitors.dependencies import MAX_KNOWN, NO_CHANGES, Changes, compare, repeated
 from everpoll.monitors.events import ServiceEvent
 from everpoll.monitors.events import write as write_event
 from everpoll.monitors.incident import Incident
 from everpoll.monitors.look import Look
+from everpoll.monitors.report import MAX_WARNINGS
 from everpoll.monitors.turns import Closing
 from everpoll.stores.contract import Again, Ended, NewEvent, Settlement, Store
 
@@ -95,6 +96,8 @@ class Checks:
             return Again(lease.id, lease.sequence, busy.rest_s, refund=True)
         control = replace(control, asks=assignment.asks) if is_forced else control
         changes = await self._changes(reader, control, look)
+        if changes.left_out:
+            look = replace(look, warnings=(*look.warnings[: MAX_WARNINGS - 1], _left_out(changes.left_out)))
         if look.is_unchanged and not control.dependencies:
             look = replace(look, report=None)  # only what fails needs its error in words again
         now = wall()
@@ -121,8 +124,10 @@ class Checks:
         if look.is_unchanged and reader.aliases is aliases:
             return repeated(name, look.report, look.ended_at)
         known = await self._known.of(name, control.edition)
-        reader.aliases = aliases
-        return compare(name, known, look.report, look.ended_at, aliases)
+        changes = compare(name, known, look.report, look.ended_at, aliases)
+        # What found no room is compared again at the next look: it warns as long as it is so.
+        reader.aliases = None if changes.left_out else aliases
+        return changes
 
     async def _unasked(
         self, run: Run, before: Control, decision: Decision, wall: Callable[[], float], now: float
@@ -190,6 +195,13 @@ def _again(run: Run, decision: Decision, now: float) -> Settlement:
     lease, delay_s = run.lease, max(0.0, decision.next_at - now)
     events = _numbered(decision) if decision.events else ()
     return Again(lease.id, lease.sequence, delay_s, True, None, write_control(decision.control), events)
+
+
+def _left_out(names: int) -> str:
+    return (
+        f"{names:,} new dependencies are left out: {MAX_KNOWN:,} names are known, those that vanished within "
+        "90 days included; let each dependency keep its name"
+    )
 
 
 def _numbered(decision: Decision) -> tuple[NewEvent, ...]:

@@ -1,20 +1,22 @@
 """Known dependencies: what the records say that a service depends on, kept while no other worker changes it.
 
 Promises: `of` returns what the records had when the memory of the service had that edition. A copy of another edition
-is read again. At most MAX_SERVICES copies are kept. Aliases are at most ALIASES_S old.
+is read again, and so is a full one that is older than FULL_S: the records may have forgotten what has vanished. At most
+MAX_SERVICES copies are kept. Aliases are at most ALIASES_S old.
 """
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from everpoll.monitors.dependencies import Changes, Known, current_error
+from everpoll.monitors.dependencies import MAX_KNOWN, Changes, Known, current_error
 from everpoll.monitors.report import Dependency, Status
 from everpoll.stores.contract import Store
 from everpoll.stores.health import DependencyInfo
 
 MAX_SERVICES = 20_000
 ALIASES_S = 2.0
+FULL_S = 600.0
 
 
 class KnownDependencies:
@@ -23,6 +25,8 @@ class KnownDependencies:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._kept: OrderedDict[str, tuple[int, dict[str, Known]]] = OrderedDict()
+        self._full_at: dict[str, float] = {}
+        """When the copies that are full were read."""
         self._aliases: dict[str, str] = {}
         self._aliases_at: float | None = None
 
@@ -31,9 +35,10 @@ class KnownDependencies:
         if edition == 0:
             return {}
         kept = self._kept.get(service)
-        if kept is not None and kept[0] == edition:
+        if kept is not None and kept[0] == edition and not self._is_outdated(service):
             self._kept.move_to_end(service)
             return kept[1]
+        self._full_at.pop(service, None)
         found = {one.name: _known(service, one) for one in await self._store.health.dependencies(service)}
         self._keep(service, edition, found)
         return found
@@ -61,11 +66,17 @@ class KnownDependencies:
             before = self._kept.get(service, (0, {}))[1]
             self._keep(service, edition, before | {one.name: one for one in changes.upserts})
 
+    def _is_outdated(self, service: str) -> bool:
+        full_at = self._full_at.get(service)
+        return full_at is not None and asyncio.get_running_loop().time() - full_at > FULL_S
+
     def _keep(self, service: str, edition: int, known: dict[str, Known]) -> None:
         self._kept[service] = (edition, known)
         self._kept.move_to_end(service)
+        if len(known) >= MAX_KNOWN:
+            self._full_at.setdefault(service, asyncio.get_running_loop().time())
         if len(self._kept) > MAX_SERVICES:
-            self._kept.popitem(last=False)
+            self._full_at.pop(self._kept.popitem(last=False)[0], None)
 
 
 def _known(service: str, info: DependencyInfo) -> Known:
