@@ -81,6 +81,15 @@ def test_every_field_follows_the_latest_report() -> None:
     assert book.kinds == ["dependency:new"], "none of these is a change of health"
 
 
+def test_a_skipped_dependency_counts_as_healthy_whatever_its_status() -> None:
+    """Each format says up already; a report that does not is treated alike."""
+    book = Book()
+    book.read(dependency())
+    changes = book.read(dependency("db", Status.DOWN, skipped=True, error_message="refused"))
+    assert book.known["db"].status is Status.UP
+    assert (changes.events, changes.errors) == ((), ())
+
+
 def test_a_change_of_health_sets_the_time_and_is_an_event() -> None:
     book = Book()
     book.read(dependency())

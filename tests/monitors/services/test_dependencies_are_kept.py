@@ -286,6 +286,14 @@ def test_status_latency_and_last_error_are_stored_after_each_look(stage: Stage) 
             assert (info.status, info.latency_ms, info.error, info.http_status) == ("down", 250, "HTTP 503", 503)
             newest = (await service.history())[0]
             assert (newest.status, newest.latency_ms, newest.error) == ("down", 250, "HTTP 503")
+            assert newest.http_status == 503
+            stage.client.scripts[URL] = REFUSED
+            await stage.looked_at()
+            await stage.clock.advance(1)
+            info, newest = await service.info(), (await service.history())[0]
+            assert (info.status, info.latency_ms, info.error, info.http_status) == ("down", None, REFUSED.reason, None)
+            assert (newest.status, newest.latency_ms, newest.error) == ("down", None, REFUSED.reason)
+            assert newest.http_status is None
 
     stage.play(scene)
 
