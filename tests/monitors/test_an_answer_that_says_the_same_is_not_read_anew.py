@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from everpoll.monitors.reading import read
 from everpoll.monitors.rereading import MAX_KEPT_BYTES, read_again, read_first
 
-reproducible = settings(derandomize=True, deadline=None, max_examples=500, suppress_health_check=[HealthCheck.too_slow])
+reproducible = settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 JSON = "application/json"
 
 numbers = st.floats(-10, 1e6, allow_nan=False) | st.integers(-5, 10**20)

@@ -107,7 +107,7 @@ def check_report(report: Report, status: int) -> None:
         text.encode("utf-8")
 
 
-@settings(reproducible, max_examples=1_000)
+@settings(reproducible, max_examples=400)
 @given(BODIES, CONTENT_TYPES, STATUSES, st.sampled_from(NAMED))
 def test_any_answer_makes_a_report_within_bounds(
     body: bytes, content_type: str | None, status: int, named: tuple[str, dict[str, Any] | None]
@@ -142,7 +142,7 @@ def test_any_lines_of_kubernetes_are_read(lines: list[str]) -> None:
     check_report(read("\n".join(lines), "text/plain", 200, "kubernetes"), 200)
 
 
-@settings(reproducible, max_examples=500)
+@settings(reproducible, max_examples=200)
 @given(
     st.lists(
         st.tuples(

@@ -224,4 +224,4 @@ class Services(RuleBasedStateMachine):
 
 
 TestServices = Services.TestCase
-TestServices.settings = settings(derandomize=True, deadline=None, max_examples=150, stateful_step_count=40)
+TestServices.settings = settings(derandomize=True, deadline=None, max_examples=60, stateful_step_count=40)

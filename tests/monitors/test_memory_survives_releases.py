@@ -15,7 +15,7 @@ from everpoll.monitors.turns import MAX_TRACKED
 
 from .scenes import NOON, Story, answer, dependency, report, service
 
-reproducible = settings(derandomize=True, deadline=None, max_examples=300)
+reproducible = settings(derandomize=True, deadline=None, max_examples=100)
 
 
 def test_the_memory_of_a_healthy_service_is_small() -> None:

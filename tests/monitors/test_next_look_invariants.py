@@ -15,7 +15,7 @@ from everpoll.policy import BreakerPhase
 
 from .scenes import NOON, service
 
-reproducible = settings(derandomize=True, deadline=None, max_examples=300)
+reproducible = settings(derandomize=True, deadline=None, max_examples=100)
 
 definitions = st.builds(
     service,

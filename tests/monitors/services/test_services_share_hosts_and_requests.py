@@ -101,14 +101,14 @@ def test_three_hundred_services_on_one_host_have_the_same_number_of_looks(stage:
         for number in range(300):
             app.service(f"s{number}", f"http://one-host/{number}", every=every)
         async with app:
-            for minute in range(1, 4):
+            for minute in range(1, 3):
                 await stage.clock.advance(60)
                 assert len(looks) == 300, "all are looked at"
                 spread = max(looks.values()) - min(looks.values())
                 assert spread <= 1, f"after {minute} minutes: {Counter(looks.values())}"
             assert stage.client.most_under_way <= 5
             if every == "5s":
-                assert sum(looks.values()) >= 0.95 * 180 * 50, "no slot stays free while looks wait"
+                assert sum(looks.values()) >= 0.95 * 120 * 50, "no slot stays free while looks wait"
 
     stage.play(scene)
 
