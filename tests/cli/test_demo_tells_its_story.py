@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import pytest
 
 import warm_processes
+from everpoll.cli.demo import has_browser
 
 EVERPOLL = ["-c", "from everpoll.cli import main; main()"]
 LOOPS = ["prices", "orders", "inbox", "billing", "weather", "countdown", "viewers"]
@@ -26,6 +27,8 @@ def test_for_ends_by_itself_and_prints_a_summary() -> None:
     assert "what it shows" in ended.stdout
     assert all(name in ended.stdout for name in LOOPS)
     assert "services: looks: " in ended.stdout
+    assert "watches: " in ended.stdout
+    assert "rows of a table: " in ended.stdout
 
 
 def test_json_prints_one_object_for_scripts() -> None:
@@ -35,7 +38,7 @@ def test_json_prints_one_object_for_scripts() -> None:
     # `prices` runs at once, so a demo of any length has shown something.
     assert answer["loops"][0]["runs"] >= 1
     # The first looks are spread over five seconds.
-    assert set(answer["looks"]) <= {"archive", "port", "shop"}
+    assert set(answer["looks"]) <= {"archive", "port", "search", "shop"}
 
 
 def read_until(terminal: int, wanted: str) -> str:
@@ -49,7 +52,7 @@ def read_until(terminal: int, wanted: str) -> str:
 def test_a_terminal_sees_a_live_table_and_a_signal_ends_it_with_the_summary(sent: signal.Signals) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, *EVERPOLL, "demo"], stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL
+        [sys.executable, *EVERPOLL, "demo", "--no-browser"], stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL
     )
     try:
         table = read_until(ours, "viewers")
@@ -82,3 +85,22 @@ def test_the_version_is_shown() -> None:
     from everpoll import __version__  # noqa: PLC0415 - next to what it is compared with
 
     assert everpoll("--version").stdout == f"everpoll {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("environ", "platform", "expected"),
+    [
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({}, "linux", False),
+        ({}, "win32", True),
+        ({}, "darwin", True),
+        ({"SSH_CONNECTION": "10.0.0.1 2 10.0.0.2 22"}, "darwin", False),
+        ({"DISPLAY": ":0", "CI": "true"}, "linux", False),
+        ({"CI": "1"}, "win32", False),
+    ],
+)
+def test_a_browser_is_opened_only_where_a_person_sees_it(
+    environ: dict[str, str], platform: str, expected: bool
+) -> None:
+    assert has_browser(environ, platform) is expected

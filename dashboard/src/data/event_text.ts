@@ -39,7 +39,7 @@ const ACTS: Record<string, string> = {
 export function eventText(event: EventItem): EventText {
   const body = event.body ?? {};
   const text = (name: string): string => (body[name] === undefined || body[name] === null ? "" : String(body[name]));
-  const what = text("what") || text("phase") || text("current_status") || text("status");
+  const what = text("what") || text("phase") || text("currentStatus") || text("current_status") || text("status");
   const actor = text("by");
   return { tone: toneOf(event, what), ...subject(event), says: sentence(event, what, text), actor };
 }
@@ -63,10 +63,13 @@ function subject(event: EventItem): { subject: string; path: string | null } {
       return { subject: `${event.name} ${task}`, path: `/jobs/${task}` };
     case "watch":
       return { subject: event.key ?? `${event.name} ${task}`, path: `/runs/${task}` };
-    case "check":
+    case "check": {
+      const service = event.key ?? event.name;
+      return { subject: service, path: `/services/${encodeURIComponent(service)}` };
+    }
     case "service":
     case "incident":
-      return { subject: event.name, path: `/services/${event.kind === "check" && event.key ? encodeURIComponent(event.key) : name}` };
+      return { subject: event.name, path: `/services/${name}` };
     case "queue":
       return { subject: `queue ${event.name}`, path: `/queues/${name}` };
     case "loop":
@@ -83,12 +86,33 @@ function sentence(event: EventItem, what: string, text: (name: string) => string
     const word = what === "finished" ? "finished" : "goes on";
     return `${word}: ${text("moved")} of ${text("matched")} changed, ${text("skipped")} skipped`;
   }
+  if (event.kind === "check") return checkSentence(text);
   const attempt = text("attempt") === "" ? "" : `attempt ${text("attempt")}`;
   const isOwn = what === "retry" && attempt !== "";
   const verb = isOwn ? "failed, waits for its next attempt" : (ACTS[what] ?? what.replaceAll("_", " "));
   const state = text("outcome") !== "" && text("outcome") !== what ? text("outcome").replaceAll("_", " ") : "";
   const error = text("error") === "" ? "" : `${text("type") || "error"}: ${text("error")}`;
   const why = text("why") || text("reason");
-  const parts = [[attempt, verb].filter(Boolean).join(" "), state, error === "" ? why : error];
+  const progress = event.kind === "watch" && text("outcome") === "" ? [text("status"), text("progress")] : [];
+  const parts = [[attempt, verb].filter(Boolean).join(" "), state, ...progress, error === "" ? why : error];
   return parts.filter((part) => part !== "").join(" · ");
+}
+
+/** What a look at a service has found. */
+function checkSentence(text: (name: string) => string): string {
+  const dependency = text("dependencyName");
+  const error = text("error") || text("errorMessage");
+  const status = text("currentStatus") || text("status");
+  const known: Record<string, string> = {
+    "service:started": "is monitored from now on",
+    "service:stopped": "is not monitored any more",
+    "dependency:vanished": `reports no ${dependency} any more`,
+    "dependency:returned": `reports ${dependency} again`,
+    "circuit:open": "its breaker is open",
+    "circuit:close": "its breaker is closed",
+    "dependency:new": `reports a dependency: ${dependency} ${status}`.trim(),
+    "status:change": [dependency, text("previousStatus"), text("previousStatus") === "" ? "is" : "→", status].filter(Boolean).join(" "),
+  };
+  const says = known[text("kind")] ?? [text("kind").replaceAll(":", " "), dependency, status].filter(Boolean).join(" ");
+  return [says, error].filter((part) => part !== "").join(" · ");
 }

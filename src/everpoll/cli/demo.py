@@ -1,12 +1,18 @@
-"""`everpoll demo`: jobs, loops and services alive in a terminal. Some fail, back off, recover; tables show it live."""
+"""`everpoll demo`: the tour: jobs, watches, services, loops and a table, alive in a terminal and in the dashboard."""
 
 import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
+import sys
 import tempfile
+import threading
 import time
+import webbrowser
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,6 +27,7 @@ from everpoll.app import Everpoll
 from everpoll.cli.demo_jobs import add_jobs
 from everpoll.cli.demo_loops import Scenario, add_loops
 from everpoll.cli.demo_services import ServiceStory
+from everpoll.cli.demo_table import add_table
 from everpoll.cli.demo_watches import add_watches
 from everpoll.cli.session import duration_s
 from everpoll.errors import BadInput
@@ -45,16 +52,17 @@ def demo(
     duration: Annotated[str | None, typer.Option("--for", help="End after this long, such as 10s.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
     port: Annotated[int, typer.Option(help="Where the dashboard is; 0: any free port.", min=0, max=65_535)] = 8787,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser.")] = False,
 ) -> None:
-    """Watch jobs, loops and services fail, back off, recover and pause, live. Ctrl-C ends it with a summary."""
+    """Watch jobs, watches, services, loops and a table fail, back off, recover, live. Ctrl-C ends it with a summary."""
     lasts_s = None if duration is None else duration_s("--for", duration)
     # The tables tell the story here; the log would tear them apart.
     logging.getLogger("everpoll").addHandler(logging.NullHandler())
     logging.getLogger("everpoll").propagate = False
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="everpoll-demo-") as folder:
-        stage = Stage(Everpoll(f"sqlite:///{folder}/demo.db"))
-        asyncio.run(stage.play(lasts_s, port, quiet=as_json))
+        stage = Stage(Path(folder) / "demo.db")
+        asyncio.run(stage.play(lasts_s, None if as_json else port, opens_browser=not no_browser))
     lasted_s = time.monotonic() - started
     if as_json:
         typer.echo(json.dumps(stage.summary(lasted_s)))
@@ -65,19 +73,20 @@ def demo(
 class Stage:
     """The demo's app, its stories, and where they are shown."""
 
-    def __init__(self, app: Everpoll) -> None:
-        self._app = app
+    def __init__(self, database: Path) -> None:
+        self._app = app = Everpoll(f"sqlite:///{database}")
         self._console = Console()
         self._scenario = add_loops(app)
         # The loops of the story, without the one that only brings new jobs.
         self._names = list(app.loops)
         self._jobs = add_jobs(app)
         self._services = ServiceStory()
-        add_watches(app)
+        self._runs = add_watches(app)
+        self._orders = add_table(app, database)
         self._dashboard = ""
 
-    async def play(self, lasts_s: float | None, port: int, *, quiet: bool) -> None:
-        """Run until the time is over or a signal comes."""
+    async def play(self, lasts_s: float | None, port: int | None, *, opens_browser: bool) -> None:
+        """Run until the time is over or a signal comes. Without a port it shows nothing meanwhile."""
         over = asyncio.Event()
         event_loop = asyncio.get_running_loop()
         for wanted in (signal.SIGINT, signal.SIGTERM):
@@ -86,11 +95,14 @@ class Stage:
         if lasts_s is not None:
             event_loop.call_later(lasts_s, over.set)
         async with self._services.serving(self._app), self._app:
-            if quiet:
+            if port is None:
                 await over.wait()
             else:
                 self._dashboard = await self._served(port)
                 self._console.print(f"dashboard: {self._dashboard}", highlight=False, soft_wrap=True)
+                if opens_browser and self._console.is_terminal and has_browser(os.environ, sys.platform):
+                    # Some systems wait for the browser; a daemon thread does not hold up the end.
+                    threading.Thread(target=webbrowser.open, args=(self._dashboard,), daemon=True).start()
                 await (self._show_live(over) if self._console.is_terminal else self._show_changes(over))
             for name in self._names:
                 self._scenario.final[name] = self._app.loops[name].state
@@ -134,10 +146,19 @@ class Stage:
         await self._jobs.look(self._app)
         loops = _table(self._app, self._names, self._scenario)
         where = Text(f"dashboard: {self._dashboard}", style="bold", no_wrap=True)
+        rest = Text(f"{self._runs_line()} · {self._orders_line()}", style="dim", no_wrap=True, justify="center")
         if self._console.height < TALL:
-            return Group(where, loops, self._jobs.table())
+            return Group(where, loops, self._jobs.table(), rest)
         await self._services.look(self._app)
-        return Group(where, loops, self._services.table(), self._jobs.table())
+        return Group(where, loops, self._services.table(), self._jobs.table(), rest)
+
+    def _runs_line(self) -> str:
+        runs = self._runs
+        ended = f"{runs['done']} done, {runs['failed']} failed"
+        return f"watches: {runs['begun']} runs, {runs['looks']} looks, {ended}"
+
+    def _orders_line(self) -> str:
+        return f"rows of a table: {self._orders['packed']} packed, {self._orders['failed']} failed"
 
     def summary(self, lasted_s: float) -> dict[str, object]:
         """What happened, for scripts."""
@@ -165,7 +186,17 @@ class Stage:
         self._console.print(table)
         self._console.print(self._jobs.summary(), highlight=False)
         self._console.print(self._services.summary(), highlight=False)
+        self._console.print(self._runs_line(), highlight=False)
+        self._console.print(self._orders_line(), highlight=False)
         self._console.print("Next: docs/tutorial has your first job, watch, loop and service, ten minutes each.")
+
+
+def has_browser(environ: Mapping[str, str], platform: str) -> bool:
+    """Whether a browser with a window can be opened: not in CI, and not over a connection without a screen."""
+    if environ.get("CI"):
+        return False
+    has_screen = bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
+    return has_screen or platform == "win32" or (platform == "darwin" and not environ.get("SSH_CONNECTION"))
 
 
 def _table(app: Everpoll, names: list[str], scenario: Scenario) -> Table:

@@ -36,7 +36,7 @@ class ServiceStory:
 
     @asynccontextmanager
     async def serving(self, app: Everpoll) -> AsyncIterator[None]:
-        """Register three services, and serve two of them for the length of the block."""
+        """Register four services, and serve three of them for the length of the block."""
         async with AsyncExitStack() as stack:
             server = await asyncio.start_server(self._connected, HOST, 0)
             stack.callback(server.close)
@@ -47,6 +47,7 @@ class ServiceStory:
             app.services.configure(shortest="1s")
             app.services.subscribe(self._note)
             app.service("shop", f"http://{HOST}:{port}/health", every="1s")
+            app.service("search", f"http://{HOST}:{port}/search", every="1s", depends_on=("shop",))
             app.service("port", f"tcp://{HOST}:{port}", every="1s")
             app.service("archive", f"tcp://{HOST}:{dead.getsockname()[1]}", every="1s", backoff=Backoff("1s", jitter=0))
             yield
@@ -93,21 +94,37 @@ class ServiceStory:
         answer.add_done_callback(self._answers.discard)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request as Spring Boot does, and close the connection."""
+        """Answer one request, as Spring Boot does or as a list of dependencies, and close the connection."""
         try:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                await reader.readuntil(b"\r\n\r\n")
-                is_well = (time.monotonic() - self._started_at) % (2 * FLAPS_S) < FLAPS_S
-                database = (
-                    {"status": "UP"} if is_well else {"status": "DOWN", "details": {"error": "too many connections"}}
-                )
-                body = json.dumps({"status": database["status"], "components": {"db": database}}).encode()
-                head = (
-                    f"HTTP/1.1 {200 if is_well else 503} -\r\nContent-Type: application/json\r\nConnection: close\r\n"
-                )
+                asked = await reader.readuntil(b"\r\n\r\n")
+                age_s = time.monotonic() - self._started_at
+                status, answer = _search(age_s) if b"/search" in asked else _shop(age_s)
+                body = json.dumps(answer).encode()
+                head = f"HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nConnection: close\r\n"
                 writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
                 await writer.drain()
         finally:
             writer.close()
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
+
+
+def _shop(age_s: float) -> tuple[int, object]:
+    if age_s % (2 * FLAPS_S) < FLAPS_S:
+        return 200, {"status": "UP", "components": {"db": {"status": "UP"}}}
+    database = {"status": "DOWN", "details": {"error": "too many connections"}}
+    return 503, {"status": "DOWN", "components": {"db": database}}
+
+
+def _search(age_s: float) -> tuple[int, object]:
+    """Degraded two thirds of the time, by a cache of its own."""
+    is_well = age_s % (3 * FLAPS_S) < FLAPS_S
+    index = {"name": "index", "healthy": True, "health": {"state": 0, "code": 200, "latency": 3.1}, "type": "database"}
+    cache = {
+        "name": "cache",
+        "healthy": is_well,
+        "health": {"state": 0 if is_well else 2, "latency": 0.4},
+        "type": "cache",
+    }
+    return 200, [index, cache if is_well else {**cache, "errorMessage": "connection refused"}]
