@@ -7,7 +7,7 @@ and rollback include it.
 import sys
 from typing import Any, TypeVar
 
-from everpoll.drivers.callers import refusals, sqlite
+from everpoll.drivers.callers import refusals
 from everpoll.drivers.callers.work import CallerWork, SqliteWork
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class Django:
         if not connection.in_atomic_block and connection.get_autocommit():
             raise refusals.no_transaction(self.kind, "write with transaction.atomic()")
         if isinstance(work, SqliteWork):
-            return sqlite.run(connection.connection, connection.connection, work, self.kind)
+            return work.on(connection.connection, connection.connection, self.kind)
         with connection.cursor() as cursor:
             cursor.execute(work.sql(lambda _: "%s"), work.args)
             return work.read(cursor.fetchone()[0])
@@ -91,7 +91,7 @@ def _on_connection(connection: Any, work: CallerWork[T], kind: str) -> T:
     if isinstance(work, SqliteWork):
         connection.execute(text("select 1"))  # SQLAlchemy's own transaction begins with the first statement
         lent = connection.connection
-        return sqlite.run(lent.dbapi_connection, lent.driver_connection, work, kind)
+        return work.on(lent.dbapi_connection, lent.driver_connection, kind)
     named = {f"a{place}": value for place, value in enumerate(work.args, 1)}
     return work.read(connection.execute(text(work.sql(lambda place: f":a{place}")), named).scalar_one())
 

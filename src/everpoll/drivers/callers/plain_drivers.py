@@ -3,7 +3,7 @@
 import sys
 from typing import Any, TypeVar
 
-from everpoll.drivers.callers import refusals, sqlite
+from everpoll.drivers.callers import refusals
 from everpoll.drivers.callers.work import CallerWork, PostgresWork, SqliteWork
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class Sqlite3:
         """Do it in the transaction that is open, or that the connection would open."""
         if isinstance(work, PostgresWork):
             raise refusals.other_engine(self.kind, "SQLite", "Postgres")
-        return sqlite.run(self._connection, self._connection, work, self.kind)
+        return work.on(self._connection, self._connection, self.kind)
 
 
 def _percent(_: int) -> str:

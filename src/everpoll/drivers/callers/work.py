@@ -36,5 +36,12 @@ class SqliteWork(Generic[T]):
     path: Path
     run: Callable[[Any], T]
 
+    def on(self, connection: Any, driver: Any, kind: str) -> T:
+        """Do it. `driver` is the driver's own connection, which knows whether a transaction is open."""
+        # Loaded when it is first used: most programs enqueue without a connection, and many have no SQLite.
+        from everpoll.drivers.callers.sqlite import run  # noqa: PLC0415
+
+        return run(connection, driver, self, kind)
+
 
 CallerWork = PostgresWork[T] | SqliteWork[T]
