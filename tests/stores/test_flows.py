@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from everpoll.errors import BadInput
-from everpoll.stores.contract import Lease, Limit, NewTask, TaskFilter
+from everpoll.stores.contract import Lease, Limit, NewTask, TaskFilter, Unique
 from everpoll.stores.flows import FlowTask
 from everpoll.stores.operations import Revision
 from stores.flow_tasks import chain, group, put, put_chain, task
@@ -321,3 +321,15 @@ async def test_large_results_are_taken(stage: Stage) -> None:
     assert (lease.id, input_of(lease)) == (second, text)
     assert msgspec.json.decode(lease.args)["args"] == []
     assert json(input_of(lease)) == json(text)
+
+
+async def test_a_task_that_takes_what_others_bring_is_not_replaced_and_lets_go_of_its_key(stage: Stage) -> None:
+    worker = await stage.worker()
+    second, first = await put(stage, chain(task("fetch"), task("parse", key="k")))
+    [answer] = await stage.store.enqueue([NewTask(name="other", key="k", unique=Unique("replace"))])
+    assert (answer.is_new, (await stage.show(second)).key) == (True, None)
+    lease, other = sorted(await stage.take(worker), key=lambda one: one.id)
+    assert (lease.id, other.id) == (first, answer.id)
+    await stage.store.settle(worker, [done(lease, 1)])
+    lease = await stage.take_one(worker)
+    assert (lease.id, lease.name, input_of(lease)) == (second, "parse", 1)

@@ -101,7 +101,8 @@ class Unique(Struct, frozen=True, gc=False):
 
     on_conflict: OnConflict = "existing"
     """existing, reject: the task that has the key is the answer, unchanged. replace: a queued one is as if it were
-    enqueued now, under its own id; a running one goes on without the key, which the new task gets."""
+    enqueued now, under its own id; one that runs, or takes what other tasks bring, goes on without the key, which the
+    new task gets."""
     for_s: float | None = None
     """An ended task with the key answers as well, if it was enqueued less than so many seconds ago and is indexed."""
     together: bool = False

@@ -127,7 +127,7 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
     def _enqueue(self, task: NewTask, delay_s: float) -> Enqueued:
         known = None if task.key is None else self._known(task)
         if known is not None and known.ended_at is None and task.unique and task.unique.on_conflict == "replace":
-            if known.state == "queued":
+            if known.state == "queued" and known.takes is None:
                 self._replace(known, task, delay_s)
                 return Enqueued(known.id, is_new=False)
             self._shelves.let_go_of_key(known)

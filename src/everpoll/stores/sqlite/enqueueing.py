@@ -113,7 +113,7 @@ def _one_of(con: Connection, now: int, call: Call, place: int) -> Enqueued:
 
 def _rejected(con: Connection, rows: Sequence[Row], ended: dict[int, int], together: set[int]) -> list[Enqueued] | None:
     """The answers to a call of which nothing is enqueued, since one of its tasks rejects; None: none does."""
-    live = _live(con, rows)
+    live = live_keys(con, rows)
     taken = {
         place: found
         for place, row in enumerate(rows)
