@@ -6,6 +6,7 @@ import threading
 from everpoll.drivers.wake import Wake
 from everpoll.stores.contract import NewTask
 from everpoll.stores.operations import Revision
+from stores.flow_tasks import group, put, task
 from stores.stage import HOUR_S, Stage, again, done, json
 
 PATIENCE_S = 60.0
@@ -212,3 +213,25 @@ async def test_a_burst_of_enqueues_is_heard(stage: Stage) -> None:
             await asyncio.gather(*(other.enqueue([NewTask(name="job")]) for _ in range(4)))
 
     await asyncio.gather(drain(), flood())
+
+
+async def test_an_end_wakes_for_the_task_that_waited_for_it(stage: Stage) -> None:
+    """Here and elsewhere; also where the end is a cancel."""
+    other = await stage.another_store()
+    worker = await stage.worker()
+    for ends_by_cancel in (False, True):
+        await put(stage, group(task("report"), [task("m")]))
+        member = await stage.take_one(worker)
+        here, elsewhere = Listener(), Listener()
+        await stage.store.listen(here)
+        await other.listen(elsewhere)
+        if ends_by_cancel:
+            await stage.store.settle(worker, [again(member, HOUR_S)])
+            await stage.store.cancel(member.id, json({"what": "test"}))
+        else:
+            await stage.store.settle(worker, [done(member)])
+        await here.heard_of_what_is_due_now()
+        await elsewhere.heard_of_what_is_due_now()
+        await stage.store.unlisten(here)
+        await other.unlisten(elsewhere)
+        await stage.store.settle(worker, [done(await stage.take_one(worker))])

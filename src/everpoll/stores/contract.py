@@ -18,6 +18,7 @@ Every implementation promises the same (one conformance suite proves it):
 - Of the tasks that share a limit, no more are leased at a time, and no more in any stretch of time, than it allows.
   Running ones are counted from the leases themselves. Keys of limits take turns among equal priorities.
 - A task that `cancels_itself` is only asked: a cancel makes it due and tells it, and nothing else ends it.
+- A task that others lead to waits until they have ended. Their end tells it, in the transaction that ends them, once.
 - Follow-ups of a settlement are enqueued with it or not at all: a settlement counts once, and so do they.
 - Events are written with what they tell about, or not at all; whoever reads the feed from a position misses none.
 - Errors of the connection are raised as `StoreUnavailable`, and then nothing is known about the outcome. Every
@@ -34,6 +35,7 @@ from msgspec import Struct
 from everpoll.drivers.wake import OnWake
 from everpoll.policy.liveness import Sighting
 from everpoll.stores.figures import Figures
+from everpoll.stores.flows import Flows, Takes
 from everpoll.stores.operations import Operations, Pause
 from everpoll.stores.own_transactions import OwnTransactions
 
@@ -99,7 +101,8 @@ class Unique(Struct, frozen=True, gc=False):
 
     on_conflict: OnConflict = "existing"
     """existing, reject: the task that has the key is the answer, unchanged. replace: a queued one is as if it were
-    enqueued now, under its own id; a running one goes on without the key, which the new task gets."""
+    enqueued now, under its own id; one that runs, or takes what other tasks bring, goes on without the key, which the
+    new task gets."""
     for_s: float | None = None
     """An ended task with the key answers as well, if it was enqueued less than so many seconds ago and is indexed."""
     together: bool = False
@@ -291,6 +294,12 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
     result: Any = None
     limit: Limit | None = None
     """What it counts for, as it was enqueued."""
+    then_id: int | None = None
+    """The task that waits, or waited, for the end of this one."""
+    takes: Takes | None = None
+    """What it takes from those that it waits for, or waited for; None: it waits for no task."""
+    blockers: int = 0
+    """How many tasks it still waits for; above 0, no worker leases it."""
     trail: tuple[dict[str, Any], ...] = ()
     """Decisions in order, each with `at`, `by`, `what` and its evidence; failed attempts carry the error."""
 
@@ -504,7 +513,7 @@ class Source(Protocol):
         """Wait that long after `StoreUnavailable`; less where another part of this process reaches the store first."""
 
 
-class Store(Source, Operations, Figures, OwnTransactions, Protocol):
+class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
     """The tables of everpoll's own."""
 
     @property

@@ -62,7 +62,7 @@ def _leases(rows: Sequence[TaskRow], now: float) -> LeaseFacts:
 def _due(rows: Sequence[TaskRow], now: float) -> tuple[DueTasks, ...]:
     groups: dict[tuple[str, str, str], list[TaskRow]] = {}
     for row in sorted(rows, key=lambda one: one.due_at):
-        if row.state == "queued" and row.due_at <= now:
+        if row.state == "queued" and row.due_at <= now and not row.blockers:
             groups.setdefault((row.new.queue, row.new.kind, row.new.name), []).append(row)
     return tuple(
         DueTasks(

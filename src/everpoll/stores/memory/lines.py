@@ -114,7 +114,9 @@ class Lines:
         self.starts = Starts()
 
     def add(self, row: TaskRow, now: float) -> None:
-        """A queued row, in its place."""
+        """A queued row, in its place; one that waits for other tasks has none yet."""
+        if row.blockers:
+            return
         if row.due_at > now:
             heapq.heappush(self._waiting, (row.due_at, row.id))
         else:

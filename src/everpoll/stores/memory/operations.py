@@ -7,6 +7,7 @@ from itertools import islice
 import msgspec
 
 from everpoll.stores.contract import NewEvent, TaskState
+from everpoll.stores.flows import INPUT, with_input
 from everpoll.stores.limits import check_queue
 from everpoll.stores.memory.rows import TaskRow, instant
 from everpoll.stores.memory.state import MemoryState
@@ -69,7 +70,9 @@ class MemoryOperations(MemoryState):
                 self._record(row, revision.note, revision.note)
             if not revision.keeps_due:
                 row.is_revised = row.state == "running"
-                if row.state == "queued" and row.due_at > self._now():
+                if row.blockers:
+                    row.due_at = row.created_at  # it does not wait for its delay once it is unblocked
+                elif row.state == "queued" and row.due_at > self._now():
                     self._again(row, 0.0)
         return row.id
 
@@ -109,12 +112,20 @@ class MemoryOperations(MemoryState):
             return Retried("key_taken", holder.id)
         self._shelves.forget(row)
         self._record(row, note, note)
-        row.attempt = row.rescues = 0
+        self._give_input(row)
+        row.attempt = row.rescues = row.blockers = 0
         row.ended_at = row.result = row.progress = row.started_at = row.worker = row.error_type = None
         row.cancel_requested = False
         self._shelves.put(row)
         self._again(row, 0.0)
         return Retried("queued")
+
+    def _give_input(self, row: TaskRow) -> None:
+        """A task that was canceled before it got the result that it takes gets it now, if there is one."""
+        if row.takes == "result" and not row.new.args.startswith(INPUT):
+            before = (self._shelves.history.get(one) for one in self._members.get(row.id, ()))
+            for done in (one for one in before if one is not None and one.state == "done"):
+                row.new = msgspec.structs.replace(row.new, args=with_input(row.new.args, done.result or "null"))
 
     async def delete(self, requests: Sequence[tuple[int, str]]) -> list[Deleted]:
         """See the contract."""

@@ -15,6 +15,7 @@ from everpoll.stores.contract import (
     WorkerCard,
     WorkerInfo,
 )
+from everpoll.stores.flows import Takes
 from everpoll.stores.task_search import error_class, is_found, needles
 
 
@@ -41,6 +42,10 @@ class TaskRow:
     result: str | None = None
     worker: str | None = None
     error_type: str | None = None
+    then_id: int | None = None
+    has_told: bool = False
+    takes: Takes | None = None
+    blockers: int = 0
     trail: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -106,6 +111,9 @@ class TaskRow:
             progress=_decoded(self.progress),
             result=_decoded(self.result),
             limit=self.new.limit,
+            then_id=self.then_id,
+            takes=self.takes,
+            blockers=self.blockers,
             trail=tuple(self.trail),
         )
 

@@ -6,14 +6,17 @@ import time
 from collections import defaultdict
 from typing import Any
 
+import msgspec
+
 from everpoll.drivers.wake import OnWake, Wake
 from everpoll.policy import Clock
-from everpoll.stores.contract import EndState
+from everpoll.stores.contract import EndState, NewEvent, encode
+from everpoll.stores.flows import Blocked, Link, cause_of, tell, with_input
 from everpoll.stores.memory.feed import Feed
 from everpoll.stores.memory.lines import Lines
 from everpoll.stores.memory.rows import TaskRow, WorkerRow
 from everpoll.stores.memory.shelves import Shelves
-from everpoll.stores.operations import Pause
+from everpoll.stores.operations import UNNUMBERED, Pause
 
 
 class SystemClock:
@@ -34,12 +37,15 @@ class MemoryState:
         # The wall clock names the instants, the monotonic one moves them: a step of the former changes nothing.
         self._epoch = self._clock.wall() - self._clock.now()
         self._lock = threading.RLock()
+        self._last_id = 0
         self._shelves = Shelves()
         self._lines = Lines(self._shelves.live)
         self._feed = Feed()
         self._workers: dict[int, WorkerRow] = {}
         self._losses: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
         self._pauses: dict[str, Pause] = {}
+        self._members: defaultdict[int, list[int]] = defaultdict(list)
+        """By task that waits, or waited, the tasks that lead to it."""
         self._listeners: list[tuple[asyncio.AbstractEventLoop, OnWake]] = []
 
     def _again(self, row: TaskRow, delay_s: float | None) -> None:
@@ -49,8 +55,47 @@ class MemoryState:
         self._lines.add(row, self._now())
 
     def _end(self, row: TaskRow, state: EndState) -> None:
+        self._put_away(row, state)
+        if row.then_id is not None and not row.has_told:
+            self._tell(Link(row.then_id, state, row.result, row.id, row.new.name, state))
+
+    def _put_away(self, row: TaskRow, state: EndState) -> None:
         self._shelves.end(row, state, self._now())
         self._lines.starts.ended(row.id, row.new.limit)
+        row.blockers = 0
+
+    def _tell(self, link: Link) -> None:
+        """Tell the task that waits for another that it has ended; where that cancels it, also the one behind it."""
+        self._shelves[link.cause_id].has_told = True
+        waiting = self._shelves.live.get(link.then_id)
+        while waiting is not None and waiting.takes is not None and waiting.blockers:
+            telling = tell([link], [Blocked(waiting.id, waiting.takes, waiting.blockers)])
+            for _, blockers in telling.fewer:
+                waiting.blockers = blockers
+            for _, result in telling.unblocked:
+                self._unblock(waiting, result)
+            if not telling.canceled:
+                return
+            self._cancel_for(waiting, link)
+            if waiting.then_id is None or waiting.has_told:
+                return
+            waiting.has_told = True
+            link = link._replace(then_id=waiting.then_id, state="canceled", result=None)
+            waiting = self._shelves.live.get(waiting.then_id)
+
+    def _unblock(self, row: TaskRow, result: str | None) -> None:
+        if result is not None:
+            row.new = msgspec.structs.replace(row.new, args=with_input(row.new.args, result))
+        delay_s = max(0.0, row.due_at - row.created_at)
+        row.blockers, row.due_at = 0, self._now() + delay_s
+        self._lines.add(row, self._now())
+        self._wake(due_s=delay_s)
+
+    def _cancel_for(self, row: TaskRow, link: Link) -> None:
+        now, note = self._now(), encode(cause_of(link))
+        row.remember(note, now, "")
+        self._feed.add(row, now, [NewEvent(UNNUMBERED, note)])
+        self._put_away(row, "canceled")
 
     def _now(self) -> float:
         return self._epoch + self._clock.now()

@@ -48,6 +48,7 @@ from everpoll.stores.limits import checked_bytes, size_of
 from everpoll.stores.lost_answers import was_settled
 from everpoll.stores.memory.examination import MemoryExaminer
 from everpoll.stores.memory.figures import MemoryFigures
+from everpoll.stores.memory.flows import MemoryFlows
 from everpoll.stores.memory.lines import Looking
 from everpoll.stores.memory.operations import MemoryOperations
 from everpoll.stores.memory.rows import TaskRow, WorkerRow, instant
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
     from everpoll.stores.memory.health import MemoryHealth
 
 
-class MemoryStore(MemoryOperations, MemoryFigures):
+class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
     """Tasks in dictionaries."""
 
     has_push = True
@@ -72,7 +73,6 @@ class MemoryStore(MemoryOperations, MemoryFigures):
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__(clock)
-        self._last_id = 0
         self._health: MemoryHealth | None = None
 
     @property
@@ -127,7 +127,7 @@ class MemoryStore(MemoryOperations, MemoryFigures):
     def _enqueue(self, task: NewTask, delay_s: float) -> Enqueued:
         known = None if task.key is None else self._known(task)
         if known is not None and known.ended_at is None and task.unique and task.unique.on_conflict == "replace":
-            if known.state == "queued":
+            if known.state == "queued" and known.takes is None:
                 self._replace(known, task, delay_s)
                 return Enqueued(known.id, is_new=False)
             self._shelves.let_go_of_key(known)
@@ -393,6 +393,8 @@ class MemoryStore(MemoryOperations, MemoryFigures):
             counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
             dues: defaultdict[str, list[float]] = defaultdict(list)
             for row in self._shelves.live.values():
+                if row.blockers:
+                    continue
                 is_ready = row.state == "queued" and row.due_at <= now
                 is_limited = is_ready and row.new.limit is not None
                 place = 3 if is_limited else 2 if row.state == "running" else row.due_at > now
@@ -417,7 +419,7 @@ class MemoryStore(MemoryOperations, MemoryFigures):
             running = [row.started_at or now for row in rows if row.state == "running"]
             return LimitInfo(
                 key=key,
-                waiting=sum(row.state == "queued" and row.due_at <= now for row in rows),
+                waiting=sum(row.state == "queued" and row.due_at <= now and not row.blockers for row in rows),
                 running=len(running),
                 oldest_started_at=instant(min(running)) if running else None,
                 starts=tuple((instant(span.ended), span.starts) for span in self._lines.starts.spans.get(key, ())),
@@ -431,6 +433,7 @@ class MemoryStore(MemoryOperations, MemoryFigures):
             for row in gone:
                 self._shelves.forget(row)
                 self._losses.pop(row.id, None)
+                self._members.pop(row.id, None)
             self._feed.drop(oldest)
             self._drop_figures()
             self._lines.starts.forget(self._now())

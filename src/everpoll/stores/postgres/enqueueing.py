@@ -189,8 +189,12 @@ def _uniques(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
 
 def _limits(tasks: Sequence[NewTask]) -> list[list[Any]]:
     """Keys, how many may run, how many may start, and in which stretch."""
-    limits = [(None,) * 4 if task.limit is None else msgspec.structs.astuple(task.limit) for task in tasks]
-    return [list(column) for column in zip(*limits, strict=True)]
+    return [list(column) for column in zip(*map(limit_columns, tasks), strict=True)]
+
+
+def limit_columns(task: NewTask) -> tuple[Any, ...]:
+    """The same of one task."""
+    return (None,) * 4 if task.limit is None else msgspec.structs.astuple(task.limit)
 
 
 def _events(tasks: Sequence[NewTask]) -> list[list[Any] | None]:

@@ -25,14 +25,14 @@ from everpoll.stores.task_events import REPLACED, canceled_event
 KEPT = (
     *("due_at", "created_at", "owner", "started_at", "timeout_s", "sequence", "rank", "version", "cancels_itself"),
     *("indexed", "kind", "queue", "name", "key", "args", "progress"),
-    *("limit_key", "limit_running", "limit_starts", "limit_per_s"),
+    *("limit_key", "limit_running", "limit_starts", "limit_per_s", "then_id", "takes"),
 )
 # Defined in this order: a function in SQL is checked when it is made, so what it calls must be there.
 FILES = (
-    *("trail", "partitions", "counts", "lookup", "feed", "move", "promote", "limited", "lease", "lease_run", "recover"),
-    *("settle", "rescue", "beat", "cancel", "revise", "retry", "forget", "pause", "set_aside", "unique", "enqueue"),
-    *("together", "own_transaction", "health_record", "health_figures", "health_looks", "health_dependencies"),
-    "health_upkeep",
+    *("trail", "partitions", "counts", "lookup", "feed", "flows", "move", "promote", "limited", "lease", "lease_run"),
+    *("recover", "settle", "rescue", "beat", "cancel", "revise", "retry", "forget", "pause", "set_aside", "unique"),
+    *("enqueue", "together", "own_transaction", "health_record", "health_figures", "health_looks"),
+    *("health_dependencies", "health_upkeep"),
 )
 
 TABLE = """create table if not exists everpoll.function_sets (

@@ -6,40 +6,51 @@ leases with one common sequence needs no join: 3.2 us a row in the server, again
 
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.stores.contract import Again, Ended, Settlement
 from everpoll.stores.postgres.enqueueing import enqueue_inside
 from everpoll.stores.postgres.functions import versioned
 
-SETTLE = versioned("select everpoll.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)")
-SETTLE_WITH_EVENTS = versioned(
-    "select everpoll.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)"
-)
+_SETTLE = "select lost, due_s from everpoll.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14{})"
+SETTLE = versioned(_SETTLE.format(""))
+SETTLE_WITH_EVENTS = versioned(_SETTLE.format(", $15, $16, $17"))
 
 NOTHING_ELSE: list[None] = [None] * 11
 
 _id = attrgetter("id")
 
 
+class Settled(NamedTuple):
+    """What became of a batch."""
+
+    lost: set[int]
+    due_s: float | None
+    """In how many seconds the first task is due that waited for one of these to end; None: none does."""
+
+
 async def settle(
     lane: Lane, incarnation: int, settlements: Sequence[Settlement], followed: Sequence[Settlement] = ()
-) -> set[int]:
-    """Settle them; the ids that were lost. `followed` are those that bring follow-ups."""
+) -> Settled:
+    """Settle them. `followed` are those that bring follow-ups."""
     batches = list(_without_repeats(settlements))
     if len(batches) == 1 and not followed:
-        return set(await lane.value(*_statement(incarnation, batches[0])) or ())
+        lost_ids, due_s = await lane.row(*_statement(incarnation, batches[0]))
+        return Settled(set(lost_ids or ()), due_s)
 
-    async def one_after_another(connection: Connection) -> set[int]:
+    async def one_after_another(connection: Connection) -> Settled:
         lost: set[int] = set()
+        dues_s: list[float] = []
         async with connection.transaction():
             for batch in batches:
-                lost_here = set(await connection.fetchval(*_statement(incarnation, batch)) or ())
+                lost_ids, due_s = await connection.fetchrow(*_statement(incarnation, batch))
+                lost_here = set(lost_ids or ())
                 lost |= lost_here
+                dues_s += [] if due_s is None else [due_s]
                 tasks = [task for one in batch if one.id not in lost_here for task in one.follow_ups]
                 await enqueue_inside(connection, tasks)
-        return lost
+        return Settled(lost, min(dues_s, default=None))
 
     return await lane.call(one_after_another)
 

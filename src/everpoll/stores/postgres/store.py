@@ -44,6 +44,7 @@ from everpoll.stores.contract import (
     WorkerInfo,
 )
 from everpoll.stores.figures import PublishedLoops, SeriesOf, SeriesPoint, steps_of
+from everpoll.stores.flows import FlowTask
 from everpoll.stores.limits import check_queue
 from everpoll.stores.lost_answers import was_settled
 from everpoll.stores.operations import Deleted, LogEntry, Pause, Retried, Revision
@@ -53,6 +54,7 @@ from everpoll.stores.postgres import (
     enqueueing,
     feed,
     figures,
+    flows,
     listing,
     own_transactions,
     pausing,
@@ -199,6 +201,24 @@ class PostgresStore:
             self._place = await own_transactions.place(self._calls)
         return self._place
 
+    async def enqueue_flow(self, flow: Sequence[FlowTask]) -> list[Enqueued]:
+        """See the contract."""
+        if not flow:
+            return []
+        answers = await repeated(lambda: flows.enqueue(self._entrance, flow))
+        if answers[0].is_new:
+            self._notifier.soon()
+            self._listener.wake()
+        return answers
+
+    async def members(self, task_id: int, after: int = 0, limit: int = 1000) -> list[TaskInfo]:
+        """See the contract."""
+        return await flows.members(self._desk, task_id, after, limit)
+
+    async def member_counts(self, task_id: int) -> dict[TaskState, int]:
+        """See the contract."""
+        return await flows.member_counts(self._desk, task_id)
+
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract. The heartbeat that follows gets its connection before the lanes get their second.
 
@@ -240,17 +260,18 @@ class PostgresStore:
         if not settlements:
             return set()
         followed = [one for one in settlements if one.follow_ups]
-        lost = await repeated(lambda: settling.settle(self._settlements, incarnation, settlements, followed))
+        lost, due_s = await repeated(lambda: settling.settle(self._settlements, incarnation, settlements, followed))
         self._leasing.settled()
+        self._unblocked(due_s)
         if lost and (
             known := [one for one in settlements if one.id in lost and self._hands.still_has(incarnation, one)]
         ):
             # The server may have forgotten these leases in a crash: then they are taken again, and settled.
             await self._leasing.recover(incarnation)
             followed_known = [one for one in known if one.follow_ups]
-            lost = lost - {one.id for one in known} | await repeated(
-                lambda: settling.settle(self._settlements, incarnation, known, followed_known)
-            )
+            settled = await repeated(lambda: settling.settle(self._settlements, incarnation, known, followed_known))
+            lost = lost - {one.id for one in known} | settled.lost
+            self._unblocked(settled.due_s)
         self._hands.let_go(incarnation, settlements, lost)
         if self._leasing.let_go(settlements):
             self._listener.wake()  # another task of the same limit may start now
@@ -260,6 +281,12 @@ class PostgresStore:
             self._notifier.soon()
             self._listener.wake(due_s=max(0.0, min(task.delay_s for one in followed for task in one.follow_ups)))
         return lost
+
+    def _unblocked(self, due_s: float | None) -> None:
+        """A task waits for no other any more: workers look for it, here and elsewhere."""
+        if due_s is not None:
+            self._notifier.soon()
+            self._listener.wake(due_s=due_s)
 
     def _due_again(self, again: list[Again]) -> None:
         """Here everybody looks, since the next due time has changed; elsewhere only if there is something to do now."""

@@ -113,7 +113,7 @@ def _one_of(con: Connection, now: int, call: Call, place: int) -> Enqueued:
 
 def _rejected(con: Connection, rows: Sequence[Row], ended: dict[int, int], together: set[int]) -> list[Enqueued] | None:
     """The answers to a call of which nothing is enqueued, since one of its tasks rejects; None: none does."""
-    live = _live(con, rows)
+    live = live_keys(con, rows)
     taken = {
         place: found
         for place, row in enumerate(rows)
@@ -126,7 +126,7 @@ def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, in
     """`ended`: which task, that has ended, answers in which place, unless a live one does."""
     if len(rows) == 1 and rows[0].key is None:
         return [Enqueued(_insert_one(con, now, rows[0]))]
-    known = _live(con, rows)
+    known = live_keys(con, rows)
     fresh: list[Row] = []
     answers: list[tuple[int, bool]] = []
     for place, row in enumerate(rows):
@@ -141,18 +141,18 @@ def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, in
         answers.append((-len(fresh), True))
         if row.key is not None:
             known[row.kind, row.key] = -len(fresh)
-    before = _insert_all(con, now, fresh, size) - len(fresh)
+    before = insert_all(con, now, fresh, size) - len(fresh)
     return [Enqueued(before - found if found < 0 else found, is_new) for found, is_new in answers]
 
 
-def _live(con: Connection, rows: Sequence[Row]) -> dict[tuple[str, str], int]:
+def live_keys(con: Connection, rows: Sequence[Row]) -> dict[tuple[str, str], int]:
     """By kind and key."""
     keys = [row.key for row in rows if row.key is not None]
     live = con.execute(LIVE, (encode(keys),)) if keys else ()
     return {(kind, key): found for kind, key, found in live}
 
 
-def _insert_all(con: Connection, now: int, rows: list[Row], size: int) -> int:
+def insert_all(con: Connection, now: int, rows: list[Row], size: int) -> int:
     """The id of the last one; the others have those before it."""
     if not rows:
         return 0

@@ -1,7 +1,7 @@
 """The two moves of a task that is not simply done: it ends and goes to history, or it is due again.
 
-Settling, canceling and the rescue all decide in Python what becomes of each task and hand the rows over here, as one
-batch. They run inside the caller's transaction.
+Settling, canceling and the rescue all decide in Python what becomes of each task and hand the rows over, as one batch:
+ends by `ends`, which tells the tasks that wait for them. They run inside the caller's transaction.
 
 json_each has columns called `key` and `id`: every column of ours is qualified.
 """
@@ -17,7 +17,8 @@ from everpoll.stores.contract import TRAIL_LIMIT, EndState, encode
 
 COPIED = (
     "due_at, created_at, owner, started_at, timeout_s, sequence, rank, version, cancel_requested, cancels_itself, "
-    "indexed, kind, queue, name, key, args, progress, limit_key, limit_running, limit_starts, limit_per_s"
+    "indexed, kind, queue, name, key, args, progress, limit_key, limit_running, limit_starts, limit_per_s, "
+    "then_id, takes"
 )
 T_COPIED = ", ".join(f"t.{column.strip()}" for column in COPIED.split(","))
 
@@ -75,11 +76,10 @@ REQUEUE = f"""update everpoll_tasks as t
     from (values {ROWS}) v where t.id = v.column1 and t.sequence = v.column2"""
 
 
-def end(con: Connection, now: int, ends: Sequence[End]) -> None:
+def put_away(con: Connection, now: int, ends: Sequence[End]) -> None:
     """Move these to history. That they are there, and whose they are, was read in this transaction."""
-    if ends:
-        con.execute(END, {"now": now, "rows": encode(ends)})
-        con.execute(DROP, (encode([one.id for one in ends]),))
+    con.execute(END, {"now": now, "rows": encode(ends)})
+    con.execute(DROP, (encode([one.id for one in ends]),))
 
 
 def requeue(con: Connection, now: int, rows: Sequence[Requeue]) -> None:

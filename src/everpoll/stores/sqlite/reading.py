@@ -23,11 +23,11 @@ LIVE = f"""t.id, t.kind, t.name, t.queue, t.key, iif(t.is_leased, 'running', 'qu
     t.rescues, t.created_at, t.due_at, t.started_at, null,
     iif(t.is_leased, t.started_at + cast(t.timeout_s * 1000000 as integer), null),
     {LABEL}, iif(t.is_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, null, t.trail,
-    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s"""
+    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, t.blockers"""
 ENDED = f"""t.id, t.kind, t.name, t.queue, t.key, t.state, -t.rank, t.attempt,
     t.rescues, t.created_at, t.due_at, t.started_at, t.ended_at, null,
     {LABEL}, iif(t.was_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, t.result, t.trail,
-    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s"""
+    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, 0"""
 ENDED_BY_ID = f"select {ENDED} from json_each(:ids) j cross join everpoll_history t where t.id = j.value"
 BY_ID = f"""select {LIVE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value
     union all {ENDED_BY_ID}"""
@@ -196,7 +196,7 @@ def shown(row: tuple[Any, ...]) -> TaskInfo:
     """From the columns of LIVE or ENDED."""
     task_id, kind, name, queue, key, state, priority, attempt, rescues, *rest = row
     created_at, due_at, started_at, ended_at, deadline_at, worker, incarnation, cancel_requested, *texts = rest
-    *texts, limit_key, limit_running, limit_starts, limit_per_s = texts
+    *texts, limit_key, limit_running, limit_starts, limit_per_s, then_id, takes, blockers = texts
     args, memory, progress, result, trail = (_decoded(text) for text in texts)
     return TaskInfo(
         id=task_id,
@@ -221,6 +221,9 @@ def shown(row: tuple[Any, ...]) -> TaskInfo:
         progress=progress,
         result=result,
         limit=None if limit_key is None else Limit(limit_key, limit_running, limit_starts, limit_per_s or 0.0),
+        then_id=then_id,
+        takes=takes,
+        blockers=blockers,
         trail=tuple(trail or ()),
     )
 

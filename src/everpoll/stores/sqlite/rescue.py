@@ -17,7 +17,8 @@ from everpoll.drivers.sqlite.connection import Connection
 from everpoll.policy.liveness import Sighting
 from everpoll.stores.contract import RESCUE_LIMIT, Beat, EndState, NewEvent, WorkerCard, encode
 from everpoll.stores.sqlite import feed
-from everpoll.stores.sqlite.moves import End, Requeue, end, requeue
+from everpoll.stores.sqlite.ends import end
+from everpoll.stores.sqlite.moves import End, Requeue, requeue
 from everpoll.stores.task_events import LOST_WORKER, OVERDUE, rescued_event
 
 logger = logging.getLogger("everpoll.stores")

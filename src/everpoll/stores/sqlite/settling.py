@@ -8,7 +8,8 @@ time goes the way of `moves`, at 6 to 10 us.
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,12 +17,16 @@ from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.clock import microseconds
+from everpoll.stores.sqlite.ends import end
 from everpoll.stores.sqlite.enqueueing import Call, call_of, enqueue
-from everpoll.stores.sqlite.moves import COPIED, DROP, T_COPIED, End, Requeue, end, requeue, trail_entry
+from everpoll.stores.sqlite.moves import COPIED, DROP, T_COPIED, End, Requeue, requeue, trail_entry
 from everpoll.stores.task_events import canceled_event
 from everpoll.stores.task_search import error_class
 
-HOLDS = "t.owner = :owner and t.sequence = :sequence and t.is_leased = 1"
+# A task that another waits for goes the long way, which tells that one.
+HOLDS = "t.owner = :owner and t.sequence = :sequence and t.is_leased = 1 and t.then_id is null"
+LINKED = """select t.id from json_each(?) j cross join everpoll_tasks t
+    where t.id = j.value and t.then_id is not null"""
 DONE = f"""insert into everpoll_history
     (id, ended_at, state, trail, attempt, memory, rescues, was_leased, error_type, {COPIED})
     select t.id, :now, 'done', t.trail, t.attempt, t.memory, t.rescues, 1, t.error_type,
@@ -66,6 +71,8 @@ class Batch:
         self.lost: set[int] = set()
         self.is_hurried = False
         """Once written: a task is due at once, whatever its settlement says."""
+        self.unblocked_us: int | None = None
+        """Once written: in how many microseconds the first task falls due that waited for one of these."""
         newest: dict[int, Settlement] = {}
         for one in settlements:
             rival = newest.setdefault(one.id, one)
@@ -101,25 +108,44 @@ def settle(con: Connection, now: int, batch: Batch) -> set[int]:
     """Write the batch; the ids that were lost."""
     lost = set(batch.lost)
     bound = {"now": now, "owner": batch.incarnation}
+    linked: list[End] = []
     for sequence, ids in batch.done.items():
         moved = con.execute(DONE, {**bound, "sequence": sequence, "rows": encode(ids)}).rowcount
-        lost |= _drop(con, batch.incarnation, sequence, ids, moved)
+        dropped = _drop(con, batch.incarnation, sequence, ids, moved)
+        lost |= dropped.lost
+        linked += [End(task_id, sequence, "done") for task_id in dropped.linked]
     for sequence, rows in batch.results.items():
         moved = con.execute(DONE_WITH_RESULT, {**bound, "sequence": sequence, "rows": encode(rows)}).rowcount
-        lost |= _drop(con, batch.incarnation, sequence, [task_id for task_id, _ in rows], moved)
-    return lost | _move(con, now, batch) if batch.ended or batch.again else lost
+        dropped = _drop(con, batch.incarnation, sequence, [task_id for task_id, _ in rows], moved)
+        lost |= dropped.lost
+        linked += [End(task_id, sequence, "done", result) for task_id, result in rows if task_id in dropped.linked]
+    if batch.ended or batch.again:
+        return lost | _move(con, now, batch, linked)
+    batch.unblocked_us = end(con, now, linked)
+    return lost
 
 
-def _drop(con: Connection, incarnation: int, sequence: int, ids: list[int], moved: int) -> set[int]:
-    """Delete what has been copied to history; what has not is lost."""
-    held: Collection[int] = ids
-    if moved != len(ids):
-        held = _held(con, incarnation, [(task_id, sequence) for task_id in ids]).keys()
-    con.execute(DROP, (encode(list(held)),))
-    return set(ids).difference(held)
+class _Dropped(NamedTuple):
+    """What became of plain ends."""
+
+    lost: set[int]
+    linked: set[int]
+    """Still there: another task waits for them."""
 
 
-def _move(con: Connection, now: int, batch: Batch) -> set[int]:
+def _drop(con: Connection, incarnation: int, sequence: int, ids: list[int], moved: int) -> _Dropped:
+    """Delete what has been copied to history; what has not is lost, or another task waits for it."""
+    if moved == len(ids):
+        con.execute(DROP, (encode(ids),))
+        return _Dropped(set(), set())
+    held = _held(con, incarnation, [(task_id, sequence) for task_id in ids]).keys()
+    linked = {task_id for (task_id,) in con.execute(LINKED, (encode(list(held)),))}
+    if moved:
+        con.execute(DROP, (encode(list(held - linked)),))
+    return _Dropped(set(ids).difference(held), linked)
+
+
+def _move(con: Connection, now: int, batch: Batch, linked: Sequence[End]) -> set[int]:
     moving: list[Ended | Again] = [*batch.ended, *batch.again]
     by = _label(con, batch.incarnation) if any(one.note is not None for one in moving) else ""
     # Read first: once written, what has ended just now and what never was ours look alike.
@@ -127,7 +153,8 @@ def _move(con: Connection, now: int, batch: Batch) -> set[int]:
     events = [(one.id, one.events) for one in batch.told if one.id in held]
     events += [(one.id, CANCELED_EVENTS) for one in batch.again if held.get(one.id) == CANCELED]
     feed.add(con, now, events)
-    ends = [
+    ends = [*linked]
+    ends += [
         End(one.id, one.sequence, one.state, one.result, trail_entry(one.note, now, by), 0, None, 0, _class(one))
         for one in batch.ended
         if one.id in held
@@ -143,7 +170,7 @@ def _move(con: Connection, now: int, batch: Batch) -> set[int]:
             if held[one.id] == HURRIED:
                 delay_us, batch.is_hurried = 0, True
             rows.append(Requeue(one.id, one.sequence, delay_us, entry, int(one.refund), one.memory, 0, _class(one)))
-    end(con, now, ends)
+    batch.unblocked_us = end(con, now, ends)
     requeue(con, now, rows)
     # After the task itself has let go of its key: a follow-up may have the same.
     for task_id, call in batch.followed:

@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import NewEvent, TaskState, encode
+from everpoll.stores.flows import BLOCKED_LINE, INPUT
 from everpoll.stores.limits import NUMBER_LIMIT
 from everpoll.stores.operations import UNNUMBERED, Deleted, LogEntry, Retried, Revision
 from everpoll.stores.set_aside import SET_ASIDE, UNKNOWN_JOB
 from everpoll.stores.sqlite import feed
-from everpoll.stores.sqlite.moves import COPIED, End, end, longer_trail, trail_entry
+from everpoll.stores.sqlite.ends import end
+from everpoll.stores.sqlite.moves import COPIED, End, longer_trail, trail_entry
 from everpoll.stores.task_events import with_state
 
 DUE_LINE = "iif(limit_key is null, 0, 3)"
@@ -28,16 +30,23 @@ ASK = f"""update everpoll_tasks as t set cancel_requested = 1, trail = {longer_t
     where t.id = :id"""
 OF_KEY = "select id, is_leased, args from everpoll_tasks where key = ? and kind = ?"
 OF_ID = "select id, is_leased, args from everpoll_tasks where id = ?"
-REVISE = f"""update everpoll_tasks set args = coalesce(:args, args), is_revised = is_leased, line = {DUE_LINE},
-        due_at = iif(is_leased, due_at, min(:now, due_at))
+# A task that waits for others goes on waiting, but not for its delay once they have ended.
+REVISE = f"""update everpoll_tasks set args = coalesce(:args, args), is_revised = is_leased,
+        line = iif(line = {BLOCKED_LINE}, line, {DUE_LINE}),
+        due_at = iif(line = {BLOCKED_LINE}, created_at, iif(is_leased, due_at, min(:now, due_at)))
     where id = :id"""
 REVISE_ARGS = "update everpoll_tasks set args = coalesce(:args, args) where id = :id"
 REMEMBER = f"update everpoll_tasks as t set trail = {longer_trail(':entry')} where t.id = :id"
 _FRESH = {"due_at": ":now", "owner": "null", "started_at": "null", "cancel_requested": "0", "progress": "null"}
+# A task that was canceled before it got the result that it takes gets it now, if there is one.
+_INPUT = f"""iif(h.takes = 'result' and substr(h.args, 1, {len(INPUT)}) <> '{INPUT}',
+    coalesce((select '{INPUT}' || coalesce(b.result, 'null') || ',' || substr(h.args, 2) from everpoll_history b
+              where b.then_id = h.id and b.state = 'done'), h.args), h.args)"""
+_FRESH["args"] = _INPUT
 _KEPT = ", ".join(_FRESH.get(column.strip(), f"h.{column.strip()}") for column in COPIED.split(","))
-REVIVE = f"""insert into everpoll_tasks (id, line, memory, trail, {COPIED})
-    select h.id, {DUE_LINE}, h.memory, {longer_trail(":entry", "h")}, {_KEPT} from everpoll_history h
-    where h.id = :id"""
+REVIVE = f"""insert into everpoll_tasks (id, line, memory, trail, has_told, {COPIED})
+    select h.id, {DUE_LINE}, h.memory, {longer_trail(":entry", "h")}, h.then_id is not null, {_KEPT}
+    from everpoll_history h where h.id = :id"""
 OF_ENDED = "select kind, name, key from everpoll_history where id = ?"
 FORGET_LOSSES = "delete from everpoll_losses where task_id = ?"
 FORGET = "delete from everpoll_history where id = ?"

@@ -49,6 +49,7 @@ from everpoll.stores.contract import (
 )
 from everpoll.stores.feed_positions import place_in_feed
 from everpoll.stores.figures import PublishedLoops, SeriesOf, SeriesPoint, steps_of
+from everpoll.stores.flows import FlowTask
 from everpoll.stores.limit_looks import LimitLooks
 from everpoll.stores.limits import check_queue
 from everpoll.stores.lost_answers import was_settled
@@ -57,6 +58,7 @@ from everpoll.stores.sqlite import (
     enqueueing,
     feed,
     figures,
+    flows,
     leasing,
     limited,
     listing,
@@ -200,6 +202,23 @@ class SqliteStore:
             self._bell.ring(Wake(False, 0.0))  # another task of the same limit may start now
         return True
 
+    async def enqueue_flow(self, flow: Sequence[FlowTask]) -> list[Enqueued]:
+        """See the contract."""
+        if not flow:
+            return []
+        call = flows.call_of(flow)
+        return await self._write(Op(lambda con: flows.enqueue(con, self._now(), call), wakes=True, size=call.call.size))
+
+    async def members(self, task_id: int, after: int = 0, limit: int = 1000) -> list[TaskInfo]:
+        """See the contract."""
+        if not _is_possible(task_id):
+            return []
+        return await self._read(lambda con: flows.members(con, task_id, after, limit))
+
+    async def member_counts(self, task_id: int) -> dict[TaskState, int]:
+        """See the contract."""
+        return await self._read(lambda con: flows.member_counts(con, task_id)) if _is_possible(task_id) else {}
+
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""
         await self._write(Op(lambda con: rescue.sign_on(con, self._now(), card, lease_s)))
@@ -270,6 +289,9 @@ class SqliteStore:
             lost = settling.settle(con, self._now(), batch)
             if batch.is_hurried:
                 op.due_s = 0.0
+            if batch.unblocked_us is not None:
+                op.due_s = min(op.due_s, batch.unblocked_us / 1e6) if op.wakes else batch.unblocked_us / 1e6
+                op.wakes = True
             return lost
 
         if self._limited and (ended := self._limited.intersection([one.id for one in settlements])):

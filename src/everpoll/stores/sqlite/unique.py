@@ -15,7 +15,10 @@ from everpoll.stores.task_events import REPLACED
 
 ENDED = """select id from everpoll_history indexed by everpoll_history_key
     where indexed = 1 and kind = ? and key = ? and created_at > ? order by ended_at desc, id desc limit 1"""
-OF_KEY = "select id, is_leased, trail ->> '$[#-1].what' from everpoll_tasks where key = ? and kind = ?"
+# A task that takes what others bring has its arguments in part from them: it goes on, as a running one does.
+OF_KEY = (
+    "select id, is_leased or takes is not null, trail ->> '$[#-1].what' from everpoll_tasks where key = ? and kind = ?"
+)
 LET_GO = "update everpoll_tasks set key = null where id = ?"
 FORGET_LAST = "update everpoll_tasks set trail = json_remove(trail, '$[#-1]') where id = ?"
 REPLACE = f"""update everpoll_tasks as t set
@@ -33,7 +36,7 @@ class Replaced(NamedTuple):
     task_id: int | None = None
     """It was queued, and has taken the place of the new task."""
     has_let_go: bool = False
-    """It runs, and goes on without the key."""
+    """It runs, or takes what other tasks bring, and goes on without the key."""
 
 
 def ended(con: Connection, now: int, row: Row, special: Special) -> int | None:
@@ -53,8 +56,8 @@ def replace(con: Connection, now: int, row: Row, line: int) -> Replaced:
     found = con.execute(OF_KEY, (row.key, row.kind)).fetchone()
     if found is None:
         return Replaced()
-    task_id, is_leased, last = found
-    if is_leased:
+    task_id, goes_on, last = found
+    if goes_on:
         con.execute(LET_GO, (task_id,))
         return Replaced(has_let_go=True)
     if last == "replaced":

@@ -2,10 +2,11 @@
 -- another worker holds. Returns the ids that were moved. Absent arrays are null.
 --   labels: of the worker that held it, kept with the row. bys: who decided, for the trail. refunds: attempts given
 --   back. rescued: rescues to be added. is_cancel: the row says that it was asked to cancel.
--- The ordinary end (done, nothing to say) has a shorter way of its own in settle.sql.
-create function everpoll.move(only_of bigint, ids bigint[], sequences int[], states text[], results text[],
+--   link_*: of those that another task waits for, and that have not told it, what to tell it (tell_links).
+create function everpoll.put_away(only_of bigint, ids bigint[], sequences int[], states text[], results text[],
     labels text[], bys text[], notes text[], refunds int[], memories text[], rescued int[], is_cancel boolean,
-    out moved bigint[])
+    out moved bigint[], out link_ids bigint[], out link_names text[], out link_states text[], out link_results text[],
+    out links_to bigint[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
 set plan_cache_mode = force_generic_plan
@@ -25,5 +26,29 @@ begin
             coalesce(g.remembered, g.memory), everpoll.remember(g.trail, g.by, g.note), g.result,
             coalesce(everpoll.error_class(g.note), g.error_type)
         from gone g returning history.id)
-    select array_agg(e.id) into moved from ended e;
+    select array_agg(g.id), array_agg(g.id) filter (where g.then_id is not null and not g.has_told),
+           array_agg(g.name) filter (where g.then_id is not null and not g.has_told),
+           array_agg(coalesce(g.state, 'done')) filter (where g.then_id is not null and not g.has_told),
+           array_agg(g.result) filter (where g.then_id is not null and not g.has_told),
+           array_agg(g.then_id) filter (where g.then_id is not null and not g.has_told)
+      into moved, link_ids, link_names, link_states, link_results, links_to from gone g;
+end $$;
+
+-- Moves tasks to history and tells the tasks that wait for them; the commit wakes workers where one of those may start.
+-- This is the way of every end but those of a settlement, which tells once for all of them, and puts away the ordinary
+-- ones (done, nothing to say) by a shorter way of its own.
+create function everpoll.move(only_of bigint, ids bigint[], sequences int[], states text[], results text[],
+    labels text[], bys text[], notes text[], refunds int[], memories text[], rescued int[], is_cancel boolean,
+    out moved bigint[])
+language plpgsql volatile
+as $$
+declare away record;
+begin
+    select * into away from everpoll.put_away(only_of, ids, sequences, states, results, labels, bys, notes, refunds,
+        memories, rescued, is_cancel);
+    moved := away.moved;
+    if away.links_to is not null and everpoll.tell_links(away.link_ids, away.link_names, away.link_states,
+            away.link_results, away.links_to) is not null then
+        perform pg_notify('everpoll', '');
+    end if;
 end $$;

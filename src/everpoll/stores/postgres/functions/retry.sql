@@ -15,11 +15,18 @@ begin
             return;
         end if;
         insert into everpoll.tasks (id, created_at, timeout_s, sequence, rank, version, cancels_itself, indexed, kind,
-            queue, name, key, args, memory, trail, limit_key, limit_running, limit_starts, limit_per_s, line)
+            queue, name, key, args, memory, trail, limit_key, limit_running, limit_starts, limit_per_s, line,
+            then_id, takes, has_told)
         values (ended.id, ended.created_at, ended.timeout_s, ended.sequence, ended.rank, ended.version,
-            ended.cancels_itself, ended.indexed, ended.kind, ended.queue, ended.name, ended.key, ended.args,
+            ended.cancels_itself, ended.indexed, ended.kind, ended.queue, ended.name, ended.key,
+            -- A task that was canceled before it got the result that it takes gets it now, if there is one.
+            case when ended.takes = 'result' and not starts_with(ended.args, '{"input":')
+                 then coalesce((select everpoll.with_input(ended.args, b.result) from everpoll.history b
+                                where b.then_id = ended.id and b.state = 'done' limit 1), ended.args)
+                 else ended.args end,
             ended.memory, everpoll.remember(ended.trail, '', note), ended.limit_key, ended.limit_running, ended.limit_starts,
-            ended.limit_per_s, case when ended.limit_key is null then 0 else 3 end)
+            ended.limit_per_s, case when ended.limit_key is null then 0 else 3 end,
+            ended.then_id, ended.takes, ended.then_id is not null)
         on conflict (key, kind) where key is not null do nothing returning tasks.id into inserted;
         if inserted is not null then
             perform everpoll.log_events(array[ended.id], array[ended.kind], array[ended.name], array[ended.key],

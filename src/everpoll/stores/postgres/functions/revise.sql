@@ -26,7 +26,8 @@ begin
     update everpoll.tasks t set
         args = coalesce(new_args, t.args), trail = everpoll.remember(t.trail, '', note),
         is_revised = case when keeps_due then t.is_revised else t.is_leased end,
-        due_at = case when t.is_leased or keeps_due then t.due_at else least(clock_timestamp(), t.due_at) end,
+        -- One that waits for others goes on waiting, but not for its delay once they have ended.
+        due_at = case when t.is_leased or keeps_due then t.due_at when t.line = 5 then t.created_at else least(clock_timestamp(), t.due_at) end,
         line = case when t.line = 1 and not keeps_due and not t.is_leased
                     then case when t.limit_key is null then 0 else 3 end else t.line end
     where t.id = task.id;

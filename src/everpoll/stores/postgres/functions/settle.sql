@@ -6,26 +6,44 @@
 -- it was asked while it ran, which its due time tells (see cancel), it could not know, and is due at once. So is one
 -- that was revised while it ran.
 --   event_tasks: what happened to which task (events), unless it was lost.
+--   due_s: in how many seconds the first task is due that waited for one of these to end; null: none does.
 create function everpoll.settle(me bigint, done_ids bigint[], done_sequence int,
     ids bigint[], sequences int[], states text[], results text[], notes text[],
     again_ids bigint[], again_sequences int[], delays_s float8[], refunds int[], memories text[], again_notes text[],
     event_tasks bigint[] default null, event_seqs bigint[] default null, event_bodies text[] default null,
-    out lost bigint[])
+    out lost bigint[], out due_s float8)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-declare touched bigint[]; moved bigint[]; moves int; me_label text;
+declare
+    touched bigint[]; moved bigint[]; moves int; me_label text; linked bigint[]; away record; link_ids bigint[];
+    link_names text[]; link_states text[]; link_results text[]; links_to bigint[];
 begin
     select w.label into me_label from everpoll.workers w where w.incarnation = me;
     if done_ids is not null then
         with gone as (
             delete from everpoll.tasks t
-            where t.id = any(done_ids) and t.owner = me and t.sequence = done_sequence returning t.*)
+            where t.id = any(done_ids) and t.owner = me and t.sequence = done_sequence and t.then_id is null
+            returning t.*)
         insert into everpoll.history (id, {kept}, attempt, rescues, cancel_requested, state, worker, memory, trail,
             error_type)
         select id, {kept}, attempt, rescues, cancel_requested, 'done', me_label, memory, trail, error_type from gone;
         get diagnostics moves = row_count;
+        if moves < cardinality(done_ids) then   -- those that other tasks wait for go the longer way, and tell them
+            linked := array(select t.id from everpoll.tasks t
+                where t.id = any(done_ids) and t.owner = me and t.sequence = done_sequence and t.then_id is not null);
+            if cardinality(linked) > 0 then
+                select * into away from everpoll.put_away(me, linked, array_fill(done_sequence, array[cardinality(linked)]),
+                    null, null, array_fill(me_label, array[cardinality(linked)]), null, null, null, null, null, false);
+                moves := moves + coalesce(cardinality(away.moved), 0);
+                link_ids := away.link_ids;
+                link_names := away.link_names;
+                link_states := away.link_states;
+                link_results := away.link_results;
+                links_to := away.links_to;
+            end if;
+        end if;
         if moves < cardinality(done_ids) then   -- rare: what is not in history under this very transaction was lost
             lost := array(select d from unnest(done_ids) d where not exists (
                 select from everpoll.history h
@@ -33,8 +51,17 @@ begin
         end if;
     end if;
     if ids is not null then
-        touched := everpoll.move(me, ids, sequences, states, results, array_fill(me_label, array[cardinality(ids)]),
-            array_fill(me_label, array[cardinality(ids)]), notes, null, null, null, false);
+        select * into away from everpoll.put_away(me, ids, sequences, states, results,
+            array_fill(me_label, array[cardinality(ids)]), array_fill(me_label, array[cardinality(ids)]), notes,
+            null, null, null, false);
+        touched := away.moved;
+        if away.links_to is not null then
+            link_ids := link_ids || away.link_ids;
+            link_names := link_names || away.link_names;
+            link_states := link_states || away.link_states;
+            link_results := link_results || away.link_results;
+            links_to := links_to || away.links_to;
+        end if;
         if cardinality(touched) is distinct from cardinality(ids) then
             lost := coalesce(lost, '{}') || array(select unnest(ids) except select unnest(touched));
         end if;
@@ -67,10 +94,20 @@ begin
                 select u.* from unnest(again_ids, again_sequences, refunds, memories, again_notes)
                     u(id, sequence, refund, memory, note)
                 where touched is null or u.id <> all(touched))
-            select everpoll.move(me, array_agg(l.id), array_agg(l.sequence), array_agg('canceled'::text), null,
-                       array_agg(me_label), array_agg(me_label), array_agg(l.note), array_agg(l.refund),
-                       array_agg(l.memory), null, true)
-              into moved from left_over l;
+            select p.* into away from (
+                select array_agg(l.id) as ids, array_agg(l.sequence) as sequences, array_agg('canceled'::text) as states,
+                       array_agg(me_label) as labels, array_agg(l.note) as notes, array_agg(l.refund) as refunds,
+                       array_agg(l.memory) as memories from left_over l) a
+             cross join lateral everpoll.put_away(me, a.ids, a.sequences, a.states, null, a.labels, a.labels, a.notes,
+                       a.refunds, a.memories, null, true) p;
+            moved := away.moved;
+            if away.links_to is not null then
+                link_ids := link_ids || away.link_ids;
+                link_names := link_names || away.link_names;
+                link_states := link_states || away.link_states;
+                link_results := link_results || away.link_results;
+                links_to := links_to || away.links_to;
+            end if;
             if moved is not null then
                 perform everpoll.append_events(moved, array_fill(-1::bigint, array[cardinality(moved)]),
                     array_fill('{canceled meanwhile}'::text, array[cardinality(moved)]), null);
@@ -81,5 +118,9 @@ begin
     end if;
     if event_tasks is not null then
         perform everpoll.append_events(event_tasks, event_seqs, event_bodies, lost);
+    end if;
+    -- Last, so that what others wait for is locked for as short as can be; once, so that it is locked in order.
+    if links_to is not null then
+        due_s := everpoll.tell_links(link_ids, link_names, link_states, link_results, links_to);
     end if;
 end $$;

@@ -13,7 +13,8 @@ begin
 end $$;
 
 -- Makes the queued task that has the key what it would be if it were enqueued now, under its own id: task_id. A running
--- one goes on without the key (has_let_go). Neither: no live task has it. One lock at a time: a call that replaces one
+-- one goes on without the key (has_let_go); so does one that takes what other tasks bring, since its arguments are in part
+-- theirs. Neither: no live task has it. One lock at a time: a call that replaces one
 -- task waits for no other while it holds one, so that it cannot deadlock with a settlement.
 create function everpoll.replace(its_kind text, its_key text, new_due_at timestamptz, delay_s float8, new_queue text,
     new_name text, new_rank int, new_args text, new_timeout_s float8, new_version int, new_memory text,
@@ -24,7 +25,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
 begin
-    select t.id, t.is_leased into task_id, has_let_go
+    select t.id, t.is_leased or t.takes is not null into task_id, has_let_go
       from everpoll.tasks t where t.key = its_key and t.kind = its_kind for update;
     if not found then
         has_let_go := false;

@@ -1,0 +1,69 @@
+"""Ends: tasks move to history, and tell the tasks that wait for them, in one transaction.
+
+Promises: this is the way of every end but the ordinary one of a task that no other waits for (`settling`). An end tells
+once. Chains are canceled to their last task, however long they are.
+"""
+
+from collections.abc import Sequence
+
+from everpoll.drivers.sqlite.connection import Connection
+from everpoll.stores.contract import NewEvent, encode
+from everpoll.stores.flows import BLOCKED_LINE, Blocked, Link, cause_of, tell
+from everpoll.stores.operations import UNNUMBERED
+from everpoll.stores.sqlite import feed
+from everpoll.stores.sqlite.moves import End, put_away, trail_entry
+
+LINKED = """select t.id, t.then_id, t.name from json_each(?) j cross join everpoll_tasks t
+    where t.id = j.value and t.then_id is not null and t.has_told = 0"""
+BLOCKED = f"""select t.id, t.takes, t.blockers, t.sequence from json_each(?) j cross join everpoll_tasks t
+    where t.id = j.value and t.line = {BLOCKED_LINE}"""  # noqa: S608 - a number of this package
+FEWER = "update everpoll_tasks set blockers = ? where id = ?"
+# Its delay is what its due time was behind its enqueue; it begins now.
+UNBLOCK = """update everpoll_tasks set blockers = 0, due_at = :now + max(0, due_at - created_at),
+        line = iif(due_at > created_at, 1, iif(limit_key is null, 0, 3)),
+        args = iif(:result is null, args, '{"input":' || :result || ',' || substr(args, 2))
+    where id = :id returning due_at - :now"""
+
+
+def end(con: Connection, now: int, ends: Sequence[End]) -> int | None:
+    """End these tasks. In how many microseconds the first task falls due that waited for them; None: none does."""
+    if not ends:
+        return None
+    links = _links(con, ends)
+    put_away(con, now, ends)
+    due_us: list[int] = []
+    while links:
+        links = _told(con, now, links, due_us)
+    return min(due_us, default=None)
+
+
+def _links(con: Connection, ends: Sequence[End]) -> list[Link]:
+    linked = con.execute(LINKED, (encode([one.id for one in ends]),)).fetchall()
+    by_id = {one.id: one for one in ends} if linked else {}
+    return [
+        Link(then_id, by_id[task_id].state, by_id[task_id].result, task_id, name, by_id[task_id].state)
+        for task_id, then_id, name in linked
+    ]
+
+
+def _told(con: Connection, now: int, links: Sequence[Link], due_us: list[int]) -> list[Link]:
+    """Tell the tasks that wait for these ends; the ends of those that are canceled for it."""
+    rows = con.execute(BLOCKED, (encode(sorted({link.then_id for link in links})),)).fetchall()
+    telling = tell(links, [Blocked(*row[:3]) for row in rows])
+    for task_id, blockers in telling.fewer:
+        con.execute(FEWER, (blockers, task_id))
+    for task_id, result in telling.unblocked:
+        due_us += con.execute(UNBLOCK, {"now": now, "id": task_id, "result": result}).fetchone()
+    if not telling.canceled:
+        return []
+    sequences = {row[0]: row[3] for row in rows}
+    causes = dict(telling.canceled)
+    notes = {task_id: encode(cause_of(link)) for task_id, link in causes.items()}
+    ends = [
+        End(task_id, sequences[task_id], "canceled", entry=trail_entry(note, now, ""))
+        for task_id, note in notes.items()
+    ]
+    feed.add(con, now, [(task_id, (NewEvent(UNNUMBERED, note),)) for task_id, note in notes.items()])
+    further = _links(con, ends)
+    put_away(con, now, ends)
+    return [causes[one.cause_id]._replace(then_id=one.then_id, state="canceled", result=None) for one in further]
