@@ -4,17 +4,23 @@ import functools
 import inspect
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+
+import msgspec
 
 from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.tracing import carried, enqueueing, tracer
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput
+from everpoll.jobs.argument_types import from_builtin
 from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
 from everpoll.jobs.limits import JobLimits, Per
 from everpoll.jobs.outcome import Retry, raised, refused, returned
 from everpoll.jobs.sync import SyncJob
 from everpoll.jobs.task import Task
+from everpoll.jobs.versions import Step, Versions
+from everpoll.jobs.with_options import JobWithOptions
 from everpoll.policy import Duration, Rate, flaw_of, seconds, shown, whole_number
 from everpoll.stores.contract import Ended, Limit, NewTask, Settlement
 
@@ -45,6 +51,9 @@ class JobOptions(TypedDict, total=False):
     """How many of its tasks run at a time, over the whole fleet."""
     rate: Rate | None
     """How many of its tasks start in any stretch of time, over the whole fleet."""
+    version: int
+    """Of its arguments, from 1. Tasks of an earlier version pass through the steps of `@job.migrate`; those of a later
+    one wait for a worker that has it."""
     per: Per | None
     """Which tasks count together for these limits: those with the same value of this parameter, or for which this
     function of the arguments gives the same key. None for a call: it counts for no limit."""
@@ -80,15 +89,56 @@ class Job(Generic[P, R]):
         self._call = Callee(function, self.timeout_s, lambda: jobs.threads).plainest
         self._shape = CallShape(self.name, function, Task)
         self.limits = JobLimits.of(where, self.name, self._shape.signature, dict(options))
+        self._versions = Versions(where, options.get("version", 1))
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
+
+    @property
+    def version(self) -> int:
+        """Of its arguments."""
+        return self._versions.version
+
+    def migrate(self, start: int, end: int) -> Callable[[Step], Step]:
+        """Register what turns the arguments of one version into those of a later one: `(args, kwargs)`, as JSON."""
+
+        def register(step: Step) -> Step:
+            self._versions.add(start, end, step)
+            return step
+
+        return register
+
+    def converted(self, result: Any) -> Any:
+        """A result of the store as the function's annotation has it; one that does not fit stays as it is."""
+        if self._shape.result is Any or result is None:
+            return result
+        try:
+            return msgspec.convert(result, self._shape.result, strict=False, dec_hook=from_builtin)
+        except (msgspec.ValidationError, NotImplementedError):
+            return result
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now."""
         return self._function(*args, **kwargs)
 
-    async def enqueue(self, *args: Any, **kwargs: Any) -> Task:
+    @overload
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task[R]: ...
+    # With options: ParamSpec knows no parameters beside those of the function, so the others are not checked then.
+    @overload
+    async def enqueue(self, *args: Any, delay: Duration | datetime, **kwargs: Any) -> Task[R]: ...
+    @overload
+    async def enqueue(self, *args: Any, priority: int, **kwargs: Any) -> Task[R]: ...
+    @overload
+    async def enqueue(self, *args: Any, key: str, **kwargs: Any) -> Task[R]: ...
+    @overload
+    async def enqueue(self, *args: Any, connection: Any, **kwargs: Any) -> Task[R]: ...
+
+    async def enqueue(self, *args: Any, **kwargs: Any) -> Task[R]:
         """Have a worker run it: now, or after `delay=`; see `EnqueueOptions` for what else it takes."""
         return await self.enqueue_call(args, kwargs, self.split_options(kwargs))
+
+    def options(self, **options: Unpack[EnqueueOptions]) -> JobWithOptions[P, R]:
+        """The same job with these options: `await job.options(delay="5s").enqueue(…)`."""
+        _check_options(f"job {self.name!r}", options, EnqueueOptions)
+        return JobWithOptions(self, options)
 
     @property
     def sync(self) -> SyncJob[P, R]:
@@ -101,7 +151,7 @@ class Job(Generic[P, R]):
         options: EnqueueOptions = taken
         return options
 
-    async def enqueue_call(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
+    async def enqueue_call(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task[R]:
         """Enqueue a call whose arguments and options come apart: one may be called as the other is."""
         if (found := tracer()) is None:
             return await self._enqueue(args, kwargs, options)
@@ -110,7 +160,7 @@ class Job(Generic[P, R]):
             span.set_attribute("everpoll.task_id", task.id)
             return task
 
-    async def _enqueue(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
+    async def _enqueue(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task[R]:
         enqueuer = await self._jobs.enqueuer()
         enqueued = await enqueuer.one(self._new_task(tuple(args), kwargs, options, carried()))
         return Task(self._jobs, enqueued.id, is_new=enqueued.is_new)
@@ -119,7 +169,7 @@ class Job(Generic[P, R]):
         """Return the first JSON value that does not fit the annotation of its parameter; None: all fit."""
         return self._shape.flaw(args, kwargs)
 
-    async def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: Unpack[EnqueueOptions]) -> list[Task]:
+    async def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: Unpack[EnqueueOptions]) -> list[Task[R]]:
         """Enqueue one task per tuple of arguments, all or none, in one statement."""
         if (found := tracer()) is None:
             return await self._enqueue_many(calls, options)
@@ -127,7 +177,7 @@ class Job(Generic[P, R]):
         with enqueueing(found, self.name, self.queue, len(given)):
             return await self._enqueue_many(given, options)
 
-    async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task]:
+    async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task[R]]:
         enqueuer = await self._jobs.enqueuer()
         tasks = self.new_tasks(calls, options)
         return [Task(self._jobs, one.id, is_new=one.is_new) for one in await enqueuer.many(tasks)]
@@ -160,6 +210,7 @@ class Job(Generic[P, R]):
             priority=self.priority,
             timeout_s=self.timeout_s,
             limit=limit,
+            version=self._versions.version,
         )
 
     def _special(self, args: str, options: EnqueueOptions, limit: Limit | None) -> NewTask:
@@ -175,6 +226,7 @@ class Job(Generic[P, R]):
             delay_s=seconds(options["delay"], name=f"{where}: delay") if "delay" in options else 0.0,
             timeout_s=self.timeout_s,
             limit=limit,
+            version=self._versions.version,
         )
 
     async def run(self, run: Run) -> Settlement:
@@ -182,12 +234,23 @@ class Job(Generic[P, R]):
         lease = run.lease
         if self.timeout_s is not None:
             run.overdue = functools.partial(self._overdue, run)
+        shape, text = self._shape, lease.args
+        if lease.version != self._versions.version and lease.version > self._versions.version:
+            return await self._jobs.set_aside(run)
         try:
-            if self._shape.is_plain:
-                call = decode(lease.args)
+            if lease.version != self._versions.version:
+                call = decode(text)
+                text = shape.recoded(*self._versions.migrated(lease.version, call.args, call.kwargs))
+            if shape.has_no_task:
+                try:
+                    call = shape.usual(text)
+                except msgspec.ValidationError:
+                    call = shape.unusual(text)
                 args, kwargs = call.args, call.kwargs
+                if kwargs:
+                    kwargs = shape.keywords(kwargs)
             else:
-                args, kwargs = self._shape.decode(lease.args, self._task(run))
+                args, kwargs = shape.decode(text, self._task(run))
         except Exception as error:  # noqa: BLE001 - arguments of another version, or written by hand
             problem = f"its arguments do not fit {self.name}: {type(error).__name__}: {error}"
             return refused(lease, problem)
@@ -203,7 +266,7 @@ class Job(Generic[P, R]):
         run.error = not_ended(self.timeout_s)
         return raised(run.lease, run.error, self.retry, self._rng)
 
-    def _task(self, run: Run) -> Task | None:
+    def _task(self, run: Run) -> Task[Any] | None:
         return None if self._shape.task_parameter is None else Task(self._jobs, run.lease.id, run=run)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from everpoll.engine.calls import ERROR_LIMIT, described, storable
 from everpoll.engine.failure_events import failure_event
 from everpoll.engine.lost_numbers import lost_number
+from everpoll.jobs.argument_types import to_builtin
 from everpoll.policy import Backoff, Cancel, Rng, Snooze, human, whole_number
 from everpoll.stores.contract import Again, Ended, EndState, Lease, Settlement, encode
 
@@ -20,7 +21,7 @@ RESULT_LIMIT = 1_000_000
 """Bytes of JSON, as many as arguments may have. Every look at a task carries its result."""
 DEFAULT_BACKOFF = Backoff("1s", factor=2, cap="5m", jitter=0.1)
 
-_strict = msgspec.json.Encoder(decimal_format="string")
+_strict = msgspec.json.Encoder(decimal_format="string", enc_hook=to_builtin)
 
 
 @dataclass(frozen=True, slots=True, init=False)

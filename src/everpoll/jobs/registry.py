@@ -5,13 +5,13 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
-from everpoll.engine.work import Work, Works
+from everpoll.engine.work import Run, Work, Works
 from everpoll.errors import BadInput, UnknownJob
 from everpoll.jobs.job import Job, JobOptions
 from everpoll.jobs.results import Results
 from everpoll.jobs.sync import SyncCalls
 from everpoll.jobs.task import Task
-from everpoll.stores.contract import Store
+from everpoll.stores.contract import Settlement, Store, TaskInfo
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -52,8 +52,24 @@ class Jobs:
             raise BadInput(f"{kind} {job.name!r} is registered already; give one of the two another name=")
         self._jobs[job.name] = job
         limit = None if job.limits is None else job.limits.rule()
-        self._works.add(Work(job.name, job.queue, job.run, job.timeout_s, limit=limit))
+        self._works.add(Work(job.name, job.queue, job.run, job.timeout_s, limit=limit, version=job.version))
         return job
+
+    def beside(self, store: Callable[[], Awaitable[Store]]) -> "Jobs":
+        """The same jobs on another store object, for callers of another thread."""
+        made = Jobs(Works(), store, lambda _: self.sync)
+        made._jobs = self._jobs
+        return made
+
+    def converted(self, info: TaskInfo) -> Any:
+        """The result of a task, as the function's annotation has it, where the job is registered here."""
+        job = self._jobs.get(info.name) if info.kind == "job" else None
+        return info.result if job is None else job.converted(info.result)
+
+    async def set_aside(self, run: Run) -> Settlement:
+        """Leave a task whose arguments are of a later version to a worker that knows it."""
+        assert self._works.on_unregistered is not None, "an app has it"
+        return await self._works.on_unregistered(run)
 
     def __getitem__(self, name: str) -> Job[..., Any]:
         try:
@@ -65,11 +81,11 @@ class Jobs:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def task(self, task_id: int) -> Task:
+    def task(self, task_id: int) -> Task[Any]:
         """A handle on a task that was enqueued earlier or elsewhere."""
         return self.handle(task_id, is_known=False)
 
-    def handle(self, task_id: int, *, is_known: bool) -> Task:
+    def handle(self, task_id: int, *, is_known: bool) -> Task[Any]:
         """A handle on a task; `is_known`: it certainly exists."""
         return Task(self, task_id, is_known=is_known)
 
