@@ -24,6 +24,7 @@ from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, NotRunning, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
 from everpoll.jobs.decorating import AsyncJob, JobDecorator
+from everpoll.jobs.hooks import Hook
 from everpoll.jobs.schedules import Schedules
 from everpoll.jobs.sync import SyncCalls
 from everpoll.jobs.timetable import Missed
@@ -157,14 +158,26 @@ class Everpoll:
     def job(self, function: Callable[..., Any] | None = None, /, **options: Unpack[JobOptions]) -> Any:
         """Make the decorated function a job: `await it.enqueue(…)` has a worker run it; plain ones run in threads.
 
-        Options: name, queue, priority, retry, timeout, version, concurrency, rate, per; see `JobOptions`. `@app.job`
-        alone takes the defaults.
+        Options: name, queue, priority, retry, timeout, fatal, classify, version, concurrency, rate, per; see
+        `JobOptions`. `@app.job` alone takes the defaults.
         """
 
         def register(function: Callable[..., Any]) -> Job[..., Any]:
             return self.jobs.add(function, **options)
 
         return register if function is None else register(function)
+
+    def on_done(self, hook: Hook) -> Hook:
+        """Call this with the `TaskInfo` of each job that is done, after the commit, in the worker that ran it.
+
+        Hooks observe: what they raise is logged, and a worker that dies tells of nothing. Effects that must last belong
+        in a job.
+        """
+        return self.jobs.hooks.add("done", hook)
+
+    def on_failed(self, hook: Hook) -> Hook:
+        """Call this with the `TaskInfo` of each job that has failed: see `on_done`. `@job.on_failed` is for one job."""
+        return self.jobs.hooks.add("failed", hook)
 
     def loop(self, every: Duration, **options: Unpack[LoopOptions]) -> Callable[[F], F]:
         """Run the decorated function every so often, from one interval after the start; plain ones run in threads.

@@ -15,10 +15,12 @@ from everpoll.engine.work import Run
 from everpoll.errors import BadInput
 from everpoll.jobs.argument_types import from_builtin
 from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
+from everpoll.jobs.hooks import Hook
 from everpoll.jobs.limits import JobLimits, Per
 from everpoll.jobs.outcome import Retry, raised, refused, returned
 from everpoll.jobs.sync import SyncJob
 from everpoll.jobs.task import Task
+from everpoll.jobs.verdicts import Classify, ErrorRules
 from everpoll.jobs.versions import Step, Versions
 from everpoll.jobs.with_options import JobWithOptions
 from everpoll.policy import Duration, Rate, flaw_of, seconds, shown, whole_number
@@ -51,6 +53,10 @@ class JobOptions(TypedDict, total=False):
     """How many of its tasks run at a time, over the whole fleet."""
     rate: Rate | None
     """How many of its tasks start in any stretch of time, over the whole fleet."""
+    fatal: type[Exception] | tuple[type[Exception], ...]
+    """Errors after which it has failed at once, whatever attempts are left."""
+    classify: Classify | None
+    """A plain function of the error: "fatal", "transient", a duration until the next attempt, or None: as usual."""
     version: int
     """Of its arguments, from 1. Tasks of an earlier version pass through the steps of `@job.migrate`; those of a later
     one wait for a worker that has it."""
@@ -89,6 +95,7 @@ class Job(Generic[P, R]):
         self._call = Callee(function, self.timeout_s, lambda: jobs.threads).plainest
         self._shape = CallShape(self.name, function, Task)
         self.limits = JobLimits.of(where, self.name, self._shape.signature, dict(options))
+        self._rules = ErrorRules(where, options.get("fatal", ()), options.get("classify"))
         self._versions = Versions(where, options.get("version", 1))
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
 
@@ -105,6 +112,10 @@ class Job(Generic[P, R]):
             return step
 
         return register
+
+    def on_failed(self, hook: Hook) -> Hook:
+        """Call this for each task of this job that has failed: see `app.on_failed`."""
+        return self._jobs.hooks.add("failed", hook, self.name)
 
     def converted(self, result: Any) -> Any:
         """A result of the store as the function's annotation has it; one that does not fit stays as it is."""
@@ -258,7 +269,7 @@ class Job(Generic[P, R]):
             value = await self._call(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
             run.error = failure(run, error)
-            return raised(lease, run.error, self.retry, self._rng)
+            return raised(lease, run.error, self.retry, self._rng, self._rules.judge(run.error))
         return Ended(lease.id, lease.sequence) if value is None else returned(lease, value)
 
     def _overdue(self, run: Run) -> Settlement:

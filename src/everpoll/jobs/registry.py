@@ -1,17 +1,21 @@
 """All jobs of one app, and what they share: the store, the way in, the waiters, the threads."""
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, Work, Works
 from everpoll.errors import BadInput, UnknownJob
+from everpoll.jobs.causes import Cause, RedriveFilter, Redriven, causes_of, instant_of, redriven
+from everpoll.jobs.hooks import Hooks
 from everpoll.jobs.job import Job, JobOptions
 from everpoll.jobs.results import Results
 from everpoll.jobs.sync import SyncCalls
 from everpoll.jobs.task import Task
-from everpoll.stores.contract import Settlement, Store, TaskInfo
+from everpoll.policy import Duration
+from everpoll.stores.contract import Settlement, Store, TaskInfo, TaskState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,6 +39,33 @@ class Jobs:
         self._enqueuer: Enqueuer | None = None
         self._results: Results | None = None
         self.threads = DaemonThreads(limit=THREADS, name="everpoll-job")
+        self.hooks = Hooks(store)
+
+    async def causes(self, *, name: str | None = None, queue: str | None = None) -> list[Cause]:
+        """Group failed jobs by what went wrong, the most frequent cause first."""
+        return list((await causes_of(await self.store(), name, queue)).causes)
+
+    async def redrive(  # noqa: PLR0913 - the filters
+        self,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        error: str | None = None,
+        since: datetime | Duration | None = None,
+        state: TaskState = "failed",
+        everything: bool = False,
+        dry_run: bool = False,
+        by: str = "",
+    ) -> Redriven:
+        """Put ended jobs back in the queue, with fresh attempts: those that all filters find.
+
+        `error` is the class of the last error, `since` when a job was enqueued: an instant, or so long ago. `by` names
+        the actor for the log. Without a filter it is `BadInput`, unless `everything` is True.
+        """
+        wanted = RedriveFilter(
+            name=name, queue=queue, error=error, since=instant_of(since), state=state, everything=everything
+        )
+        return await redriven(await self.store(), wanted, by=by, dry_run=dry_run)
 
     @property
     def sync(self) -> SyncCalls:
@@ -105,11 +136,13 @@ class Jobs:
 
     def settled(self, task_ids: list[int]) -> None:
         """This process's worker has settled these."""
+        self.hooks.settled(task_ids)
         if self._results is not None:
             self._results.settled(task_ids)
 
     async def close(self) -> None:
         """Let go of waiters; a later call begins anew."""
+        await self.hooks.close()
         results = self._results
         self.forget()
         self.threads.shutdown(wait=False, cancel_futures=True)

@@ -1,6 +1,7 @@
 """The route table: every call of the HTTP API, in the order of the reference."""
 
 from everpoll.server.bulk_routes import BULK_ROUTES
+from everpoll.server.causes_routes import CAUSES_ROUTES
 from everpoll.server.doctor_routes import DOCTOR_ROUTES
 from everpoll.server.events_routes import EVENT_ROUTES
 from everpoll.server.fleet_routes import FLEET_ROUTES
@@ -20,6 +21,7 @@ ROUTES = [
     *HEALTH_ROUTES,
     *METRICS_ROUTES,
     *BULK_ROUTES,
+    *CAUSES_ROUTES,
     *JOB_ROUTES,
     *RUN_ROUTES,
     *SERVICE_ROUTES,
