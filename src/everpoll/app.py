@@ -7,10 +7,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.health import Health
@@ -23,6 +23,8 @@ from everpoll.engine.work import Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, NotRunning, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
+from everpoll.jobs.decorating import AsyncJob, JobDecorator
+from everpoll.jobs.hooks import Hook
 from everpoll.jobs.schedules import Schedules
 from everpoll.jobs.sync import SyncCalls
 from everpoll.jobs.timetable import Missed
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("everpoll")
 
 F = TypeVar("F", bound=Callable[[], Any])
+J = TypeVar("J", bound=Job[..., Any])
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -138,22 +141,43 @@ class Everpoll:
         return self._services
 
     @overload
+    def job(self, function: Callable[Concatenate[Task[Any], P], Coroutine[Any, Any, R]], /) -> AsyncJob[P, R]: ...
+
+    @overload
+    def job(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncJob[P, R]: ...
+
+    @overload
+    def job(self, function: Callable[Concatenate[Task[Any], P], R], /) -> Job[P, R]: ...
+
+    @overload
     def job(self, function: Callable[P, R], /) -> Job[P, R]: ...
 
     @overload
-    def job(self, /, **options: Unpack[JobOptions]) -> Callable[[Callable[P, R]], Job[P, R]]: ...
+    def job(self, /, **options: Unpack[JobOptions]) -> JobDecorator: ...
 
-    def job(self, function: Callable[P, R] | None = None, /, **options: Unpack[JobOptions]) -> Any:
+    def job(self, function: Callable[..., Any] | None = None, /, **options: Unpack[JobOptions]) -> Any:
         """Make the decorated function a job: `await it.enqueue(…)` has a worker run it; plain ones run in threads.
 
-        Options: name, queue, priority, retry, timeout, concurrency, rate, per, key, on_conflict, unique_for; see
-        `JobOptions`. `@app.job` alone takes the defaults.
+        Options: name, queue, priority, retry, timeout, fatal, classify, version, concurrency, rate, per, key,
+        on_conflict, unique_for; see `JobOptions`. `@app.job` alone takes the defaults.
         """
 
-        def register(function: Callable[P, R]) -> Job[P, R]:
+        def register(function: Callable[..., Any]) -> Job[..., Any]:
             return self.jobs.add(function, **options)
 
         return register if function is None else register(function)
+
+    def on_done(self, hook: Hook) -> Hook:
+        """Call this with the `TaskInfo` of each job that is done, after the commit, in the worker that ran it.
+
+        Hooks observe: what they raise is logged, and a worker that dies tells of nothing. Effects that must last belong
+        in a job.
+        """
+        return self.jobs.hooks.add("done", hook)
+
+    def on_failed(self, hook: Hook) -> Hook:
+        """Call this with the `TaskInfo` of each job that has failed: see `on_done`. `@job.on_failed` is for one job."""
+        return self.jobs.hooks.add("failed", hook)
 
     def loop(self, every: Duration, **options: Unpack[LoopOptions]) -> Callable[[F], F]:
         """Run the decorated function every so often, from one interval after the start; plain ones run in threads.
@@ -180,14 +204,14 @@ class Everpoll:
         name: str | None = None,
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
-    ) -> Callable[[Job[P, R]], Job[P, R]]:
+    ) -> Callable[[J], J]:
         """Enqueue a job at times: `@app.schedule("*/5 * * * *", tz="Europe/Berlin")` above `@app.job()`.
 
         Each slot enqueues it once over the fleet. `missed` says what becomes of slots that pass while no worker runs:
         the latest one runs ("once"), none, or "all". A job that has several schedules needs a `name` for each.
         """
 
-        def register(job: Job[P, R]) -> Job[P, R]:
+        def register(job: J) -> J:
             if self._worker is not None:
                 raise BadInput("this app runs already: register schedules before it starts")
             self.schedules.add(job, cron, every=every, tz=tz, missed=missed, name=name, args=args, kwargs=kwargs)
@@ -233,7 +257,7 @@ class Everpoll:
         self.tables[table.name] = adopted
         return adopted
 
-    def task(self, task_id: int) -> Task:
+    def task(self, task_id: int) -> Task[Any]:
         """A handle on a task that was enqueued earlier or elsewhere."""
         return self.jobs.task(task_id)
 
@@ -243,10 +267,7 @@ class Everpoll:
         return self.jobs.sync
 
     def _sync_calls(self, jobs: Jobs, another: Callable[[], Awaitable[Store]] | None) -> SyncCalls:
-        def beside(store: Callable[[], Awaitable[Store]]) -> Jobs:
-            return Jobs(Works(), store, lambda _: jobs.sync)
-
-        return SyncCalls(another, beside, lambda: jobs, self._running_loop)
+        return SyncCalls(another, jobs.beside, lambda: jobs, self._running_loop)
 
     async def _another_store(self) -> Store:
         store = store_for(self.url, self._clock)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Optional, cast
 
 import pytest
 
@@ -26,7 +26,7 @@ def _local(app: Everpoll) -> Job[..., Any]:
     async def work(task: Mine, number: int) -> list[int]:
         return [task.id, number]
 
-    return work
+    return cast("Job[..., Any]", work)
 
 
 def _local_and_optional(app: Everpoll) -> Job[..., Any]:
@@ -37,7 +37,7 @@ def _local_and_optional(app: Everpoll) -> Job[..., Any]:
         assert task is not None
         return [task.id, number]
 
-    return work
+    return cast("Job[..., Any]", work)
 
 
 def _without_parentheses(app: Everpoll) -> Job[..., Any]:
@@ -47,7 +47,7 @@ def _without_parentheses(app: Everpoll) -> Job[..., Any]:
     async def work(task: Mine, number: int) -> list[int]:
         return [task.id, number]
 
-    return work
+    return cast("Job[..., Any]", work)
 
 
 def _for_type_checkers(app: Everpoll) -> Job[..., Any]:
@@ -55,7 +55,7 @@ def _for_type_checkers(app: Everpoll) -> Job[..., Any]:
     async def work(task: Task, number: int) -> list[int]:
         return [task.id, number]
 
-    return work
+    return cast("Job[..., Any]", work)
 
 
 def _by_module_for_type_checkers(app: Everpoll) -> Job[..., Any]:
@@ -63,7 +63,7 @@ def _by_module_for_type_checkers(app: Everpoll) -> Job[..., Any]:
     async def work(number: int, task: ep.Task) -> list[int]:
         return [task.id, number]
 
-    return work
+    return cast("Job[..., Any]", work)
 
 
 def _optional_for_type_checkers(app: Everpoll) -> Job[..., Any]:
@@ -72,7 +72,7 @@ def _optional_for_type_checkers(app: Everpoll) -> Job[..., Any]:
         assert task is not None
         return [task.id, number]
 
-    return work
+    return cast("Job[..., Any]", work)
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ async def test_rich_arguments_survive_every_store(app: Everpoll) -> None:
 
     text = SAMPLES["text"][1]
     async with app:
-        task = await f.enqueue(
+        task = await f.enqueue(  # type: ignore[call-overload]
             NOON, [Page("https://a")], Point(1, 2), Point(3, 4), text=text, day=date(2030, 1, 2), other=date(2031, 1, 1)
         )
         info = await ended(task)
@@ -106,7 +106,7 @@ async def test_a_hint_that_does_not_resolve_does_not_hide_the_others(app: Everpo
         got.append((task.attempt, when, odd))
 
     async with app:
-        assert (await ended(await f.enqueue(NOON, {"a": 1}))).state == "done"
+        assert (await ended(await f.enqueue(NOON, {"a": 1}))).state == "done"  # type: ignore[call-overload]
     assert got == [(1, NOON, {"a": 1})]
 
 
@@ -125,8 +125,8 @@ def refusals() -> dict[str, tuple[tuple[Any, ...], dict[str, Any], str]]:
         "itself": ((deep,), {}, "its arguments must be JSON"),
         "half a character": (("\udce9",), {}, "its arguments must be JSON"),
         "too large": (({"url": "x" * (ARGS_LIMIT + 1)},), {}, "bytes, more than 1,000,000; store them elsewhere"),
-        "wrong type": (("no page",), {}, "its arguments do not fit f.*Expected `object`, got `str`"),
-        "missing field": (({"depth": 1},), {}, "its arguments do not fit f.*missing required field `url`"),
+        "wrong type": (("no page",), {}, "job 'f': page: Expected `object`, got `str`"),
+        "missing field": (({"depth": 1},), {}, "job 'f': page: Object missing required field `url`"),
     }
 
 
@@ -145,7 +145,7 @@ async def test_what_cannot_be_called_or_stored_is_refused_in_the_callers_face(wh
     await app.close()
 
 
-@pytest.mark.parametrize("version", [0, 1, 2, 99])
+@pytest.mark.parametrize("version", [0, 1])
 async def test_rows_of_other_versions_are_understood(app: Everpoll, version: int) -> None:
     @app.job()
     async def f(a: int, b: int = 2) -> list[int]:

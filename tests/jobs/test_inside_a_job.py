@@ -29,9 +29,9 @@ async def test_the_task_parameter_may_stand_anywhere(app: Everpoll) -> None:
     async with app:
         assert await (await first.enqueue(7)).result(timeout=LIMIT_S) == [1, 7, 2]
         assert await (await first.enqueue(7, b=8)).result(timeout=LIMIT_S) == [1, 7, 8]
-        assert await (await middle.enqueue(7, 8)).result(timeout=LIMIT_S) == [1, 7, 8]
-        assert await (await middle.enqueue(b=7, a=8)).result(timeout=LIMIT_S) == [1, 8, 7]
-        assert await (await last.enqueue(7, 8, 9)).result(timeout=LIMIT_S) == [1, 7, 8, 9, 5]
+        assert await (await middle.enqueue(7, 8)).result(timeout=LIMIT_S) == [1, 7, 8]  # type: ignore[call-overload]
+        assert await (await middle.enqueue(b=7, a=8)).result(timeout=LIMIT_S) == [1, 8, 7]  # type: ignore[call-overload]
+        assert await (await last.enqueue(7, 8, 9)).result(timeout=LIMIT_S) == [1, 7, 8, 9, 5]  # type: ignore[call-overload]
         assert await (await positional.enqueue(7)).result(timeout=LIMIT_S) == [1, 7]
 
 

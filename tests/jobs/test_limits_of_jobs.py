@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from everpoll.stores.contract import Limit
 from jobs.jobs_stage import LIMIT_S, ended, soon
 
 
-async def run_all(app: Everpoll, tasks: list[Task]) -> None:
+async def run_all(app: Everpoll, tasks: Sequence[Task]) -> None:
     async with app, asyncio.timeout(LIMIT_S * 2):
         for task in tasks:
             await task.result()
@@ -62,7 +63,7 @@ async def test_a_key_may_be_a_function_of_the_arguments(app: Everpoll) -> None:
 
 async def test_a_parameter_that_was_not_passed_counts_with_its_default(app: Everpoll) -> None:
     @app.job(rate=Rate(5, per="1m"), per="tenant", concurrency=2)
-    async def send(to: str, task: Task, tenant: str | None = "nobody") -> None: ...
+    async def send(task: Task, to: str, tenant: str | None = "nobody") -> None: ...
 
     assert (await (await send.enqueue("x")).info()).limit == Limit("send/nobody", 2, 5, 60.0)
     assert (await (await send.enqueue("x", tenant="t", delay="1h", priority=3, key="k")).info()).limit == Limit(

@@ -113,7 +113,7 @@ async def test_mistakes_are_refused_where_they_are_made(app: Everpoll) -> None:
     async def one(a: int) -> None: ...
 
     with pytest.raises(BadInput, match="not a job: write @app"):
-        app.schedule("* * * * *")(lambda: None)  # type: ignore[arg-type]
+        app.schedule("* * * * *")(lambda: None)  # type: ignore[type-var]
     with pytest.raises(BadInput, match="missing a required argument"):
         app.schedule("* * * * *")(one)
     with pytest.raises(BadInput, match="missed='never'"):

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from everpoll import Retry
 from server.site import Site, example_app, site, until
 
 
@@ -159,3 +160,25 @@ async def test_an_order_touches_what_the_list_shows(url: str) -> None:
         done = await _bulk(here, action="cancel", filter={"q": "args.url:a"})
         assert (done["matched"], done["moved"]) == (1, 1)
         assert (await here.get(f"/api/jobs/{listed[0]['id']}"))["state"] == "canceled"
+
+
+async def test_failed_jobs_are_grouped_by_cause(url: str) -> None:
+    app = example_app(url)
+
+    @app.job(retry=Retry(1))
+    async def breaks() -> None:
+        raise ValueError("it never works")
+
+    async with site(app) as here:
+        jobs = [await here.post("/api/jobs", {"name": "breaks"}, 201) for _ in range(3)]
+
+        async def have_failed() -> bool:
+            return all([(await here.get(f"/api/jobs/{one['id']}"))["state"] == "failed" for one in jobs])
+
+        await until(have_failed)
+        answer = await here.get("/api/jobs/causes", name="breaks")
+        assert not answer["is_capped"]
+        [cause] = answer["items"]
+        assert (cause["name"], cause["count"]) == ("breaks", 3)
+        assert sorted(cause["examples"]) == sorted(one["id"] for one in jobs)
+        assert (await here.get("/api/jobs/causes", name="other"))["items"] == []

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from everpoll.errors import BadInput
-from everpoll.stores.contract import Lease, Limit, NewTask, TaskFilter, Unique
+from everpoll.stores.contract import Lease, Limit, NewTask, Settlement, TaskFilter, Unique
 from everpoll.stores.flows import FlowTask
 from everpoll.stores.operations import Revision
 from stores.flow_tasks import chain, group, put, put_chain, task
@@ -85,7 +85,7 @@ async def test_members_that_end_in_one_batch_are_all_counted(stage: Stage) -> No
     callback, *_ = await put(stage, group(task("report"), [task("m") for _ in range(6)]))
     a, b, c, d, e, f = await stage.take(worker)
     await stage.store.cancel(f.id, NOTE)
-    batch = [done(a), done(b), done(c, 1), done(d, None, "failed", NOTE), done(e, 2), again(f)]
+    batch: list[Settlement] = [done(a), done(b), done(c, 1), done(d, None, "failed", NOTE), done(e, 2), again(f)]
     assert await stage.store.settle(worker, batch) == set()
     assert (await stage.take_one(worker)).id == callback
 

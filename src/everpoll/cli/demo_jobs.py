@@ -3,7 +3,9 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich import box
 from rich.markup import escape
@@ -70,7 +72,7 @@ def add_jobs(app: Everpoll) -> JobStory:
         return len(site)
 
     @app.job(retry=Retry(3, Backoff("600ms")))
-    async def mail(to: str, task: Task) -> None:
+    async def mail(task: Task, to: str) -> None:
         story.runs["mail"] += 1
         await asyncio.sleep(0.1)
         if task.attempt < 2:
@@ -86,7 +88,7 @@ def add_jobs(app: Everpoll) -> JobStory:
         story.runs["upload"] += 1
         raise FileNotFoundError(name)
 
-    calls = [
+    calls: list[Callable[[], Awaitable[Any]]] = [
         lambda: audit.enqueue("https://example.com"),
         lambda: mail.enqueue("ada@example.com"),
         lambda: report.enqueue(story.enqueued),

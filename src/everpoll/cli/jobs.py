@@ -10,6 +10,17 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from everpoll.cli.jobs_in_bulk import (
+    DryRun,
+    Error,
+    Name,
+    QueueOption,
+    Since,
+    Yes,
+    cancel_many,
+    causes,
+    redrive,
+)
 from everpoll.cli.session import AsJson, Url, actor, ago, console, numbered, plain, print_json, tell_more, with_store
 from everpoll.engine.actors import action
 from everpoll.engine.live_workers import gone_here
@@ -17,6 +28,7 @@ from everpoll.engine.why import limit_text, recorded
 from everpoll.engine.work import Works
 from everpoll.errors import BadInput, TaskNotFound, WrongState
 from everpoll.jobs import Jobs
+from everpoll.jobs.causes import instant_of
 from everpoll.jobs.task import refuse_to_retry_a_run
 from everpoll.stores.contract import (
     END_STATES,
@@ -47,16 +59,20 @@ WIDE = 110
 NOTHING = {2: "default", 5: "0"}
 """Of these columns, what most jobs have."""
 
-jobs = typer.Typer(name="jobs", help="List, show, cancel, retry, hurry and forget jobs.", no_args_is_help=True)
+jobs = typer.Typer(name="jobs", help="List, show, cancel, retry, redrive, hurry and forget jobs.", no_args_is_help=True)
+
+jobs.command("causes")(causes)
+jobs.command("redrive")(redrive)
 
 TaskId = Annotated[int, typer.Argument(help="The task's id.", metavar="ID")]
 
 
 @jobs.command("list")
-def list_jobs(
+def list_jobs(  # noqa: PLR0913, PLR0917 - the options of the command
     state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(STATES)}.")] = None,
     queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
-    name: Annotated[str | None, typer.Option(help="Only this job.")] = None,
+    name: Name = None,
+    error: Error = None,
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 20,
     after: Annotated[int | None, typer.Option(help="Go on after this id.")] = None,
     url: Url = None,
@@ -65,7 +81,7 @@ def list_jobs(
     """List jobs, newest first."""
     if state is not None and state not in STATES:
         raise BadInput(f"--state {state!r}: write one of {', '.join(STATES)}")
-    wanted = msgspec.convert({"state": state, "queue": queue, "name": name, "kind": "job"}, TaskFilter)
+    wanted = msgspec.convert({"state": state, "queue": queue, "name": name, "error": error, "kind": "job"}, TaskFilter)
     after = None if after is None else numbered(after, "the last line of a page says which")
     page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
     if as_json:
@@ -174,9 +190,33 @@ def _shown(field: str, value: Any) -> str:
 
 
 @jobs.command("cancel")
-def cancel(task_id: TaskId, url: Url = None) -> None:
-    """End a queued job, or ask the worker of a running one to."""
+def cancel(  # noqa: PLR0913, PLR0917 - the options of the command
+    task_id: Annotated[int | None, typer.Argument(help="The task's id; or filters.", metavar="[ID]")] = None,
+    name: Name = None,
+    queue: QueueOption = None,
+    error: Error = None,
+    since: Since = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: AsJson = False,
+) -> None:
+    """End a queued job, or ask the worker of a running one to; by id, or all live jobs that the filters find."""
+    filters = (name, queue, error, since)
+    if (task_id is None) == all(one is None for one in filters):
+        raise BadInput("write the id of a task, or at least one of --name, --queue, --error and --since, not both")
+    if task_id is not None:
+        _cancel_one(task_id, url)
+        return
+    since_at = instant_of(since)
+    wanted = [
+        TaskFilter(state=state, kind="job", name=name, queue=queue, error=error, since=since_at)
+        for state in LIVE_STATES
+    ]
+    cancel_many(wanted, url, dry_run=dry_run, yes=yes, as_json=as_json)
 
+
+def _cancel_one(task_id: int, url: str | None) -> None:
     async def use(store: Store) -> str:
         task = await _found(store, task_id)
         if task.ended_at is not None:

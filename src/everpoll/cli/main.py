@@ -43,7 +43,7 @@ COMMANDS = {
     "check": Command(
         "check:check", "Look once at a health endpoint: exit 0 if it is up, 1 if it is not, 2 if no answer came."
     ),
-    "jobs": Command("jobs:jobs", "List, show, cancel, retry, hurry and forget jobs.", is_group=True),
+    "jobs": Command("jobs:jobs", "List, show, cancel, retry, redrive, hurry and forget jobs.", is_group=True),
     "runs": Command("runs:runs", "List, show, cancel, extend and follow the runs of watches.", is_group=True),
     "queues": Command("queues:queues", "List, pause and resume queues.", is_group=True),
     "schedules": Command("schedules:schedules", "List schedules: what is enqueued when.", is_group=True),

@@ -13,7 +13,7 @@ import msgspec
 
 def lost_number(value: Any, encoded: bytes) -> float | None:
     """One of those in the value that was encoded as this JSON, however deep; None: there is none."""
-    return next(_lost(msgspec.to_builtins(value)), None) if b"null" in encoded else None
+    return next(_lost(msgspec.to_builtins(value, enc_hook=_opened)), None) if b"null" in encoded else None
 
 
 def _lost(value: Any) -> Iterator[float]:
@@ -24,3 +24,8 @@ def _lost(value: Any) -> Iterator[float]:
     if isinstance(value, list | tuple):
         return chain.from_iterable(map(_lost, value))
     return iter(())
+
+
+def _opened(value: Any) -> Any:
+    """What a model of pydantic holds; other types hold no number that was encoded."""
+    return value.model_dump() if hasattr(type(value), "model_dump") else None

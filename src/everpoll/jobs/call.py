@@ -11,39 +11,30 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
 
 from everpoll.engine.lost_numbers import lost_number
 from everpoll.errors import BadInput
+from everpoll.jobs.argument_types import (
+    ArgumentFlaw,
+    ArgumentTypes,
+    Call,
+    Decode,
+    from_builtin,
+    result_type,
+    to_builtin,
+)
+from everpoll.policy import Cancel, Snooze
+
+__all__ = ["ARGS_LIMIT", "ArgumentFlaw", "Call", "CallShape", "decode"]
 
 ARGS_LIMIT = 1_000_000
 """Bytes of JSON."""
 SHAPES_LIMIT = 100
-PLAIN = {str, int, float, bool, dict, list, object, type(None), inspect.Parameter.empty, Any}
 
-
-class Call(Struct, gc=False):
-    """The stored form of a call."""
-
-    args: Sequence[Any] = ()
-    kwargs: dict[str, Any] = {}
-    trace: Any = UNSET
-    """The span that enqueued it, for its run to be linked to; what stands here never keeps a job from running."""
-    slot: float | UnsetType = UNSET
-    """The instant for which a schedule enqueued it."""
-
-
-class ArgumentFlaw(Struct, frozen=True, gc=False):
-    """An argument that does not fit its annotation."""
-
-    argument: str
-    says: str
-
-
-_encoder = msgspec.json.Encoder(decimal_format="string")
+_encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=to_builtin)
 decode = msgspec.json.Decoder(Call).decode
 
 
@@ -66,14 +57,14 @@ class CallShape:
         self._callable = self._signature.replace(parameters=rest)
         # Whether a call fits depends on how many arguments it has and their names, so one check serves all alike.
         self._accepted: set[object] = set()
+        self._checks: dict[int, Decode] = {}
         self._annotated = {one.name: _for_all(one, hints[one.name]) for one in rest if one.name in hints}
-        self._converted = {
-            one.name: _for_all(one, hints[one.name])
-            for one in rest
-            if one.name in hints and not _is_plain(hints[one.name])
-        }
-        self.is_plain = not self._converted and self.task_parameter is None
-        """The function is called with what `decode` makes of the text."""
+        self.types = ArgumentTypes(self._callable, hints)
+        self.result = result_type(hints.get("return", Any), (Snooze, Cancel))
+        """What its results are; Any: they stay as JSON has them."""
+        self.has_no_task = self.task_parameter is None
+        self.usual: Decode = decode if self.types.is_any else self.types.decoder(self._expected(), strict=False)
+        """Decodes calls with as many arguments by position as the last ones had."""
 
     @property
     def signature(self) -> inspect.Signature:
@@ -105,15 +96,27 @@ class CallShape:
                 f"job {self._name!r}: {number} in its arguments is not valid JSON and would arrive as null; pass None, "
                 'or a text such as "nan"'
             )
-        text = encoded.decode()
-        if self._converted:
+        if not self.types.is_any:
+            check = self._checks.get(len(args)) or self._check_of(len(args))
             try:
-                self.decode(text, None)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it would happen in the worker too
-                raise BadInput(
-                    f"job {self._name!r}: its arguments do not fit {self._name}{self._callable}: {error}"
-                ) from None
-        return text
+                call = check(encoded)
+                if kwargs:
+                    self.types.keywords(call.kwargs, strict=True)
+            except msgspec.ValidationError as error:
+                flaw = self.types.flaw(error)
+                raise BadInput(f"job {self._name!r}: {flaw.argument}: {flaw.says}") from None
+        return encoded.decode()
+
+    def _check_of(self, count: int) -> Decode:
+        check = self.types.decoder(count, strict=True)
+        if len(self._checks) < SHAPES_LIMIT:
+            self._checks[count] = check
+        return check
+
+    def _expected(self) -> int:
+        """How many arguments a call by position most likely has: those without a default."""
+        needed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        return sum(one.kind in needed and one.default is one.empty for one in self._callable.parameters.values())
 
     def flaw(self, args: Sequence[Any], kwargs: dict[str, Any]) -> ArgumentFlaw | None:
         """Return the first of these JSON values that does not fit the annotation of its parameter; None: all fit.
@@ -126,10 +129,10 @@ class CallShape:
             return None
         for name, value in given.items():
             try:
-                msgspec.convert(value, self._annotated.get(name, Any))
+                msgspec.convert(value, self._annotated.get(name, Any), dec_hook=from_builtin)
             except msgspec.ValidationError as error:
                 return ArgumentFlaw(name, str(error).replace("`$", f"`{name}"))
-            except TypeError:
+            except (TypeError, NotImplementedError):
                 continue
         return None
 
@@ -147,15 +150,50 @@ class CallShape:
 
     def decode(self, text: str, task: Any) -> tuple[Sequence[Any], dict[str, Any]]:
         """The arguments to call the function with."""
+        try:
+            call = self.usual(text)
+        except msgspec.ValidationError:
+            call = self.unusual(text)
+        kwargs = self.keywords(call.kwargs) if call.kwargs else call.kwargs
+        return (call.args, kwargs) if self.has_no_task else self._with_task(call.args, kwargs, task)
+
+    def unusual(self, text: str) -> Call:
+        """A call with another number of arguments by position than the last ones; `BadInput`: it does not fit."""
+        if self.types.is_any:
+            raise BadInput("it is not a call")
         call = decode(text)
-        if self.is_plain:
-            return call.args, call.kwargs
-        given = self._callable.bind(*call.args, **call.kwargs).arguments
-        for name, hint in self._converted.items():
-            if name in given:
-                given[name] = msgspec.convert(given[name], hint, strict=False)
-        if self.task_parameter is not None:
-            given[self.task_parameter] = task
+        if len(call.args) not in self._accepted:
+            self._callable.bind(*call.args, **call.kwargs)
+        try:
+            decoder = self.types.decoder(len(call.args), strict=False)
+            call = decoder(text)
+        except msgspec.ValidationError as error:
+            flaw = self.types.flaw(error)
+            raise BadInput(f"{flaw.argument}: {flaw.says}") from None
+        self.usual = decoder
+        return call
+
+    def recoded(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        """Arguments that were changed after they were stored, in their stored form."""
+        return _encoder.encode(Call(args, kwargs)).decode()
+
+    def keywords(self, given: dict[str, Any]) -> dict[str, Any]:
+        """These arguments by keyword, converted; `BadInput`: one does not fit."""
+        if self.types.is_any:
+            return given
+        self._callable.bind_partial(**given)
+        try:
+            return self.types.keywords(given, strict=False)
+        except msgspec.ValidationError as error:
+            flaw = self.types.flaw(error)
+            raise BadInput(f"{flaw.argument}: {flaw.says}") from None
+
+    def _with_task(
+        self, args: Sequence[Any], kwargs: dict[str, Any], task: Any
+    ) -> tuple[Sequence[Any], dict[str, Any]]:
+        assert self.task_parameter is not None, "asked only where there is one"
+        given = self._callable.bind(*args, **kwargs).arguments
+        given[self.task_parameter] = task
         # In the order of the signature: the task may be its first parameter, its last, or any in between.
         ordered = {name: given[name] for name in self._signature.parameters if name in given}
         bound = inspect.BoundArguments(self._signature, ordered)
@@ -183,8 +221,8 @@ def _hints(function: Callable[..., Any], task_type: type) -> dict[str, Any]:
         return hints
 
 
-# `Task`, `everpoll.Task`, `Task | None` and `Optional[Task]`, as text.
-_MEANS_TASK = re.compile(r"(?:\w+\.)*Task(?:\s*\|\s*None)?|(?:\w+\.)*Optional\[(?:\w+\.)*Task\]")
+# `Task`, `everpoll.Task`, `Task[int]`, `Task | None` and `Optional[Task]`, as text.
+_MEANS_TASK = re.compile(r"(?:\w+\.)*Task(?:\[.*\])?(?:\s*\|\s*None)?|(?:\w+\.)*Optional\[(?:\w+\.)*Task(?:\[.*\])?\]")
 
 
 def _names_where_registered() -> dict[str, Any]:
@@ -205,16 +243,7 @@ def _for_all(parameter: inspect.Parameter, hint: Any) -> Any:
 
 
 def _is(wanted: type, hint: Any) -> bool:
-    """The type itself, or optional."""
-    return hint is wanted or (type(None) in get_args(hint) and wanted in get_args(hint))
-
-
-def _is_plain(hint: Any) -> bool:
-    if isinstance(hint, types.GenericAlias):
-        return hint.__origin__ in PLAIN and all(map(_is_plain, hint.__args__))
-    if isinstance(hint, types.UnionType):
-        return all(map(_is_plain, hint.__args__))
-    try:
-        return hint in PLAIN
-    except TypeError:
-        return False
+    """The type itself, of whatever result, or optional."""
+    if hint is wanted or get_origin(hint) is wanted:
+        return True
+    return type(None) in get_args(hint) and any(_is(wanted, one) for one in get_args(hint) if one is not type(None))

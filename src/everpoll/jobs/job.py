@@ -5,7 +5,8 @@ import functools
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -13,7 +14,9 @@ from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.tracing import carried, enqueueing, tracer
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput, RolledBack
+from everpoll.jobs.argument_types import from_builtin
 from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
+from everpoll.jobs.hooks import Hook
 from everpoll.jobs.limits import JobLimits
 from everpoll.jobs.options import (
     ENQUEUE_OPTIONS,
@@ -30,8 +33,11 @@ from everpoll.jobs.own_transactions import enqueueing_of, inside, is_complete
 from everpoll.jobs.sync import SyncJob
 from everpoll.jobs.task import Task
 from everpoll.jobs.unique import KeyRules, checked_key
-from everpoll.policy import seconds
-from everpoll.stores.contract import Ended, Enqueued, NewTask, Settlement, Unique
+from everpoll.jobs.verdicts import ErrorRules
+from everpoll.jobs.versions import Step, Versions
+from everpoll.jobs.with_options import JobWithOptions
+from everpoll.policy import Duration, seconds
+from everpoll.stores.contract import Ended, Enqueued, NewTask, OnConflict, Settlement, Unique
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
@@ -63,15 +69,65 @@ class Job(Generic[P, R]):
         self._shape = CallShape(self.name, function, Task)
         self.limits = JobLimits.of(where, self.name, self._shape.signature, dict(options))
         self.keys = KeyRules.of(where, options)
+        self._rules = ErrorRules(where, options.get("fatal", ()), options.get("classify"))
+        self._versions = Versions(where, options.get("version", 1))
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
+
+    @property
+    def version(self) -> int:
+        """Of its arguments."""
+        return self._versions.version
+
+    def migrate(self, start: int, end: int) -> Callable[[Step], Step]:
+        """Register what turns the arguments of one version into those of a later one: `(args, kwargs)`, as JSON."""
+
+        def register(step: Step) -> Step:
+            self._versions.add(start, end, step)
+            return step
+
+        return register
+
+    def on_failed(self, hook: Hook) -> Hook:
+        """Call this for each task of this job that has failed: see `app.on_failed`."""
+        return self._jobs.hooks.add("failed", hook, self.name)
+
+    def converted(self, result: Any) -> Any:
+        """A result of the store as the function's annotation has it; one that does not fit stays as it is."""
+        if self._shape.result is Any or result is None:
+            return result
+        try:
+            return msgspec.convert(result, self._shape.result, strict=False, dec_hook=from_builtin)
+        except (msgspec.ValidationError, NotImplementedError):
+            return result
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function here and now."""
         return self._function(*args, **kwargs)
 
-    async def enqueue(self, *args: Any, **kwargs: Any) -> Task:
+    @overload
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task[R]: ...
+    # With options: ParamSpec knows no parameters beside those of the function, so the others are not checked then.
+    @overload
+    async def enqueue(self, *args: Any, delay: Duration | datetime, **kwargs: Any) -> Task[R]: ...
+    @overload
+    async def enqueue(self, *args: Any, priority: int, **kwargs: Any) -> Task[R]: ...
+    @overload
+    async def enqueue(self, *args: Any, key: str, **kwargs: Any) -> Task[R]: ...
+    @overload
+    async def enqueue(self, *args: Any, on_conflict: OnConflict, **kwargs: Any) -> Task[R]: ...
+    @overload
+    async def enqueue(self, *args: Any, unique_for: Duration, **kwargs: Any) -> Task[R]: ...
+    @overload
+    async def enqueue(self, *args: Any, connection: Any, **kwargs: Any) -> Task[R]: ...
+
+    async def enqueue(self, *args: Any, **kwargs: Any) -> Task[R]:
         """Have a worker run it: now, or after `delay=`; see `EnqueueOptions` for what else it takes."""
         return await self.enqueue_call(args, kwargs, self.split_options(kwargs))
+
+    def options(self, **options: Unpack[EnqueueOptions]) -> JobWithOptions[P, R]:
+        """The same job with these options: `await job.options(delay="5s").enqueue(…)`."""
+        check_options(f"job {self.name!r}", options, EnqueueOptions)
+        return JobWithOptions(self, options)
 
     @property
     def sync(self) -> SyncJob[P, R]:
@@ -86,7 +142,7 @@ class Job(Generic[P, R]):
         options: EnqueueOptions = taken
         return options
 
-    async def enqueue_call(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
+    async def enqueue_call(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task[R]:
         """Enqueue a call whose arguments and options come apart: one may be called as the other is."""
         if (found := tracer()) is None:
             return await self._enqueue(args, kwargs, options)
@@ -95,7 +151,7 @@ class Job(Generic[P, R]):
             span.set_attribute("everpoll.task_id", task.id)
             return task
 
-    async def _enqueue(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task:
+    async def _enqueue(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task[R]:
         if options and options.get("connection") is not None:
             task = self._special(tuple(args), kwargs, options, carried())
             return (await self._enqueue_inside([task], options))[0]
@@ -109,21 +165,21 @@ class Job(Generic[P, R]):
         enqueued = await enqueuer.one(self._plain(tuple(args), kwargs, carried()))
         return Task(self._jobs, enqueued.id)
 
-    async def _enqueue_inside(self, tasks: Sequence[NewTask], options: EnqueueOptions) -> list[Task]:
+    async def _enqueue_inside(self, tasks: Sequence[NewTask], options: EnqueueOptions) -> list[Task[R]]:
         """Enqueue these in the caller's own transaction."""
         instead = f"{self.name}.sync.enqueue(…)"
         answers = await inside(self._jobs, options["connection"], enqueueing_of(tasks), instead) if tasks else []
         self.refuse_taken(tasks, answers, options, self._handle)
         return [Task(self._jobs, one.id, is_new=one.is_new) for one in answers]
 
-    def _handle(self, task_id: int) -> Task:
+    def _handle(self, task_id: int) -> Task[R]:
         return Task(self._jobs, task_id, is_new=False)
 
     def argument_flaw(self, args: Sequence[Any], kwargs: dict[str, Any]) -> ArgumentFlaw | None:
         """Return the first JSON value that does not fit the annotation of its parameter; None: all fit."""
         return self._shape.flaw(args, kwargs)
 
-    async def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: Unpack[EnqueueOptions]) -> list[Task]:
+    async def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: Unpack[EnqueueOptions]) -> list[Task[R]]:
         """Enqueue one task per tuple of arguments, all or none, in one statement."""
         if (found := tracer()) is None:
             return await self._enqueue_many(calls, options)
@@ -131,7 +187,7 @@ class Job(Generic[P, R]):
         with enqueueing(found, self.name, self.queue, len(given)):
             return await self._enqueue_many(given, options)
 
-    async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task]:
+    async def _enqueue_many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[Task[R]]:
         tasks = self.new_tasks(calls, options)
         if options and options.get("connection") is not None:
             return await self._enqueue_inside(tasks, options)
@@ -183,6 +239,7 @@ class Job(Generic[P, R]):
             priority=self.priority,
             timeout_s=self.timeout_s,
             limit=None if self.limits is None else self.limits.limit_of(args, kwargs),
+            version=self._versions.version,
         )
 
     def _special(
@@ -227,25 +284,40 @@ class Job(Generic[P, R]):
         lease = run.lease
         if self.timeout_s is not None:
             run.overdue = functools.partial(self._overdue, run)
+        shape, text = self._shape, lease.args
+        if lease.version != self._versions.version and lease.version > self._versions.version:
+            return await self._jobs.set_aside(run)
         try:
-            if self._shape.is_plain:
-                call = decode(lease.args)
+            if lease.version != self._versions.version:
+                call = decode(text)
+                text = shape.recoded(*self._versions.migrated(lease.version, call.args, call.kwargs))
+            if shape.has_no_task:
+                try:
+                    call = shape.usual(text)
+                except msgspec.ValidationError:
+                    call = shape.unusual(text)
                 args, kwargs = call.args, call.kwargs
+                if kwargs:
+                    kwargs = shape.keywords(kwargs)
             else:
-                args, kwargs = self._shape.decode(lease.args, self._task(run))
+                args, kwargs = shape.decode(text, self._task(run))
         except Exception as error:  # noqa: BLE001 - arguments of another version, or written by hand
             problem = f"its arguments do not fit {self.name}: {type(error).__name__}: {error}"
             return refused(lease, problem)
         try:
             value = await self._call(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
-            if run.completing is not None and await self._is_complete(run, error):
-                return run.completing
-            run.error = failure(run, error)
-            return raised(lease, run.error, self.retry, self._rng)
-        if not self._shape.is_plain and run.completing is not None:
+            return await self._failed(run, error)
+        if not shape.has_no_task and run.completing is not None:
             return await self._completed(run)
         return Ended(lease.id, lease.sequence) if value is None else returned(lease, value)
+
+    async def _failed(self, run: Run, error: BaseException) -> Settlement:
+        """Decide what becomes of a task whose function has raised."""
+        if run.completing is not None and await self._is_complete(run, error):
+            return run.completing
+        run.error = failure(run, error)
+        return raised(run.lease, run.error, self.retry, self._rng, self._rules.judge(run.error))
 
     async def _completed(self, run: Run) -> Settlement:
         """What becomes of a task whose function has called `complete()` and returned."""
@@ -255,7 +327,7 @@ class Job(Generic[P, R]):
         run.error = RolledBack(
             "complete() was called in a transaction that was rolled back, or was not committed when the job returned"
         )
-        return raised(run.lease, run.error, self.retry, self._rng)
+        return raised(run.lease, run.error, self.retry, self._rng, self._rules.judge(run.error))
 
     async def _is_complete(self, run: Run, error: BaseException | None = None) -> bool:
         """Whether the transaction was committed in which the function has called `complete()`: the run is over then.
@@ -276,7 +348,7 @@ class Job(Generic[P, R]):
         run.error = not_ended(self.timeout_s)
         return raised(run.lease, run.error, self.retry, self._rng)
 
-    def _task(self, run: Run) -> Task | None:
+    def _task(self, run: Run) -> Task[Any] | None:
         return None if self._shape.task_parameter is None else Task(self._jobs, run.lease.id, run=run)
 
 

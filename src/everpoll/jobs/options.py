@@ -9,6 +9,7 @@ from everpoll.errors import BadInput
 from everpoll.jobs.limits import Per
 from everpoll.jobs.outcome import Retry
 from everpoll.jobs.unique import KeyFunction
+from everpoll.jobs.verdicts import Classify
 from everpoll.policy import Duration, Rate, flaw_of, seconds, shown, whole_number
 from everpoll.stores.contract import OnConflict
 
@@ -31,6 +32,13 @@ class JobOptions(TypedDict, total=False):
     """How many of its tasks run at a time, over the whole fleet."""
     rate: Rate | None
     """How many of its tasks start in any stretch of time, over the whole fleet."""
+    fatal: type[Exception] | tuple[type[Exception], ...]
+    """Errors after which it has failed at once, whatever attempts are left."""
+    classify: Classify | None
+    """A plain function of the error: "fatal", "transient", a duration until the next attempt, or None: as usual."""
+    version: int
+    """Of its arguments, from 1. Tasks of an earlier version pass through the steps of `@job.migrate`; those of a later
+    one wait for a worker that has it."""
     per: Per | None
     """Which tasks count together for these limits: those with the same value of this parameter, or for which this
     function of the arguments gives the same key. None for a call: it counts for no limit."""

@@ -13,6 +13,8 @@ import msgspec
 from everpoll.engine.calls import ERROR_LIMIT, described, storable
 from everpoll.engine.failure_events import failure_event
 from everpoll.engine.lost_numbers import lost_number
+from everpoll.jobs.argument_types import to_builtin
+from everpoll.jobs.verdicts import ORDINARY, Verdict
 from everpoll.policy import Backoff, Cancel, Rng, Snooze, human, whole_number
 from everpoll.stores.contract import Again, Ended, EndState, Lease, Settlement, encode
 
@@ -20,7 +22,7 @@ RESULT_LIMIT = 1_000_000
 """Bytes of JSON, as many as arguments may have. Every look at a task carries its result."""
 DEFAULT_BACKOFF = Backoff("1s", factor=2, cap="5m", jitter=0.1)
 
-_strict = msgspec.json.Encoder(decimal_format="string")
+_strict = msgspec.json.Encoder(decimal_format="string", enc_hook=to_builtin)
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -65,17 +67,19 @@ def _done(lease: Lease, result: str | None, why: str) -> Settlement:
     return Ended(lease.id, lease.sequence, "done", result, encode({"what": "done", "why": storable(why, ERROR_LIMIT)}))
 
 
-def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng) -> Settlement:
+def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng, verdict: Verdict = ORDINARY) -> Settlement:
     """The function has raised: try again after the backoff, or give up."""
     entry: dict[str, Any] = {
         "attempt": lease.attempt,
         **described(error),
     }
-    if lease.attempt >= retry.attempts:
-        why = f"attempt {lease.attempt} of {retry.attempts} failed"
+    because = f" ({verdict.why})" if verdict.why else ""
+    if verdict.is_fatal or lease.attempt >= retry.attempts:
+        why = f"attempt {lease.attempt} of {retry.attempts} failed{because}"
         return _ended(lease, "failed", {"what": "failed", "why": why, **entry})
-    delay_s = retry.backoff.delay(lease.attempt, rng)
-    why = f"attempt {lease.attempt} of {retry.attempts} failed: next in {human(delay_s)}"
+    delay_s = retry.backoff.delay(lease.attempt, rng) if verdict.delay_s is None else verdict.delay_s
+    delay_s = max(delay_s, verdict.at_least_s)
+    why = f"attempt {lease.attempt} of {retry.attempts} failed: next in {human(delay_s)}{because}"
     note = {"what": "retry", "why": why, "delay_s": delay_s, **entry}
     return Again(lease.id, lease.sequence, delay_s, note=encode(note), events=failure_event(note, lease.sequence))
 

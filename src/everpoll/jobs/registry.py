@@ -2,18 +2,22 @@
 
 import time
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
-from everpoll.engine.work import Work, Works
+from everpoll.engine.work import Run, Work, Works
 from everpoll.errors import BadInput, UnknownJob
+from everpoll.jobs.causes import Cause, RedriveFilter, Redriven, causes_of, instant_of, redriven
+from everpoll.jobs.hooks import Hooks
 from everpoll.jobs.job import Job
 from everpoll.jobs.options import JobOptions
 from everpoll.jobs.results import Results
 from everpoll.jobs.sync import SyncCalls
 from everpoll.jobs.task import Task
-from everpoll.stores.contract import Store
+from everpoll.policy import Duration
+from everpoll.stores.contract import Settlement, Store, TaskInfo, TaskState
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,6 +43,33 @@ class Jobs:
         self._enqueuer: Enqueuer | None = None
         self._results: Results | None = None
         self.threads = DaemonThreads(limit=THREADS, name="everpoll-job")
+        self.hooks = Hooks(store)
+
+    async def causes(self, *, name: str | None = None, queue: str | None = None) -> list[Cause]:
+        """Group failed jobs by what went wrong, the most frequent cause first."""
+        return list((await causes_of(await self.store(), name, queue)).causes)
+
+    async def redrive(  # noqa: PLR0913 - the filters
+        self,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        error: str | None = None,
+        since: datetime | Duration | None = None,
+        state: TaskState = "failed",
+        everything: bool = False,
+        dry_run: bool = False,
+        by: str = "",
+    ) -> Redriven:
+        """Put ended jobs back in the queue, with fresh attempts: those that all filters find.
+
+        `error` is the class of the last error, `since` when a job was enqueued: an instant, or so long ago. `by` names
+        the actor for the log. Without a filter it is `BadInput`, unless `everything` is True.
+        """
+        wanted = RedriveFilter(
+            name=name, queue=queue, error=error, since=instant_of(since), state=state, everything=everything
+        )
+        return await redriven(await self.store(), wanted, by=by, dry_run=dry_run)
 
     @property
     def sync(self) -> SyncCalls:
@@ -56,11 +87,27 @@ class Jobs:
             raise BadInput(f"{kind} {job.name!r} is registered already; give one of the two another name=")
         self._jobs[job.name] = job
         limit = None if job.limits is None else job.limits.rule()
-        self._works.add(Work(job.name, job.queue, job.run, job.timeout_s, limit=limit))
+        self._works.add(Work(job.name, job.queue, job.run, job.timeout_s, limit=limit, version=job.version))
         return job
 
     def __contains__(self, name: object) -> bool:
         return name in self._jobs
+
+    def beside(self, store: Callable[[], Awaitable[Store]]) -> "Jobs":
+        """The same jobs on another store object, for callers of another thread."""
+        made = Jobs(Works(), store, lambda _: self.sync)
+        made._jobs = self._jobs
+        return made
+
+    def converted(self, info: TaskInfo) -> Any:
+        """The result of a task, as the function's annotation has it, where the job is registered here."""
+        job = self._jobs.get(info.name) if info.kind == "job" else None
+        return info.result if job is None else job.converted(info.result)
+
+    async def set_aside(self, run: Run) -> Settlement:
+        """Leave a task whose arguments are of a later version to a worker that knows it."""
+        assert self._works.on_unregistered is not None, "an app has it"
+        return await self._works.on_unregistered(run)
 
     def __getitem__(self, name: str) -> Job[..., Any]:
         try:
@@ -72,11 +119,11 @@ class Jobs:
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def task(self, task_id: int) -> Task:
+    def task(self, task_id: int) -> Task[Any]:
         """A handle on a task that was enqueued earlier or elsewhere."""
         return self.handle(task_id, is_known=False)
 
-    def handle(self, task_id: int, *, is_known: bool) -> Task:
+    def handle(self, task_id: int, *, is_known: bool) -> Task[Any]:
         """A handle on a task; `is_known`: it certainly exists."""
         return Task(self, task_id, is_known=is_known)
 
@@ -96,11 +143,13 @@ class Jobs:
 
     def settled(self, task_ids: list[int]) -> None:
         """This process's worker has settled these."""
+        self.hooks.settled(task_ids)
         if self._results is not None:
             self._results.settled(task_ids)
 
     async def close(self) -> None:
         """Let go of waiters; a later call begins anew."""
+        await self.hooks.close()
         results = self._results
         self.forget()
         self.threads.shutdown(wait=False, cancel_futures=True)

@@ -63,6 +63,7 @@ class Plan(Struct, frozen=True, omit_defaults=True):
     priority: int = 0
     timeout_s: float | None = None
     limit: Limit | None = None
+    version: int = 1
 
 
 class Memory(Struct, omit_defaults=True):
@@ -120,6 +121,7 @@ class Schedule:
             task.priority,
             task.timeout_s,
             task.limit,
+            task.version,
         )
         return NewTask(name=TASK, kind=KIND, key=self.name, queue=QUEUE, args=encode(plan), memory=memory, indexed=True)
 
@@ -246,6 +248,7 @@ def _task_of(plan: Plan, slot: float) -> NewTask:
         priority=plan.priority,
         timeout_s=plan.timeout_s,
         limit=plan.limit,
+        version=plan.version,
     )
 
 

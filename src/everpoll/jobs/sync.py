@@ -10,23 +10,28 @@ A store in memory has no second way in: there the call is made where the app run
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from everpoll.engine.portal import Portal, refuse_in_an_event_loop, waited
 from everpoll.errors import NotRunning
 from everpoll.jobs.own_transactions import enqueueing_of, inside_sync
 from everpoll.policy import Duration
-from everpoll.stores.contract import NewTask, Store, TaskInfo
+from everpoll.stores.contract import NewTask, OnConflict, Store, TaskInfo
 
 if TYPE_CHECKING:
     from everpoll.jobs.job import Job
     from everpoll.jobs.options import EnqueueOptions
     from everpoll.jobs.registry import Jobs
+    from everpoll.jobs.task import R_co as T_co
     from everpoll.jobs.task import Task
+else:
+    # As of a task: type checkers take a bare `SyncTask` for one of some result.
+    T_co = TypeVar("T_co", covariant=True)
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
+S = TypeVar("S")
 
 
 class SyncCalls:
@@ -50,7 +55,7 @@ class SyncCalls:
         self._side: _Side | None = None
         self._inherited: list[object] = []
 
-    def task(self, task_id: int) -> "SyncTask":
+    def task(self, task_id: int) -> "SyncTask[Any]":
         """Return a handle on a task that was enqueued earlier or elsewhere."""
         return SyncTask(self, task_id, is_known=False)
 
@@ -60,7 +65,7 @@ class SyncCalls:
         if side is not None:
             side.portal.close()
 
-    def call(self, ask: "Callable[[Jobs], Coroutine[Any, Any, T]]", instead: str) -> T:
+    def call(self, ask: "Callable[[Jobs], Coroutine[Any, Any, S]]", instead: str) -> S:
         """Have this asked, and return the answer; `instead` is what a caller in an event loop should write."""
         refuse_in_an_event_loop(instead)
         if self._another is None:
@@ -127,7 +132,23 @@ class SyncJob(Generic[P, R]):
         self._job = job
         self._calls = calls
 
-    def enqueue(self, *args: Any, **kwargs: Any) -> "SyncTask":
+    @overload
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> "SyncTask[R]": ...
+    # See `Job.enqueue`.
+    @overload
+    def enqueue(self, *args: Any, delay: Duration | datetime, **kwargs: Any) -> "SyncTask[R]": ...
+    @overload
+    def enqueue(self, *args: Any, priority: int, **kwargs: Any) -> "SyncTask[R]": ...
+    @overload
+    def enqueue(self, *args: Any, key: str, **kwargs: Any) -> "SyncTask[R]": ...
+    @overload
+    def enqueue(self, *args: Any, on_conflict: OnConflict, **kwargs: Any) -> "SyncTask[R]": ...
+    @overload
+    def enqueue(self, *args: Any, unique_for: Duration, **kwargs: Any) -> "SyncTask[R]": ...
+    @overload
+    def enqueue(self, *args: Any, connection: Any, **kwargs: Any) -> "SyncTask[R]": ...
+
+    def enqueue(self, *args: Any, **kwargs: Any) -> "SyncTask[R]":
         """Have a worker run it, as `await job.enqueue(…)` does."""
         options = self._job.split_options(kwargs)
         task = self._job.new_task(args, kwargs, **options)
@@ -142,7 +163,7 @@ class SyncJob(Generic[P, R]):
         self._job.refuse_taken([task], [enqueued], options, self._handle)
         return SyncTask(self._calls, enqueued.id, is_new=enqueued.is_new)
 
-    def _enqueue_inside(self, tasks: "Sequence[NewTask]", options: "EnqueueOptions") -> "list[SyncTask]":
+    def _enqueue_inside(self, tasks: "Sequence[NewTask]", options: "EnqueueOptions") -> "list[SyncTask[R]]":
         """Enqueue these in the caller's own transaction."""
         instead = f"await {self._job.name}.enqueue(…) with an asynchronous connection"
         connection = options["connection"]
@@ -150,10 +171,12 @@ class SyncJob(Generic[P, R]):
         self._job.refuse_taken(tasks, answers, options, self._handle)
         return [SyncTask(self._calls, one.id, is_new=one.is_new) for one in answers]
 
-    def _handle(self, task_id: int) -> "SyncTask":
+    def _handle(self, task_id: int) -> "SyncTask[R]":
         return SyncTask(self._calls, task_id, is_new=False)
 
-    def enqueue_many(self, calls: Iterable[tuple[Any, ...]], **options: "Unpack[EnqueueOptions]") -> "list[SyncTask]":
+    def enqueue_many(
+        self, calls: Iterable[tuple[Any, ...]], **options: "Unpack[EnqueueOptions]"
+    ) -> "list[SyncTask[R]]":
         """Enqueue one task per tuple of arguments, all or none."""
         tasks = self._job.new_tasks(calls, options)
         if options.get("connection") is not None:
@@ -167,7 +190,7 @@ class SyncJob(Generic[P, R]):
         return [SyncTask(self._calls, one.id, is_new=one.is_new) for one in enqueued]
 
 
-class SyncTask:
+class SyncTask(Generic[T_co]):
     """One task, for programs without an event loop."""
 
     __slots__ = ("_calls", "_is_known", "id", "is_new")
@@ -186,8 +209,8 @@ class SyncTask:
         """Return everything that is known about it."""
         return self._asked(lambda task: task.info(), "info()")
 
-    def result(self, timeout: Duration | None = None) -> Any:
-        """Return what the job returned, once it has ended; a failed or canceled job raises."""
+    def result(self, timeout: Duration | None = None) -> T_co:
+        """Return what the job returned, once it has ended, as its annotation says; a failed or canceled job raises."""
         if timeout is None and self._calls.is_in_vain and self.info().ended_at is None:
             raise NotRunning(f"task {self.id} waits in memory, and no app runs in this process: it would wait for ever")
         return self._asked(lambda task: task.result(timeout), "result()")
@@ -204,8 +227,8 @@ class SyncTask:
         """Make it due at once, whatever delay or backoff it waits for."""
         self._asked(lambda task: task.run_now(by=by), "run_now()")
 
-    def _asked(self, ask: "Callable[[Task], Coroutine[Any, Any, T]]", what: str) -> T:
-        def asked(jobs: "Jobs") -> Coroutine[Any, Any, T]:
+    def _asked(self, ask: "Callable[[Task[T_co]], Coroutine[Any, Any, S]]", what: str) -> S:
+        def asked(jobs: "Jobs") -> Coroutine[Any, Any, S]:
             return ask(jobs.handle(self.id, is_known=self._is_known))
 
         return self._calls.call(asked, f"await task.{what}")

@@ -2,7 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, NoReturn
 
 from msgspec import UNSET
 
@@ -29,13 +29,22 @@ from everpoll.stores.limits import size_of
 from everpoll.stores.operations import Revision
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from everpoll.jobs.registry import Jobs
+
+    R_co = TypeVar("R_co", default=object, covariant=True)
+else:
+    from typing import TypeVar
+
+    # Python 3.11 knows no defaults; type checkers take a bare `Task` for one of some result.
+    R_co = TypeVar("R_co", covariant=True)
 
 PROGRESS_LIMIT = 100_000
 """Bytes of JSON."""
 
 
-class Task:
+class Task(Generic[R_co]):
     """One task. A parameter of a job that is annotated `Task` receives the one that runs."""
 
     __slots__ = ("_is_known", "_jobs", "_run", "id", "is_new")
@@ -58,7 +67,7 @@ class Task:
         """Inside a plain function: the calls that need no `await`."""
         return SyncInside(self, self._jobs.sync)
 
-    def on(self, jobs: "Jobs") -> "Task":
+    def on(self, jobs: "Jobs") -> "Task[R_co]":
         """The same task, through another way in."""
         return Task(jobs, self.id, is_new=self.is_new, is_known=self._is_known, run=self._run)
 
@@ -70,8 +79,8 @@ class Task:
             raise TaskNotFound(f"no task {self.id}: it never existed here, or its history was dropped")
         return found[self.id]
 
-    async def result(self, timeout: Duration | None = None) -> Any:  # noqa: ASYNC109 - the API's own word
-        """What the job returned, once it has ended; a failed or canceled job raises."""
+    async def result(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109 - the API's own word
+        """What the job returned, once it has ended, as its annotation says; a failed or canceled job raises."""
         limit_s = None if timeout is None else seconds(timeout, name="timeout")
         if not self._is_known:
             await self.info()  # An id that never existed would be waited for in vain.
@@ -89,7 +98,7 @@ class Task:
                     f"task {self.id} has not ended within {human(limit_s)}: it is {info.state}; "
                     f"`everpoll why {self.id}` tells what it waits for"
                 ) from None
-        return _value(info)
+        return self._value(info)
 
     async def cancel(self, reason: str = "canceled by the caller", *, by: str = "") -> bool:
         """End it if it waits, ask its worker to if it runs; False: it had ended already.
@@ -188,6 +197,12 @@ class Task:
         ended = completion(run, result)
         inside_sync(calls.call, connection, completing_of(run, ended), instead)
 
+    def _value(self, info: TaskInfo) -> R_co:
+        if info.state != "done":
+            _raise_end(info)
+        value: R_co = self._jobs.converted(info)
+        return value
+
     def _running(self, wanted: str) -> Run:
         if self._run is None:
             raise NotRunning(f"task {self.id}: {wanted} is known inside its job only")
@@ -200,9 +215,7 @@ def refuse_to_retry_a_run(info: TaskInfo) -> None:
         raise BadInput(f"task {info.id} is a run of the watch {info.name!r}: begin a new one, under another id")
 
 
-def _value(info: TaskInfo) -> Any:
-    if info.state == "done":
-        return info.result
+def _raise_end(info: TaskInfo) -> NoReturn:
     if info.state == "canceled":
         raise JobCanceled(f"{info.name} (task {info.id}) was canceled: {info.cancel_reason}")
     error = info.errors[-1] if info.errors else info.trail[-1] if info.trail else {}

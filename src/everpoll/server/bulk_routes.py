@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
+from everpoll.engine.bulk import Action, BulkAnswer, BulkOrder
 from everpoll.server.answers import Reply
-from everpoll.server.bulk import Action, BulkAnswer, BulkOrder
 from everpoll.server.job_filter import JobFilter
 from everpoll.server.problems import bad_argument
 from everpoll.server.route import Asked

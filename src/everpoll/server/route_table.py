@@ -3,6 +3,7 @@
 from everpoll.server.alias_routes import ALIAS_ROUTES
 from everpoll.server.beat_routes import BEAT_ROUTES
 from everpoll.server.bulk_routes import BULK_ROUTES
+from everpoll.server.causes_routes import CAUSES_ROUTES
 from everpoll.server.doctor_routes import DOCTOR_ROUTES
 from everpoll.server.events_routes import EVENT_ROUTES
 from everpoll.server.fleet_routes import FLEET_ROUTES
@@ -24,6 +25,7 @@ ROUTES = [
     *HEALTH_ROUTES,
     *METRICS_ROUTES,
     *BULK_ROUTES,
+    *CAUSES_ROUTES,
     *JOB_ROUTES,
     *RUN_ROUTES,
     *SERVICE_ROUTES,

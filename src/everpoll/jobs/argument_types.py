@@ -1,0 +1,160 @@
+"""What the annotations of a job's parameters say, as decoders: arguments are checked and converted in one step.
+
+Promises: a call by position costs one typed decoding in place of an untyped one, and no step of the interpreter more; a
+function without annotations is not checked at all. An annotation that msgspec cannot read checks nothing. Models of
+pydantic are validated by themselves, without an import of pydantic here.
+"""
+
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union, get_args, get_origin
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+COUNTS_LIMIT = 100
+"""Numbers of arguments whose decoders are kept."""
+
+
+class Call(Struct, gc=False):
+    """The stored form of a call."""
+
+    args: Sequence[Any] = ()
+    kwargs: dict[str, Any] = {}
+    trace: Any = UNSET
+    """The span that enqueued it, for its run to be linked to; what stands here never keeps a job from running."""
+    slot: float | UnsetType = UNSET
+    """The instant for which a schedule enqueued it."""
+
+
+class ArgumentFlaw(Struct, frozen=True, gc=False):
+    """An argument that does not fit its annotation."""
+
+    argument: str
+    says: str
+
+
+Decode = Callable[[str | bytes], Call]
+
+_WHERE = re.compile(r"^(?P<says>.*?)(?: - at `\$(?P<where>.*)`)?$", re.DOTALL)
+_POSITION = re.compile(r"^\.args\[(\d+)\](.*)$", re.DOTALL)
+_WITHIN = "\x1f"
+"""Stands before the place inside of a model, in what a model says."""
+
+
+def to_builtin(value: object) -> Any:
+    """What JSON knows in place of a model of pydantic."""
+    if hasattr(type(value), "model_dump"):
+        return value.model_dump(mode="json")  # type: ignore[attr-defined]
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
+def from_builtin(wanted: Any, value: Any) -> Any:
+    """A value of a type that msgspec does not know: a model of pydantic."""
+    if isinstance(wanted, type) and isinstance(value, wanted):
+        return value
+    if not hasattr(wanted, "model_validate"):
+        raise NotImplementedError
+    try:
+        return wanted.model_validate(value)
+    except ValueError as error:
+        errors: Any = getattr(error, "errors", list)()
+        if not errors:
+            raise
+        within = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in errors[0]["loc"])
+        raise ValueError(f"{errors[0]['msg']}{_WITHIN}{within}") from None
+
+
+class ArgumentTypes:
+    """The annotations of one function, without its task."""
+
+    def __init__(self, signature: inspect.Signature, hints: Mapping[str, Any]) -> None:
+        self._signature = signature
+        kinds = inspect.Parameter
+        parameters = list(signature.parameters.values())
+        by_position = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+        known = {one.name: _readable(hints.get(one.name, Any)) for one in parameters}
+        self._names = [one.name for one in parameters if one.kind in by_position]
+        self._positional = [known[name] for name in self._names]
+        self._rest = next((one.name for one in parameters if one.kind is kinds.VAR_POSITIONAL), None)
+        self._rest_type = Any if self._rest is None else known[self._rest]
+        self._keywords = {one.name: known[one.name] for one in parameters if one.kind not in by_position[:1]}
+        self._any_keyword = next((known[one.name] for one in parameters if one.kind is kinds.VAR_KEYWORD), Any)
+        self.is_any = all(hint is Any for hint in known.values())
+        """No argument is checked."""
+        self._decoders: dict[tuple[int, bool], Decode] = {}
+
+    def decoder(self, count: int, *, strict: bool) -> Decode:
+        """What decodes a call with so many arguments by position."""
+        found = self._decoders.get((count, strict))
+        if found is None:
+            found = self._made(count, strict=strict)
+            if len(self._decoders) < COUNTS_LIMIT:
+                self._decoders[count, strict] = found
+        return found
+
+    def _made(self, count: int, *, strict: bool) -> Decode:
+        wanted = [*self._positional[:count], *[self._rest_type] * (count - len(self._positional))]
+        fields: list[Any] = [
+            ("args", types.GenericAlias(tuple, tuple(wanted)) if wanted else tuple[()], ()),
+            ("kwargs", dict[str, Any], {}),
+            ("trace", Any, UNSET),
+            ("slot", float | UnsetType, UNSET),
+        ]
+        call = msgspec.defstruct("TypedCall", fields, gc=False)
+        return msgspec.json.Decoder(call, strict=strict, dec_hook=from_builtin).decode  # type: ignore[return-value]
+
+    def keywords(self, given: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:
+        """These arguments, converted."""
+        return {name: self._keyword(name, value, strict=strict) for name, value in given.items()}
+
+    def _keyword(self, name: str, value: Any, *, strict: bool) -> Any:
+        hint = self._keywords.get(name, self._any_keyword)
+        if hint is Any:
+            return value
+        try:
+            return msgspec.convert(value, hint, strict=strict, dec_hook=from_builtin)
+        except msgspec.ValidationError as error:
+            says, where = _split(str(error))
+            raise msgspec.ValidationError(f"{says} - at `$.{name}{where}`") from None
+
+    def flaw(self, error: msgspec.ValidationError) -> ArgumentFlaw:
+        """Which argument an error of a decoder is about, and where in it."""
+        says, where = _split(str(error))
+        if (position := _POSITION.match(where)) is None:
+            return ArgumentFlaw(where.lstrip(".") or "arguments", says)
+        place = int(position[1])
+        if place < len(self._names):
+            return ArgumentFlaw(self._names[place] + position[2], says)
+        return ArgumentFlaw(f"{self._rest}[{place - len(self._names)}]{position[2]}", says)
+
+
+def _split(error: str) -> tuple[str, str]:
+    found = _WHERE.match(error)
+    assert found is not None, "it matches any text"
+    says, where = found["says"], found["where"] or ""
+    says, _, within = says.partition(_WITHIN)
+    return says, where + within
+
+
+def _readable(hint: Any) -> Any:
+    """The annotation, or Any where msgspec cannot read it, or would refuse what it stands for."""
+    if hint is object:
+        return Any
+    try:
+        msgspec.convert(None, hint, dec_hook=from_builtin)
+    except msgspec.ValidationError:
+        return hint
+    except Exception:  # noqa: BLE001 - a type of another world
+        return Any
+    return hint
+
+
+def result_type(hint: Any, ignored: tuple[type, ...]) -> Any:
+    """What a job's results are converted to; Any: they stay as JSON has them. `ignored`: types that end no job."""
+    if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
+        left = tuple(one for one in get_args(hint) if one not in ignored)
+        hint = Union[left] if left else Any  # noqa: UP007 - of types that are known only now
+    return Any if hint in {None, type(None), *ignored} else _readable(hint)

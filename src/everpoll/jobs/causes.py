@@ -1,0 +1,186 @@
+"""Causes: failed jobs grouped by what went wrong, and put back by filter.
+
+Promises: two failures have one cause if their job, the class of their last error and its text agree, where numbers,
+ids and addresses in memory do not count. No more than `SEARCHED` failed jobs are looked at, the newest ones.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from everpoll.engine.bulk import BulkOrder
+from everpoll.errors import BadInput
+from everpoll.policy import Duration, seconds
+from everpoll.policy.visible_texts import visible
+from everpoll.stores.contract import Store, TaskFilter, TaskInfo, TaskState
+
+SEARCHED = 10_000
+PAGE = 500
+EXAMPLES = 5
+TEXT_CHARS = 300
+
+_VARYING = (
+    (re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"), "<uuid>"),
+    (re.compile(r"\b0x[0-9a-fA-F]+\b"), "<address>"),
+    (re.compile(r"\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{12,}\b"), "<hex>"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"), "<time>"),
+    (re.compile(r"\d+(?:[.,]\d+)*"), "<n>"),
+)
+
+
+class Cause(Struct, frozen=True, kw_only=True):
+    """One cause, and the failed jobs that have it."""
+
+    name: str
+    """Of the job."""
+    type: str
+    """The class of its last error; empty: it failed without one, as a job whose worker died three times."""
+    error: str
+    """The text of the error, without what varies."""
+    count: int
+    first_at: datetime
+    """When the first of them failed …"""
+    last_at: datetime
+    """… and the last."""
+    examples: tuple[int, ...]
+    """The newest of them."""
+
+
+class Causes(Struct, frozen=True):
+    """The causes of failed jobs, the most frequent first."""
+
+    causes: tuple[Cause, ...]
+    is_capped: bool = False
+    """There are more failed jobs than were looked at."""
+
+
+class Redriven(Struct, frozen=True, kw_only=True):
+    """What became of a redrive; of a dry run, what would."""
+
+    matched: int
+    moved: int
+    """Put back in the queue; of a dry run, what would be."""
+    skipped: int
+    reasons: dict[str, int]
+    """Why jobs were skipped, and how many."""
+    dry_run: bool
+
+
+def normalised(error: str) -> str:
+    """The text of an error without what varies between two of the same cause."""
+    text = error.strip().partition("\n")[0][: TEXT_CHARS * 2]
+    for pattern, mark in _VARYING:
+        text = pattern.sub(mark, text)
+    return visible(text[:TEXT_CHARS])
+
+
+async def causes_of(store: Store, name: str | None = None, queue: str | None = None) -> Causes:
+    """Group the newest failed jobs."""
+    wanted = TaskFilter(state="failed", kind="job", name=name, queue=queue)
+    groups: dict[tuple[str, str, str], list[TaskInfo]] = {}
+    after, seen = None, 0
+    while True:
+        page = await store.tasks(wanted, PAGE, after)
+        _group(groups, page.tasks)
+        seen, after = seen + len(page.tasks), page.after
+        if after is None or seen >= SEARCHED:
+            break
+    grouped = [_cause(key, tasks) for key, tasks in groups.items()]
+    grouped.sort(key=lambda one: (-one.count, one.name, one.type, one.error))
+    return Causes(tuple(grouped), is_capped=after is not None)
+
+
+def _group(groups: dict[tuple[str, str, str], list[TaskInfo]], tasks: Iterable[TaskInfo]) -> None:
+    for task in tasks:
+        error: dict[str, Any] = task.errors[-1] if task.errors else {}
+        text = str(error.get("error") or (task.trail[-1].get("why", "") if task.trail else ""))
+        groups.setdefault((task.name, str(error.get("type", "")), normalised(text)), []).append(_slim(task))
+
+
+def _slim(task: TaskInfo) -> TaskInfo:
+    """Without its payloads: thousands are held at a time."""
+    return TaskInfo(
+        id=task.id,
+        kind=task.kind,
+        name=task.name,
+        queue=task.queue,
+        key=None,
+        state=task.state,
+        priority=0,
+        attempt=task.attempt,
+        rescues=task.rescues,
+        created_at=task.created_at,
+        due_at=task.due_at,
+        ended_at=task.ended_at,
+    )
+
+
+def _cause(key: tuple[str, str, str], tasks: list[TaskInfo]) -> Cause:
+    name, kind, error = key
+    ends = [task.ended_at or task.created_at for task in tasks]
+    return Cause(
+        name=name,
+        type=kind,
+        error=error,
+        count=len(tasks),
+        first_at=min(ends),
+        last_at=max(ends),
+        examples=tuple(sorted((task.id for task in tasks), reverse=True)[:EXAMPLES]),
+    )
+
+
+class RedriveFilter(Struct, frozen=True, kw_only=True):
+    """Which ended jobs are put back."""
+
+    name: str | None = None
+    queue: str | None = None
+    error: str | None = None
+    """The class of the last error."""
+    since: datetime | None = None
+    """Enqueued then or later."""
+    state: TaskState = "failed"
+    everything: bool = False
+    """All of that state: without a filter this must be said."""
+
+    def checked(self) -> TaskFilter:
+        """As the store wants it; `BadInput` where it would be all jobs, or could be none."""
+        if self.state not in {"failed", "canceled", "done"}:
+            raise BadInput(f"redrive: state={self.state!r}: only ended jobs are put back: failed, canceled or done")
+        filters = (self.name, self.queue, self.error, self.since)
+        if all(one is None for one in filters) and not self.everything:
+            raise BadInput(
+                f"redrive: without a filter it would put back all jobs that are {self.state}: name at least one of "
+                "name, queue, error and since, or say everything=True"
+            )
+        return TaskFilter(
+            state=self.state, kind="job", name=self.name, queue=self.queue, error=self.error, since=self.since
+        )
+
+
+async def redriven(store: Store, wanted: RedriveFilter, *, by: str = "", dry_run: bool = False) -> Redriven:
+    """Put jobs back in the queue with fresh attempts, batch by batch; of a dry run, say what would be done."""
+    # Each job comes up once, since the list goes by id: no instant is needed to freeze the set.
+    order = BulkOrder("redrive", wanted.checked(), (), as_of=datetime.max.replace(tzinfo=UTC), by=by)
+    await (order.count(store) if dry_run else order.carry_out(store))
+    answer = order.answer(dry_run=dry_run)
+    return Redriven(
+        matched=answer.matched,
+        moved=answer.eligible if dry_run else answer.moved,
+        skipped=answer.skipped,
+        reasons=answer.reasons,
+        dry_run=dry_run,
+    )
+
+
+def instant_of(since: datetime | Duration | None) -> datetime | None:
+    """An instant, or so long ago."""
+    if since is None:
+        return None
+    if isinstance(since, datetime):
+        if since.tzinfo is None:
+            raise BadInput(f"since={since.isoformat()} has no time zone: write an aware datetime, or a duration")
+        return since
+    return datetime.now(UTC) - timedelta(seconds=seconds(since, name="since"))

@@ -1,0 +1,88 @@
+"""Hooks: functions that are told of jobs that are done or have failed, after the commit.
+
+Promises: a hook observes; what it raises is logged and changes nothing. Hooks of one app are called one after another,
+beside the jobs. A worker tells of the jobs that it has ended itself, as long as it lives: what must happen belongs in
+a job that follows, not in a hook. Without hooks nothing is read.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from everpoll.errors import BadInput
+from everpoll.policy import shown
+from everpoll.stores.contract import Store, TaskInfo
+
+logger = logging.getLogger("everpoll.jobs")
+
+Hook = Callable[[TaskInfo], Any]
+CLOSE_S = 5.0
+READ_LIMIT = 500
+
+
+class Hooks:
+    """The hooks of one app."""
+
+    def __init__(self, store: Callable[[], Awaitable[Store]]) -> None:
+        self._store = store
+        self._hooks: dict[str, list[tuple[str | None, Hook]]] = {"done": [], "failed": []}
+        self._waiting: list[int] = []
+        self._telling: asyncio.Task[None] | None = None
+
+    def add(self, state: str, hook: Hook, name: str | None = None) -> Hook:
+        """Call this for each job, or each one of that name, that ends so."""
+        if not callable(hook):
+            raise BadInput(f"on_{state}: {shown(hook)} is not a function: write it above one that takes a TaskInfo")
+        self._hooks[state].append((name, hook))
+        return hook
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no hook."""
+        return not any(self._hooks.values())
+
+    def settled(self, task_ids: list[int]) -> None:
+        """These were settled and committed."""
+        if self.is_empty:
+            return
+        self._waiting.extend(task_ids)
+        if self._telling is None or self._telling.done():
+            self._telling = asyncio.get_running_loop().create_task(self._tell(), name="everpoll-hooks")
+
+    async def close(self) -> None:
+        """Let the hooks that are due be called, for a moment."""
+        telling, self._telling = self._telling, None
+        if telling is None or telling.get_loop() is not asyncio.get_running_loop():
+            return
+        await asyncio.wait({telling}, timeout=CLOSE_S)
+        if not telling.done():
+            logger.warning("hooks did not end within %g s: %d jobs are not told of", CLOSE_S, len(self._waiting))
+            telling.cancel()
+            await asyncio.gather(telling, return_exceptions=True)
+        self._waiting.clear()
+
+    async def _tell(self) -> None:
+        while self._waiting:
+            some, self._waiting = self._waiting[:READ_LIMIT], self._waiting[READ_LIMIT:]
+            try:
+                ended = await (await self._store()).ended(some)
+            except Exception as error:  # noqa: BLE001 - hooks observe: nothing depends on them
+                logger.warning("cannot tell hooks of %d jobs: %s", len(some), error)
+                continue
+            for task_id in some:
+                if (info := ended.get(task_id)) is not None and info.kind == "job":
+                    await self._call(info)
+
+    async def _call(self, info: TaskInfo) -> None:
+        for name, hook in self._hooks.get(info.state, ()):
+            if name is not None and name != info.name:
+                continue
+            try:
+                if inspect.iscoroutinefunction(hook):
+                    await hook(info)
+                else:
+                    await asyncio.to_thread(hook, info)
+            except Exception:
+                logger.exception("%s#%d: a hook for %s jobs failed", info.name, info.id, info.state)

@@ -1,0 +1,50 @@
+"""`job.options(delay="5s")`: a job with options of its own for the calls that follow.
+
+For type checkers this is the way to options: `job.options(delay="5s").enqueue(…)` is checked against the function's own
+parameters, which `job.enqueue(…, delay="5s")` is not.
+"""
+
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from everpoll.jobs.sync import SyncTask
+from everpoll.jobs.task import Task
+
+if TYPE_CHECKING:
+    from everpoll.jobs.job import Job
+    from everpoll.jobs.options import EnqueueOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class JobWithOptions(Generic[P, R]):
+    """A job, and what `enqueue` takes beside its arguments."""
+
+    __slots__ = ("_job", "_options")
+
+    def __init__(self, job: "Job[P, R]", options: "EnqueueOptions") -> None:
+        self._job = job
+        self._options = options
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task[R]:
+        """Have a worker run it, with these options."""
+        return await self._job.enqueue_call(args, dict(kwargs), self._options)
+
+    @property
+    def sync(self) -> "SyncJobWithOptions[P, R]":
+        """The same for programs without an event loop."""
+        return SyncJobWithOptions(self._job, self._options)
+
+
+class SyncJobWithOptions(Generic[P, R]):
+    """The same for programs without an event loop."""
+
+    __slots__ = ("_job", "_options")
+
+    def __init__(self, job: "Job[P, R]", options: "EnqueueOptions") -> None:
+        self._job = job
+        self._options: dict[str, Any] = dict(options)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> SyncTask[R]:
+        """Have a worker run it, with these options."""
+        return self._job.sync.enqueue(*args, **dict(kwargs), **self._options)

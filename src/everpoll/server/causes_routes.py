@@ -1,0 +1,58 @@
+"""Causes of failed jobs, grouped."""
+
+from typing import Any
+
+from msgspec import Struct
+
+from everpoll.jobs.causes import Cause, causes_of
+from everpoll.server.answers import Reply
+from everpoll.server.route import Asked, Route
+from everpoll.server.shapes import instant_example
+
+LIMIT_S = 30.0
+
+
+class CausesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of which jobs."""
+
+    name: str | None = None
+    queue: str | None = None
+
+
+class CauseList(Struct, frozen=True):
+    """The causes of failed jobs, the most frequent first."""
+
+    items: tuple[Cause, ...]
+    is_capped: bool = False
+    """There are more failed jobs than the 10,000 that were looked at."""
+
+
+async def list_causes(asked: Asked) -> Reply:
+    """Answer `GET /api/jobs/causes`."""
+    found = await causes_of(await asked.serving.store(), asked.query.name, asked.query.queue)
+    return Reply(CauseList(found.causes, found.is_capped))
+
+
+_CAUSE: dict[str, Any] = {
+    "name": "audit",
+    "type": "ConnectionError",
+    "error": "connection to port <n> refused",
+    "count": 42,
+    "first_at": instant_example(0),
+    "last_at": instant_example(60),
+    "examples": [17, 16, 12],
+}
+
+CAUSES_ROUTES = [
+    Route(
+        method="GET",
+        path="/api/jobs/causes",
+        noun="jobs",
+        summary="Group failed jobs by what went wrong, the most frequent cause first.",
+        handler=list_causes,
+        query=CausesQuery,
+        answer=CauseList,
+        example={"items": [_CAUSE], "is_capped": False},
+        limit_s=LIMIT_S,
+    ),
+]
