@@ -14,6 +14,9 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 MASK = "***"
+DEPTH_LIMIT = 200
+"""Levels of JSON that are shown; what is nested deeper could not be written as JSON where the stack is used already."""
+CUT = "…"
 # Names under which credentials travel, in headers as in queries.
 TELLING = re.compile(r"auth|cookie|token|key|secret|passw|signature|credential|session|^sig$|^code$", re.IGNORECASE)
 SHORTEST = 4
@@ -72,22 +75,27 @@ class Secrets:
 
 
 def rewritten(value: Any, change: Callable[[str | None, str], str]) -> Any:
-    """A copy of JSON with its texts changed; `change` is told under which name a text is, None for a name itself."""
+    """Return a copy of JSON with its texts changed, up to DEPTH_LIMIT levels.
+
+    `change` is told under which name a text is, None for a name itself.
+    """
     # A list instead of recursion, for JSON may be nested as deep as the interpreter's stack is.
     top: list[Any] = [value]
-    holders: list[dict[Any, Any] | list[Any]] = [top]
+    holders: list[tuple[int, dict[Any, Any] | list[Any]]] = [(0, top)]
     while holders:
-        holder = holders.pop()
+        depth, holder = holders.pop()
         for place, one in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
             if isinstance(one, str):
                 holder[place] = change(place if isinstance(place, str) else None, one)
+            elif depth == DEPTH_LIMIT and isinstance(one, Mapping | list | tuple):
+                holder[place] = CUT
             elif isinstance(one, Mapping):
                 named = {change(None, name) if isinstance(name, str) else name: inner for name, inner in one.items()}
                 holder[place] = named
-                holders.append(named)
+                holders.append((depth + 1, named))
             elif isinstance(one, list | tuple):
                 holder[place] = listed = list(one)
-                holders.append(listed)
+                holders.append((depth + 1, listed))
     return top[0]
 
 

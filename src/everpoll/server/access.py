@@ -31,6 +31,8 @@ SESSION_S = 7 * 86_400
 TOKEN_LIMIT = 1_000
 _LOCAL_NAMES = frozenset({"localhost", "testserver"})
 """The second one is what in-process test clients call themselves; no public name has a single word."""
+_IN_PROCESS = frozenset({"", "testclient", "localhost"})
+"""What clients inside this process, and those of a Unix socket, are called."""
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 _SESSION = re.compile(r"(read|write)\.(\d{1,12})\.([0-9a-f]{64})")
 CHANGING = frozenset({"POST", "PATCH", "DELETE", "PUT"})
@@ -71,7 +73,7 @@ class Access:
             )
 
     def _is_known(self, host: str) -> bool:
-        address = _address(host)
+        address = address_of(host)
         if self.hosts is not None and host in self.hosts:
             return True
         if address is not None:
@@ -135,11 +137,12 @@ def own_hosts(host: str, more: Iterable[str] = ()) -> frozenset[str]:
 
 def is_loopback(host: str) -> bool:
     """Whether only callers on this machine reach that address."""
-    address = _address(host.strip("[]"))
+    address = address_of(host.strip("[]"))
     return host == "localhost" if address is None else address.is_loopback
 
 
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a text is; None: it is none."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
@@ -148,9 +151,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _is_foreign(client: str) -> bool:
-    """An address of another machine; a name is that of a client inside this process."""
-    address = _address(client)
-    return address is not None and not address.is_loopback
+    """Whether a caller may be on another machine; what a proxy passes on need not be an address."""
+    address = address_of(client)
+    return client not in _IN_PROCESS if address is None else not address.is_loopback
 
 
 def _netloc(origin: str) -> str | None:

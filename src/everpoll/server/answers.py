@@ -40,13 +40,18 @@ def encoded(value: Any) -> bytes:
 
 
 def _exact(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _exact(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_exact(one) for one in value]
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST:
-        return str(value)
-    return value
+    """Return decoded JSON with long numbers as texts; it is changed in place."""
+    # A list instead of recursion: JSON may be nested as deep as the interpreter's stack is.
+    top: list[Any] = [value]
+    holders: list[dict[str, Any] | list[Any]] = [top]
+    while holders:
+        holder = holders.pop()
+        for place, one in holder.items() if isinstance(holder, dict) else enumerate(holder):
+            if isinstance(one, dict | list):
+                holders.append(one)
+            elif isinstance(one, int) and abs(one) > LARGEST:
+                holder[place] = str(one)  # type: ignore[index]
+    return top[0]
 
 
 def json_response(request: Request, reply: Reply) -> Response:

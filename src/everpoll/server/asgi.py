@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from everpoll.server.access import Access, Role
+from everpoll.server.access import Access, Role, address_of
 from everpoll.server.answers import Reply, json_response
 from everpoll.server.dashboard_files import dashboard_file
 from everpoll.server.login import asked_page, log_in, log_out, login_page, wants_page
@@ -41,6 +41,7 @@ SAFETY = {
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+ROUTE = "everpoll.route"
 CLOCK = "Everpoll-Time"
 """The server's clock when it answered, in seconds since the epoch: countdowns of screens follow it."""
 ACCESS = "Everpoll-Access"
@@ -122,7 +123,8 @@ class HttpApp:
         except Exception as error:
             problem = problem_of(error)
             if problem.status == 500:
-                logger.error("%s %s failed", request.method, request.scope["path"], exc_info=error)
+                # The route, not the path: that may have the token of a heartbeat in it, or a line break.
+                logger.error("%s %s failed", request.method, request.scope.get(ROUTE, "?"), exc_info=error)
             answer = response_of(problem)
         _add_headers(answer)
         return answer
@@ -143,6 +145,7 @@ class HttpApp:
         if found is None:
             return self._unrouted(request, segments, methods)
         route, params = found
+        request.scope[ROUTE] = route.path
         self._check_role(route, role)
         answer = await self._handled(request, route, params, role)
         if role is not None:
@@ -220,8 +223,9 @@ def log_out_page(request: Request) -> Response:
 
 
 def _actor(request: Request) -> str:
-    client = "" if request.client is None else f" from {request.client.host}"
-    return f"HTTP{client}"
+    """Return who is named in the log: an address. A proxy may pass on any text as its caller."""
+    address = None if request.client is None else address_of(request.client.host)
+    return "HTTP" if address is None else f"HTTP from {address}"
 
 
 def _add_headers(answer: Any) -> None:

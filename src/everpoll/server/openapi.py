@@ -125,7 +125,7 @@ def _responses(route: Route, schemas: dict[Any, Any]) -> dict[str, Any]:
     if route.method == "GET" and route.media == JSON:
         responses["304"] = {"description": "Not Modified: the client has this answer already"}
     problem = {"content": {PROBLEM: {"schema": schemas[ProblemDocument]}}}
-    sizes = (413,) if route.method != "GET" else ()
+    sizes = (408, 413) if route.method != "GET" else ()
     for status in sorted({*COMMON, *route.problems, *sizes}):
         responses.setdefault(str(status), {"description": HTTPStatus(status).phrase, **problem})
     return responses

@@ -1,10 +1,11 @@
 """Problems: every error of the HTTP API as `application/problem+json` (RFC 9457).
 
-    400  the body is not JSON, or the Host is foreign        409  a conflict: it has ended, it has not, a key is taken
+    400  no JSON, nested too deep, or a foreign Host         409  a conflict: it has ended, it has not, a key is taken
     401  no token                                            413  the body has more than 1 MiB
     403  a token that only reads, or a foreign Origin        422  a value that cannot be used; `argument` names it
     404  there is no such thing, or no such path             500  a fault of everpoll's own; its log has the rest
     405  the path has other methods; `Allow` names them      503  the database cannot be reached, or is too slow
+    408  the body did not arrive in time
 
 Promises: whatever is raised becomes one of these. No message has a token in it, and that of a 500 has nothing of the
 error: it may repeat what a handler, a driver or a remote wrote.

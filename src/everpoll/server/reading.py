@@ -1,5 +1,7 @@
 """Reading requests: parameters and bodies, checked against the structs of their route, with limits."""
 
+import asyncio
+import re
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -13,8 +15,13 @@ from everpoll.server.route import Route
 BODY_LIMIT = 2**20
 DISCARDED_LIMIT = 16 * 2**20
 """Of a body that is too large, what is read and thrown away: a client that is still sending sees no answer."""
+BODY_S = 30.0
+"""How long a body may take to arrive."""
+NESTING_LIMIT = 100
 QUERY_LIMIT = 20_000
 PARAMETERS_LIMIT = 50
+# A text is one match, whatever brackets are in it.
+_OUTSIDE_TEXTS = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 
 def query_of(request: Request, route: Route) -> Any:
@@ -45,7 +52,15 @@ def _converted(given: dict[str, str], query: type[msgspec.Struct]) -> Any:
 
 
 async def raw_body(request: Request) -> bytes:
-    """Return the bytes of a body; 413 for more than BODY_LIMIT."""
+    """Return the bytes of a body; 413 for more than BODY_LIMIT, 408 where it does not arrive within BODY_S."""
+    try:
+        async with asyncio.timeout(BODY_S):
+            return await _received(request)
+    except TimeoutError:
+        raise Problem(408, f"the body did not arrive within {BODY_S:g} s", headers={"Connection": "close"}) from None
+
+
+async def _received(request: Request) -> bytes:
     length = request.headers.get("content-length", "")
     is_too_large = length.isascii() and length.isdigit() and int(length[:18]) > BODY_LIMIT
     parts: list[bytes] = []
@@ -69,9 +84,24 @@ async def body_of(request: Request, route: Route) -> Any:
         return None
     if not text.strip() and not route.needs_body:
         return None
+    if _is_nested_deep(text):
+        raise Problem(400, f"the body is nested deeper than {NESTING_LIMIT} levels")
     try:
         return msgspec.json.decode(text, type=route.body)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Problem(400, f"the body is not JSON: {error}") from None
+
+
+def _is_nested_deep(text: bytes) -> bool:
+    """Whether JSON is nested deeper than NESTING_LIMIT; what is not JSON may be anything."""
+    if text.count(b"[") + text.count(b"{") <= NESTING_LIMIT:
+        return False
+    depth = 0
+    for piece in _OUTSIDE_TEXTS.finditer(text):
+        found = piece[0]
+        depth += 1 if found in b"[{" else -1 if found in b"]}" else 0
+        if depth > NESTING_LIMIT:
+            return True
+    return False

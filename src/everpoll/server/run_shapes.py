@@ -107,7 +107,8 @@ def _fact(fact: Fact) -> FactItem:
 def run_detail(task: TaskInfo) -> RunDetail:
     """Return everything about a run, without what are secrets by their names."""
     info = run_info(task)
-    told = {name: without_secrets(msgspec.to_builtins(getattr(info, name))) for name in _OF_DETAILS}
+    told = {name: without_secrets(getattr(info, name)) for name in _OF_DETAILS if name != "log"}
+    told["log"] = without_secrets(msgspec.to_builtins(info.log))
     return RunDetail(**_item_fields(task, info), **told, trail=without_secrets(list(task.trail)))
 
 

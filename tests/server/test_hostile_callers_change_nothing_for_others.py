@@ -1,0 +1,122 @@
+"""What a hostile caller sends breaks no list, holds no connection for ever, and forges nothing in logs."""
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from everpoll import Everpoll
+from everpoll.server import asgi, reading
+from everpoll.server.answers import encoded
+from everpoll.server.route import Asked
+from server.site import TOKEN, Site, example_app, site
+
+
+def nested(levels: int, inner: Any) -> Any:
+    for _ in range(levels):
+        inner = [inner]
+    return inner
+
+
+def _any_app(url: str) -> Everpoll:
+    app = Everpoll(url)
+
+    @app.job()
+    async def keep(value: Any) -> None: ...
+
+    return app
+
+
+async def test_a_job_that_is_nested_deep_does_not_break_the_list(url: str) -> None:
+    """Code may enqueue what HTTP refuses: it is shown cut, beside the others, with its long number exact."""
+    app = _any_app(url)
+    async with site(app, works=False) as here:
+        await app.jobs["keep"].enqueue(nested(600, 2**60))
+        plain = await app.jobs["keep"].enqueue(2**60)
+        page = await here.get("/api/jobs")
+        assert page["items"][0]["id"] == plain.id
+        assert page["items"][0]["args"] == [str(2**60)]
+        assert (await here.http.get(f"/api/jobs/{page['items'][1]['id']}")).status_code == 200
+
+
+async def test_a_body_that_is_nested_deep_is_refused(url: str) -> None:
+    """A hundred levels are enough for any argument, and cost no interpreter its stack."""
+    async with site(_any_app(url), works=False) as here:
+        allowed = {"name": "keep", "args": [nested(90, "[{")]}
+        assert (await here.http.post("/api/jobs", json=allowed)).status_code == 201
+        many = {"name": "keep", "args": [[[] for _ in range(500)]]}
+        assert (await here.http.post("/api/jobs", json=many)).status_code == 201
+        for levels in (110, 900):
+            refused = await here.http.post("/api/jobs", json={"name": "keep", "args": [nested(levels, 1)]})
+            assert (refused.status_code, refused.headers["content-type"]) == (400, "application/problem+json")
+
+
+def test_a_long_number_is_exact_however_deep_it_is() -> None:
+    """The way down is no recursion: 400 levels of our own code would end the interpreter's stack."""
+    text = encoded({"a": nested(400, {"number": 2**60, "small": 7, "is": True})})
+    assert str(2**60).join('""').encode() in text
+    assert b'"small":7,"is":true' in text
+
+
+async def test_a_fault_logs_neither_a_token_nor_a_line_of_the_caller(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log names the route: what stands in a path is a secret, or a line break."""
+
+    async def fail(_asked: Asked) -> None:
+        raise RuntimeError("a fault of ours")
+
+    broken = [one for one in asgi.ROUTES if one.path == "/api/beat/{token}"]
+    monkeypatch.setattr(asgi, "ROUTES", [replace(one, handler=fail) for one in broken])
+    async with site(example_app("memory://"), works=False) as here:
+        with caplog.at_level(logging.ERROR, "everpoll.server"):
+            for name in ("a-secret-token", "x%0AERROR%20forged"):
+                assert (await here.http.get(f"/api/beat/{name}")).status_code == 500
+    told = [record.getMessage() for record in caplog.records]
+    assert told == ["GET /api/beat/{token} failed"] * 2
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that announces a body and sends half of it is answered, and its connection closed."""
+    monkeypatch.setattr(reading, "BODY_S", 0.05)
+    async with site(example_app("memory://"), works=False) as here:
+        head = (
+            f"POST /api/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 99\r\n\r\n"
+        )
+        answer = await _sent(here, head.encode() + b'{"name":')
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"application/problem+json" in answer
+
+
+@pytest.mark.parametrize("written", ["garbage", "10.0.0.1", "localhost.evil.example", "unknown"])
+async def test_without_a_token_a_forwarded_caller_is_refused(written: str) -> None:
+    """A proxy on this machine passes on what it knows of the caller: only an address of this machine is let in."""
+    async with site(example_app("memory://"), token=None, works=False) as here:
+        assert (await here.http.get("/api/loops", headers={"X-Forwarded-For": "127.0.0.1"})).status_code == 200
+        assert (await here.http.get("/api/loops", headers={"X-Forwarded-For": written})).status_code == 403
+
+
+async def test_an_actor_is_an_address_or_nothing(url: str) -> None:
+    """What a proxy passes on as the caller stands in the log of actions: text of any sort does not."""
+    async with site(example_app(url), works=False) as here:
+        for queue, written, by in (
+            ("one", "10.1.2.3", "HTTP from 10.1.2.3"),
+            ("other", "x\tretried by anna" * 50, "HTTP"),
+        ):
+            paused = await here.http.post(f"/api/queues/{queue}/pause", headers={"X-Forwarded-For": written})
+            assert paused.status_code == 200
+            [entry] = (await here.get("/api/log", kind="queue", name=queue))["items"]
+            assert entry["body"]["by"] == by
+
+
+async def _sent(here: Site, text: bytes) -> bytes:
+    port = int(here.server.url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(text)
+        async with asyncio.timeout(60):
+            return await reader.read()
+    finally:
+        writer.close()
