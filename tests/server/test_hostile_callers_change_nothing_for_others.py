@@ -11,6 +11,7 @@ from everpoll import Everpoll
 from everpoll.server import asgi, reading
 from everpoll.server.answers import encoded
 from everpoll.server.route import Asked
+from everpoll.server.route_table import ROUTES
 from server.site import TOKEN, Site, example_app, site
 
 
@@ -68,7 +69,7 @@ async def test_a_fault_logs_neither_a_token_nor_a_line_of_the_caller(
     async def fail(_asked: Asked) -> None:
         raise RuntimeError("a fault of ours")
 
-    broken = [one for one in asgi.ROUTES if one.path == "/api/beat/{token}"]
+    broken = [one for one in ROUTES if one.path == "/api/beat/{token}"]
     monkeypatch.setattr(asgi, "ROUTES", [replace(one, handler=fail) for one in broken])
     async with site(example_app("memory://"), works=False) as here:
         with caplog.at_level(logging.ERROR, "everpoll.server"):
@@ -109,6 +110,15 @@ async def test_an_actor_is_an_address_or_nothing(url: str) -> None:
             assert paused.status_code == 200
             [entry] = (await here.get("/api/log", kind="queue", name=queue))["items"]
             assert entry["body"]["by"] == by
+
+
+async def test_a_long_name_in_a_path_is_a_view_or_nothing() -> None:
+    """No file system has a name of 300 characters, and the id of a run may: its view must open all the same."""
+    async with site(example_app("memory://"), works=False) as here:
+        for name in ("a" * 300, "%E2%98%83" * 100, "a" * 30_000):
+            answer = await here.http.get(f"/runs/{name}", headers={"Accept": "text/html"})
+            assert answer.status_code in {200, 404}, "404 where the dashboard was not built"
+            assert (await here.http.get(f"/{name}")).status_code == 404
 
 
 async def _sent(here: Site, text: bytes) -> bytes:

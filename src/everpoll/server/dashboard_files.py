@@ -24,6 +24,7 @@ SENTENCE = (
 FOR_EVER = "public, max-age=31536000, immutable"
 """For files whose names change with their content."""
 AGAIN = "no-cache"
+LONGEST_NAME = 60
 KINDS = {".css": "text/css", ".html": HTML, ".js": "text/javascript", ".svg": "image/svg+xml"}
 """Named here because the machine's own table may say otherwise, and `nosniff` makes browsers believe it."""
 
@@ -60,6 +61,8 @@ def _inside(segments: list[str]) -> Path | None:
     """Return the path of a file in the folder; None for steps out of it, whatever they are written as."""
     if any(not part or part.startswith(".") or any(one in part for one in "/\\\0:") for part in segments):
         return None
+    if any(len(part) > LONGEST_NAME for part in segments):
+        return None  # the id of a run in the path of a view: no file system has such a name
     return FOLDER.joinpath(*segments)
 
 
