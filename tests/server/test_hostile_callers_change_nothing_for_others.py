@@ -121,6 +121,15 @@ async def test_a_long_name_in_a_path_is_a_view_or_nothing() -> None:
             assert (await here.http.get(f"/{name}")).status_code == 404
 
 
+async def test_a_request_with_two_hosts_is_refused() -> None:
+    """A proxy in front may have judged the other one."""
+    async with site(example_app("memory://"), works=False) as here:
+        for hosts in (["127.0.0.1", "evil.example"], ["127.0.0.1", "127.0.0.1"]):
+            lines = ["GET /api/loops HTTP/1.1", *(f"Host: {one}" for one in hosts), "Connection: close", "", ""]
+            answer = await _sent(here, "\r\n".join(lines).encode())
+            assert answer.startswith(b"HTTP/1.1 400 ")
+
+
 async def _sent(here: Site, text: bytes) -> bytes:
     port = int(here.server.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
