@@ -36,13 +36,30 @@ def async_way(request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: 
     yield from _opened(request, runner, tmp_path)
 
 
+@pytest.fixture(params=[POSTGRES])
+def postgres(request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty Postgres database."""
+    yield from _url(request, runner, tmp_path)
+
+
+@pytest.fixture(params=[POSTGRES, "sqlite"])
+def url(request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: Path) -> Iterator[str]:
+    """The address of an empty database."""
+    yield from _url(request, runner, tmp_path)
+
+
 def _opened(request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: Path) -> Iterator[AsyncWay | SyncWay]:
     engine, kind = request.param
     request.param = POSTGRES if engine == "postgres" else engine
+    for url in _url(request, runner, tmp_path):
+        yield kind(url)
+
+
+def _url(request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: Path) -> Iterator[str]:
     with made(request, runner, tmp_path, migrated=True) as place:
         assert place.url is not None
         runner.run(_prepare(place.url))
-        yield kind(place.url)
+        yield place.url
 
 
 async def _prepare(url: str) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,14 +20,6 @@ from own_transactions.conftest import POSTGRES
 from own_transactions.rounds import enqueued
 from own_transactions.ways import Django, alchemy, plain
 from servers.databases import PostgresServers
-from stores.conftest import made
-
-
-@pytest.fixture(params=[POSTGRES])
-def postgres(request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: Path) -> Iterator[str]:
-    with made(request, runner, tmp_path, migrated=True) as place:
-        assert place.url is not None
-        yield place.url
 
 
 @pytest.fixture

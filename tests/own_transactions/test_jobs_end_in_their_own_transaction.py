@@ -21,6 +21,7 @@ from everpoll import (
     Task,
     WrongState,
 )
+from everpoll.stores.flows import FlowTask
 from jobs.jobs_stage import counted, soon
 from own_transactions.rounds import LIMIT_S, ledger
 from own_transactions.ways import AsyncWay, SyncWay
@@ -304,3 +305,28 @@ async def test_what_cannot_be_completed_is_refused(async_way: AsyncWay) -> None:
     assert "complete() was called: there is no progress after that" in says[7]
     with pytest.raises(NotRunning, match=r"complete\(\) is known inside its job only"):
         await task.complete(connection=None)
+
+
+async def test_the_task_that_waits_for_it_starts_with_its_result(async_way: AsyncWay) -> None:
+    """Of a chain: the end in the handler's transaction tells the next task, as any end does."""
+    app = Everpoll(async_way.url, slots=1)
+
+    @app.job()
+    async def book(number: int, task: Task) -> None:
+        await async_way.open()
+        async with async_way.transaction(commit=True) as (connection, write):
+            await write(number)
+            await task.complete({"booked": number}, connection=connection)
+        await async_way.close()
+
+    @app.job()
+    async def tell() -> None: ...
+
+    last, first = tell.new_task((), {}), book.new_task((1,), {})
+    async with app:
+        store = await app.store()
+        told, _ = await store.enqueue_flow([FlowTask(last, takes="result"), FlowTask(first, then=0)])
+        task = app.task(told.id)
+        await task.result(timeout=LIMIT_S)
+        assert (await task.info()).args["input"] == {"booked": 1}
+    assert await ledger(async_way.url) == [1]

@@ -16,13 +16,10 @@ import psycopg
 import sqlalchemy
 from django.conf import settings
 from django.db import transaction
+from django.utils.functional import empty
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 from sqlalchemy.pool import NullPool
-
-if not settings.configured:
-    settings.configure(USE_TZ=True)
-    django.setup()
 
 INSERT = "insert into ledger (number) values ({})"
 TABLE = "create table if not exists ledger (number integer primary key)"
@@ -239,6 +236,11 @@ class Django(SyncWay):
     alias = "ledger"
 
     def open(self) -> None:
+        # Settings are of the whole process, and other tests have some of their own: they are taken back afterwards.
+        self._configured = not settings.configured
+        if self._configured:
+            settings.configure(USE_TZ=True, LOGGING_CONFIG=None)
+        django.setup()
         if self.url.startswith("sqlite"):
             database = {"ENGINE": "django.db.backends.sqlite3", "NAME": plain(self.url).removeprefix("sqlite:///")}
         else:
@@ -258,6 +260,8 @@ class Django(SyncWay):
     def close(self) -> None:
         self.connection.close()
         del django.db.connections[self.alias]
+        if self._configured:
+            settings._wrapped = empty
 
     @contextmanager
     def transaction(self, *, commit: bool) -> Iterator[tuple[Any, Write]]:

@@ -26,6 +26,7 @@ from everpoll.stores.sqlite import (
     steering,
     unique,
 )
+from everpoll.stores.sqlite.new_rows import Row
 
 FUTURE = 100_000
 READY, WAITING = "everpoll_tasks_ready", "everpoll_tasks_waiting"
@@ -176,7 +177,7 @@ async def _plan(store: SqliteStore, statement: str) -> list[str]:
         "limit",
         "asks_limits",
     )
-    names = (*names, "kind", "key", "name", "span_s", "first", "last")
+    names = (*names, *Row._fields, "id", "line", "entry", "span_s", "first", "last")
     bound: Any = dict.fromkeys(names, "[]") if ":" in statement else ("[]",) * statement.count("?")
     return await store._read(lambda con: [row[3] for row in con.execute(f"explain query plan {statement}", bound)])
 
