@@ -36,6 +36,9 @@ CLIPPED = """() => [...document.querySelectorAll("h1, h2, button, .status, dt, .
   .filter((one) => getComputedStyle(one).overflowX === "hidden")
   .map((one) => one.textContent)"""
 
+OVERFLOWING = """() => [...document.querySelectorAll("[data-row-id]")]
+  .filter((one) => one.scrollWidth > one.clientWidth + 1)
+  .map((one) => `${one.scrollWidth} in ${one.clientWidth}: ${one.textContent}`)"""
 OPERABLE = """() => {
   const seen = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && !one.closest("[inert]");
   const all = [...document.querySelectorAll("a[href], button, input, select, textarea, summary")].filter(seen);
@@ -86,6 +89,19 @@ def test_a_narrow_window_shows_everything_without_sideways_scroll(shop: ShopServ
     assert page.evaluate("document.documentElement.scrollWidth") <= NARROW[0]
     assert page.evaluate(CLIPPED) == []
     assert axe(page) == []
+
+
+@pytest.mark.parametrize("width", [1200, 1000, 860])
+def test_rows_are_whole_on_windows_of_middle_width(shop: ShopServer, pages: Pages, width: int) -> None:
+    """No list puts a part of its rows, such as the last action, beyond their end."""
+    page = pages.open("/", size=(width, 800))
+    found: dict[str, list[str]] = {}
+    for path in VIEWS:
+        page.goto(f"{shop.url}{path.format(**shop.ids)}")
+        _settled(page)
+        found[path] = page.evaluate(OVERFLOWING)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+    assert {path: rows for path, rows in found.items() if rows} == {}
 
 
 def test_the_overview_says_at_once_what_is_wrong(shop: ShopServer, pages: Pages) -> None:

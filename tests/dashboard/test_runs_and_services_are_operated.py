@@ -87,6 +87,9 @@ def test_a_link_to_a_look_shows_the_facts_of_that_time(shop: ShopServer, pages: 
     expect(page).to_have_url(re.compile("at=look(:|%3A)2"))
     page.reload()
     expect(facts).to_contain_text("copying")
+    looks = page.get_by_role("region", name="Looks", exact=True)
+    expect(looks).to_contain_text("status → sealed")
+    expect(looks.get_by_role("columnheader", name="Took")).to_be_visible()
 
 
 def test_schedules_and_tables_show_what_they_do(shop: ShopServer, pages: Pages) -> None:

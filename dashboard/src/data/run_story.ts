@@ -15,13 +15,13 @@ export interface Stretch {
   rule: string;
   why: string;
   nextS: number | null;
+  /** How long the last look took. */
+  tookS: number | null;
   status: string | null;
   facts: Record<string, unknown>;
   tone: Tone;
 }
 
-/** Decisions that the run made without looking at the remote. */
-const NO_LOOKS = new Set(["started", "adopted", "rate", "breaker", "needs_code", "cleanup"]);
 const ENDS: Record<string, Tone> = { ready: "ok", failed: "fail", timed_out: "fail", canceled: "idle" };
 
 /** Return the word for where a run is. */
@@ -33,27 +33,12 @@ export function runWord(run: RunItem): string {
   return "waiting";
 }
 
-/** Return the log with looks numbered. Numbers count back from the last look: the log may have lost its beginning. */
+/** Return the log as stretches of looks: entries of the API have the number of their last look. */
 export function stretches(run: RunDetail): Stretch[] {
-  const isLook = run.log.map((one) => !NO_LOOKS.has(one.rule) && !one.why.startsWith("start failed"));
-  const sum = run.log.reduce((all, one, place) => all + (isLook[place] ? (one.times ?? 1) : 0), 0);
-  // A run whose time is over ends without another look.
-  let surplus = Math.max(0, sum - run.looks);
-  let next = run.looks;
-  const found: Stretch[] = [];
-  for (const [place, one] of [...run.log.entries()].toReversed()) {
-    const times = one.times ?? 1;
-    let counts = isLook[place] ?? false;
-    if (counts && surplus > 0 && one.rule in ENDS) {
-      counts = false;
-      surplus -= 1;
-    }
-    const last = counts && next > 0 ? next : null;
-    const first = last === null ? null : Math.max(1, last - times + 1);
-    if (first !== null) next = first - 1;
-    found.push(stretch(one, first, last));
-  }
-  return found.toReversed();
+  return run.log.map((one) => {
+    const last = one.look ?? null;
+    return stretch(one, last === null ? null : Math.max(1, last - (one.times ?? 1) + 1), last);
+  });
 }
 
 function stretch(one: Decision, first: number | null, last: number | null): Stretch {
@@ -67,6 +52,7 @@ function stretch(one: Decision, first: number | null, last: number | null): Stre
     rule: one.rule,
     why: one.why,
     nextS: one.next_s ?? null,
+    tookS: one.took_s ?? null,
     status: one.status ?? null,
     facts,
     tone: ENDS[one.rule] ?? (one.rule === "error" || one.rule === "breaker" || "error" in facts ? "warn" : Object.keys(facts).length > 0 ? "active" : "idle"),

@@ -84,16 +84,9 @@ function errorText(look: LookItem): string | null {
   return look.http_status === null ? "down, without a message" : `down, HTTP ${look.http_status}`;
 }
 
-/** Return the latency that 95 % of the looks did not exceed, in seconds. */
-export function p95OfLooks(looks: LookItem[]): number | null {
-  const known = looks.flatMap((look) => (look.latency_ms === null ? [] : [look.latency_ms])).sort((one, other) => one - other);
-  const value = known[Math.ceil(known.length * 0.95) - 1];
-  return value === undefined ? null : value / 1000;
-}
-
 /** Return how much of a span is known: "98%", "<1%" or "–". Never rounds up. */
 export function coveredShare(uptime: Uptime | null | undefined): string {
-  if (uptime === null || uptime === undefined || uptime.covered <= 0) return "–";
+  if (uptime === null || uptime === undefined || (uptime.covered <= 0 && uptime.percent === null)) return "–";
   const whole = Math.floor(Math.min(1, uptime.covered) * 100);
   return whole < 1 ? "<1%" : `${whole}%`;
 }

@@ -27,6 +27,8 @@ export interface JobItem {
   state: JobState;
   priority: number;
   attempt: number;
+  /** How many it has in all; null: the server does not know the job. */
+  attempts: number | null;
   created_at: string;
   due_at: string;
   started_at: string | null;
@@ -143,6 +145,10 @@ export interface RunItem {
   budget_looks: number | null;
   deadline_at: string | null;
   seq: number;
+  /** What it looks at. */
+  target: string | null;
+  /** The fact that changed last. */
+  last_fact: { name: string; value: unknown; at: string | null; look: number | null } | null;
 }
 
 export type ServiceStatus = "up" | "degraded" | "down" | "unknown" | "stale";
@@ -179,6 +185,8 @@ export interface ServiceItem {
   is_removed: boolean;
   uptime_24h: { percent: number | null; covered: number } | null;
   looks: LookItem[];
+  /** Of the looks of the list. */
+  p95_ms: number | null;
 }
 
 export interface IncidentItem {
@@ -306,6 +314,9 @@ export interface Decision {
   next_s?: number | null;
   status?: string | null;
   facts?: Record<string, unknown>;
+  /** The number of the look that it follows, and how long that took; of `times` equal ones, the last. */
+  look?: number;
+  took_s?: number;
   times?: number;
   first_at?: number | null;
 }

@@ -27,7 +27,7 @@ def add_watches(app: Everpoll) -> Counter[str]:
         counts["failed" if op["fails"] else "done"] += 1
         return Fail("the bucket is full") if op["fails"] else Done({"rows": op["rows"]})
 
-    @app.loop(every=NEW_EVERY_S, name="new exports", first=0)
+    @app.loop(every=NEW_EVERY_S, name="new exports", first=0, when_hidden=1)
     async def begin() -> None:
         tables = ("orders", "invoices", "events")
         operation = {
@@ -36,8 +36,8 @@ def add_watches(app: Everpoll) -> Counter[str]:
             "fails": rng.random() < 0.2,
             "rows": rng.randrange(1_000_000),
         }
-        await export.begin(operation)
         counts["begun"] += 1
+        await export.begin(operation, f"{operation['table']}-{counts['begun']}")
 
     @app.schedule(every="10s")
     @app.job()
