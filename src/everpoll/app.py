@@ -30,7 +30,7 @@ from everpoll.jobs.sync import SyncCalls
 from everpoll.jobs.timetable import Missed
 from everpoll.loops import LoopOptions, Loops
 from everpoll.monitors.standby import Standby
-from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds
+from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds, whole_number
 from everpoll.stores.contract import Store
 from everpoll.stores.memory import MemoryStore
 from everpoll.stores.urls import default_url, has_url, store_for, with_connections
@@ -83,6 +83,7 @@ class Everpoll:
         connections: int | None = None,
         aging: Duration | None = "10m",
         unknown: Duration | None = "1h",
+        processes: int | None = None,
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
@@ -118,6 +119,9 @@ class Everpoll:
         another = None if has_memory or not is_url else self._another_store
         wall = time.time if clock is None else clock.wall
         self.jobs = Jobs(self._works, self.store, lambda jobs: self._sync_calls(jobs, another), wall)
+        if processes is not None:
+            accepted = 'how many processes run jobs with run="process", 1 or more'
+            self.jobs.children.limit = whole_number(processes, name="processes", at_least=1, accepted=accepted)
         self.schedules = Schedules(self._works, self.store)
         self.watches = Watches(self._works, self.store)
         self._wall = wall
@@ -158,8 +162,8 @@ class Everpoll:
     def job(self, function: Callable[..., Any] | None = None, /, **options: Unpack[JobOptions]) -> Any:
         """Make the decorated function a job: `await it.enqueue(…)` has a worker run it; plain ones run in threads.
 
-        Options: name, queue, priority, retry, timeout, fatal, classify, version, concurrency, rate, per, key,
-        on_conflict, unique_for; see `JobOptions`. `@app.job` alone takes the defaults.
+        Options: name, queue, priority, retry, timeout, run, fatal, classify, version, concurrency, rate, per,
+        key, on_conflict, unique_for; see `JobOptions`. `@app.job` alone takes the defaults.
         """
 
         def register(function: Callable[..., Any]) -> Job[..., Any]:

@@ -19,6 +19,7 @@ EverpollError
 ├── KeyTaken                    `enqueue` that rejects: another task has the key; carries that task
 ├── UnknownJob (LookupError)    no job of that name is registered here
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
+├── ProcessEnded                the process of a job with run="process" ended before it answered
 ├── NoThreadLeft                every thread for plain functions hangs in one that is past its timeout
 ├── RolledBack                  a job called `complete()` in a transaction that was not committed when the job ended
 ├── JobFailed                   `result()` of a job that failed; carries the last error
@@ -116,6 +117,10 @@ class UnknownJob(EverpollError, LookupError):
 
 class JobTimeout(EverpollError, TimeoutError):
     """One run took longer than its timeout; it counts as if it had raised."""
+
+
+class ProcessEnded(EverpollError):
+    """The process that ran a job ended before it answered; the message has its exit code or its signal."""
 
 
 class NoThreadLeft(EverpollError):

@@ -139,6 +139,16 @@ async def test_why_names_the_missing_registration_and_when_it_fails(another_stor
     assert any("registers bill" in one for one in answer.evidence)
 
 
+async def test_the_doctor_names_jobs_that_no_live_worker_registers(another_store: Another) -> None:
+    old = app_with(another_store(), "bill")
+    [task_id] = await put(old, "greet")
+    async with old:
+        await set_aside(old, task_id)
+        found = {one.name: one for one in (await old.doctor()).checks}["names"]
+    assert found.level == "warning"
+    assert "no live worker of queue 'default' registers 'greet': 1 due task" in found.says
+
+
 async def test_a_job_that_was_retried_by_hand_waits_anew(another_store: Another) -> None:
     old = app_with(another_store(), "bill", unknown=0)
     [task_id] = await put(old, "greet")

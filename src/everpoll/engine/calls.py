@@ -130,6 +130,8 @@ def failure(run: Run, error: BaseException) -> BaseException:
 
 def described(error: BaseException) -> dict[str, str]:
     """Type, text and traceback of an error, such as every database can hold."""
+    if isinstance(told := getattr(error, "description", None), dict):
+        return told  # by the process in which it was raised
     lines = traceback.format_exception(type(error), error, own_frames(error))
     return {
         "type": type(error).__name__,

@@ -173,9 +173,9 @@ class CallShape:
         self.usual = decoder
         return call
 
-    def recoded(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
-        """Arguments that were changed after they were stored, in their stored form."""
-        return _encoder.encode(Call(args, kwargs)).decode()
+    def recoded(self, call: Call) -> str:
+        """A call whose arguments were changed after they were stored, in its stored form."""
+        return _encoder.encode(call).decode()
 
     def keywords(self, given: dict[str, Any]) -> dict[str, Any]:
         """These arguments by keyword, converted; `BadInput`: one does not fit."""

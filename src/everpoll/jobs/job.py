@@ -30,14 +30,15 @@ from everpoll.jobs.options import (
 )
 from everpoll.jobs.outcome import Retry, raised, refused, returned
 from everpoll.jobs.own_transactions import enqueueing_of, inside, is_complete
+from everpoll.jobs.process_calls import ProcessCalls, RaisedInProcess, checked_run
 from everpoll.jobs.sync import SyncJob
 from everpoll.jobs.task import Task
 from everpoll.jobs.unique import KeyRules, checked_key
-from everpoll.jobs.verdicts import ErrorRules
+from everpoll.jobs.verdicts import ErrorRules, Verdict
 from everpoll.jobs.versions import Step, Versions
 from everpoll.jobs.with_options import JobWithOptions
 from everpoll.policy import Duration, seconds
-from everpoll.stores.contract import Ended, Enqueued, NewTask, OnConflict, Settlement, Unique
+from everpoll.stores.contract import Ended, Enqueued, Lease, NewTask, OnConflict, Settlement, Unique
 
 if TYPE_CHECKING:
     from everpoll.jobs.registry import Jobs
@@ -69,6 +70,11 @@ class Job(Generic[P, R]):
         self._shape = CallShape(self.name, function, Task)
         self.limits = JobLimits.of(where, self.name, self._shape.signature, dict(options))
         self.keys = KeyRules.of(where, options)
+        self._process: ProcessCalls | None = None
+        if checked_run(where, options.get("run")):
+            self._process = ProcessCalls(where, function, lambda: jobs.children)
+            if self._shape.task_parameter is not None:
+                raise BadInput(f'{where}: run="process" knows no task: leave out {self._shape.task_parameter!r}')
         self._rules = ErrorRules(where, options.get("fatal", ()), options.get("classify"))
         self._versions = Versions(where, options.get("version", 1))
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
@@ -284,13 +290,10 @@ class Job(Generic[P, R]):
         lease = run.lease
         if self.timeout_s is not None:
             run.overdue = functools.partial(self._overdue, run)
+        if lease.version != self._versions.version:
+            return await self._run_of_another_version(run)
         shape, text = self._shape, lease.args
-        if lease.version != self._versions.version and lease.version > self._versions.version:
-            return await self._jobs.set_aside(run)
         try:
-            if lease.version != self._versions.version:
-                call = decode(text)
-                text = shape.recoded(*self._versions.migrated(lease.version, call.args, call.kwargs))
             if shape.has_no_task:
                 try:
                     call = shape.usual(text)
@@ -302,10 +305,12 @@ class Job(Generic[P, R]):
             else:
                 args, kwargs = shape.decode(text, self._task(run))
         except Exception as error:  # noqa: BLE001 - arguments of another version, or written by hand
-            problem = f"its arguments do not fit {self.name}: {type(error).__name__}: {error}"
-            return refused(lease, problem)
+            return self._misfit(lease, error)
         try:
-            value = await self._call(*args, **kwargs)
+            if self._process is None:
+                value = await self._call(*args, **kwargs)
+            else:
+                value = await self._process(run, text, self.timeout_s, functools.partial(self._has_begun, run))
         except BaseException as error:  # noqa: BLE001 - `failure` tells what is the job's own
             return await self._failed(run, error)
         if not shape.has_no_task and run.completing is not None:
@@ -317,7 +322,7 @@ class Job(Generic[P, R]):
         if run.completing is not None and await self._is_complete(run, error):
             return run.completing
         run.error = failure(run, error)
-        return raised(run.lease, run.error, self.retry, self._rng, self._rules.judge(run.error))
+        return raised(run.lease, run.error, self.retry, self._rng, self.verdict(run.error))
 
     async def _completed(self, run: Run) -> Settlement:
         """What becomes of a task whose function has called `complete()` and returned."""
@@ -327,7 +332,7 @@ class Job(Generic[P, R]):
         run.error = RolledBack(
             "complete() was called in a transaction that was rolled back, or was not committed when the job returned"
         )
-        return raised(run.lease, run.error, self.retry, self._rng, self._rules.judge(run.error))
+        return raised(run.lease, run.error, self.retry, self._rng, self.verdict(run.error))
 
     async def _is_complete(self, run: Run, error: BaseException | None = None) -> bool:
         """Whether the transaction was committed in which the function has called `complete()`: the run is over then.
@@ -342,6 +347,32 @@ class Job(Generic[P, R]):
             if error is not None:
                 logger.warning("%s: it is done, and raised after that: %r", run.lease.label, error, exc_info=error)
         return is_over
+
+    async def _run_of_another_version(self, run: Run) -> Settlement:
+        """Migrate the arguments of an earlier version, and run it; leave a later one to a newer worker."""
+        lease = run.lease
+        if lease.version > self._versions.version:
+            return await self._jobs.set_aside(run)
+        try:
+            call = decode(lease.args)
+            call.args, call.kwargs = self._versions.migrated(lease.version, call.args, call.kwargs)
+            text = self._shape.recoded(call)
+        except Exception as error:  # noqa: BLE001 - a step is the user's own code
+            return self._misfit(lease, error)
+        run.lease = msgspec.structs.replace(lease, args=text, version=self._versions.version)
+        return await self.run(run)
+
+    def _misfit(self, lease: Lease, error: Exception) -> Settlement:
+        return refused(lease, f"its arguments do not fit {self.name}: {type(error).__name__}: {error}")
+
+    def verdict(self, error: BaseException) -> Verdict:
+        """What an error of the function means for the next attempt."""
+        return error.verdict if isinstance(error, RaisedInProcess) else self._rules.judge(error)
+
+    def _has_begun(self, run: Run) -> None:
+        """A process has taken it on: its time counts from here."""
+        if self.timeout_s is not None:
+            run.ends_by(asyncio.get_running_loop().time() + self.timeout_s)
 
     def _overdue(self, run: Run) -> Settlement:
         """A function that swallows its cancellation has failed as one that took too long has."""

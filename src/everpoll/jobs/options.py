@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from everpoll.errors import BadInput
 from everpoll.jobs.limits import Per
@@ -32,6 +32,8 @@ class JobOptions(TypedDict, total=False):
     """How many of its tasks run at a time, over the whole fleet."""
     rate: Rate | None
     """How many of its tasks start in any stretch of time, over the whole fleet."""
+    run: Literal["process"] | None
+    """"process": in a process of its own, which a timeout or a cancel ends; for plain functions of a module."""
     fatal: type[Exception] | tuple[type[Exception], ...]
     """Errors after which it has failed at once, whatever attempts are left."""
     classify: Classify | None

@@ -14,6 +14,7 @@ from everpoll.engine.calls import ERROR_LIMIT, described, storable
 from everpoll.engine.failure_events import failure_event
 from everpoll.engine.lost_numbers import lost_number
 from everpoll.jobs.argument_types import to_builtin
+from everpoll.jobs.process_calls import Unkept
 from everpoll.jobs.verdicts import ORDINARY, Verdict
 from everpoll.policy import Backoff, Cancel, Rng, Snooze, human, whole_number
 from everpoll.stores.contract import Again, Ended, EndState, Lease, Settlement, encode
@@ -49,6 +50,8 @@ def returned(lease: Lease, value: Any) -> Settlement:
     if isinstance(value, Cancel):
         said = storable(str(value.reason), ERROR_LIMIT)
         return _ended(lease, "canceled", {"what": "canceled", "attempt": lease.attempt, "why": said})
+    if isinstance(value, Unkept):
+        return _done(lease, None, value.why)
     # The work is done: failing it now would do it twice. What is missing is said in the trail.
     try:
         encoded = _strict.encode(value)

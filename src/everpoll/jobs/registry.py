@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, Unpack
 
+from everpoll.engine.child_processes import ChildProcesses
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, Work, Works
@@ -13,6 +14,7 @@ from everpoll.jobs.causes import Cause, RedriveFilter, Redriven, causes_of, inst
 from everpoll.jobs.hooks import Hooks
 from everpoll.jobs.job import Job
 from everpoll.jobs.options import JobOptions
+from everpoll.jobs.process_calls import CHILD
 from everpoll.jobs.results import Results
 from everpoll.jobs.sync import SyncCalls
 from everpoll.jobs.task import Task
@@ -44,6 +46,7 @@ class Jobs:
         self._results: Results | None = None
         self.threads = DaemonThreads(limit=THREADS, name="everpoll-job")
         self.hooks = Hooks(store)
+        self.children = ChildProcesses(CHILD, None)
 
     async def causes(self, *, name: str | None = None, queue: str | None = None) -> list[Cause]:
         """Group failed jobs by what went wrong, the most frequent cause first."""
@@ -150,6 +153,7 @@ class Jobs:
     async def close(self) -> None:
         """Let go of waiters; a later call begins anew."""
         await self.hooks.close()
+        await self.children.close()
         results = self._results
         self.forget()
         self.threads.shutdown(wait=False, cancel_futures=True)

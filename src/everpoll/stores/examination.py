@@ -172,7 +172,10 @@ class LeaseFacts(Struct, frozen=True, kw_only=True):
 
 
 class DueTasks(Struct, frozen=True, kw_only=True):
-    """Due tasks of one queue, kind and name that no worker has leased; of each queue the first HEAD_LIMIT."""
+    """Due tasks of one queue, kind and name that no worker has leased; of each queue the first HEAD_LIMIT.
+
+    Among them those that workers have set aside: they wait for a worker that registers their name.
+    """
 
     queue: str
     kind: str

@@ -18,6 +18,7 @@ from everpoll.stores.examination import (
     TransactionFacts,
 )
 from everpoll.stores.memory.rows import TaskRow
+from everpoll.stores.set_aside import is_set_aside
 
 if TYPE_CHECKING:
     from everpoll.stores.memory.store import MemoryStore
@@ -61,8 +62,8 @@ def _leases(rows: Sequence[TaskRow], now: float) -> LeaseFacts:
 
 def _due(rows: Sequence[TaskRow], now: float) -> tuple[DueTasks, ...]:
     groups: dict[tuple[str, str, str], list[TaskRow]] = {}
-    for row in sorted(rows, key=lambda one: one.due_at):
-        if row.state == "queued" and row.due_at <= now and not row.blockers:
+    for row in sorted(rows, key=_waits_since):
+        if row.state == "queued" and _waits_since(row) <= now and not row.blockers:
             groups.setdefault((row.new.queue, row.new.kind, row.new.name), []).append(row)
     return tuple(
         DueTasks(
@@ -70,8 +71,13 @@ def _due(rows: Sequence[TaskRow], now: float) -> tuple[DueTasks, ...]:
             kind=kind,
             name=name,
             tasks=len(some),
-            oldest_s=now - some[0].due_at,
+            oldest_s=now - _waits_since(some[0]),
             keys=tuple([row.new.key for row in some if row.new.key is not None][:KEYS_SHOWN]),
         )
         for (queue, kind, name), some in sorted(groups.items())
     )
+
+
+def _waits_since(row: TaskRow) -> float:
+    """When it was due; a task that was set aside has waited since it was enqueued, though it is due later."""
+    return row.created_at if row.state == "queued" and is_set_aside(row.trail) else row.due_at

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from everpoll.stores.examination import KEYS_SHOWN, Plan
 from everpoll.stores.postgres.functions import versioned
+from everpoll.stores.set_aside import SET_ASIDE, UNKNOWN_JOB
 
 # As the functions that lease and list have them: the plans here are the plans there.
 SETTINGS = """set local statement_timeout = {limit_ms}; set local lock_timeout = {limit_ms};
@@ -45,7 +46,12 @@ DUE = versioned(f"""select q.queue, head.kind, head.name, count(*),
         union all
         (select t.kind, t.name, t.key, t.due_at from everpoll.tasks t
           where t.line = 1 and t.queue = q.queue and t.due_at <= now()
-          order by t.queue, t.due_at limit $1)) head
+          order by t.queue, t.due_at limit $1)
+        union all
+        (select t.kind, t.name, t.key, t.created_at from everpoll.tasks t
+          where t.error_type = '{UNKNOWN_JOB}' and t.line = 1 and t.queue = q.queue and t.due_at > now()
+            and t.trail[cardinality(t.trail)] like '%"what":"{SET_ASIDE}"%'
+          order by t.id limit $1)) head
     group by 1, 2, 3 order by 1, 2, 3""")  # noqa: S608 - a constant
 ROWS = """select relname, n_live_tup, n_dead_tup, pg_total_relation_size(relid),
         extract(epoch from clock_timestamp() - greatest(last_vacuum, last_autovacuum))::float8

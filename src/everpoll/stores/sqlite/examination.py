@@ -46,6 +46,7 @@ from everpoll.stores.examination import (
 )
 from everpoll.stores.index_definitions import expected_indexes
 from everpoll.stores.sqlite import listing, pausing, reading, schema
+from everpoll.stores.sqlite.steering import IS_SET_ASIDE
 
 T = TypeVar("T")
 
@@ -65,7 +66,9 @@ OVERDUE = f"""select count(*), max(late_s) from (select (:now - started_at) / 10
 DUE = f"""select kind, name, key, due_at from (select kind, name, key, due_at from everpoll_tasks
         where line = 0 and is_leased = 0 and queue = :queue order by rank, due_at limit {HEAD_LIMIT})
     union all select kind, name, key, due_at from (select kind, name, key, due_at from everpoll_tasks
-        where line = 1 and queue = :queue and due_at <= :now order by due_at limit {HEAD_LIMIT})"""  # noqa: S608
+        where line = 1 and queue = :queue and due_at <= :now order by due_at limit {HEAD_LIMIT})
+    union all select kind, name, key, due_at from (select kind, name, key, created_at as due_at from everpoll_tasks
+        where {IS_SET_ASIDE} and queue = :queue and everpoll_tasks.due_at > :now order by id limit {HEAD_LIMIT})"""  # noqa: S608
 QUESTIONS = (
     (
         "the next ready task of a queue",

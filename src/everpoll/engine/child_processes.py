@@ -1,0 +1,183 @@
+"""Processes that run plain functions: a few children, reused, each of which can be ended.
+
+    start ──▶ idle ──request──▶ busy ──answer──▶ idle
+                                  ├── timeout, cancel ──▶ SIGTERM, then SIGKILL, with all that it started
+                                  └── it ends by itself ──▶ exit code or signal, in the error
+
+Promises: a child is a new interpreter, so nothing of the worker's memory is copied. A call that is too late or canceled
+returns once its process is gone. A child whose worker is gone ends by itself. Never more children than `limit`; calls
+wait for one that is free. What goes to a child and back is JSON.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from everpoll.errors import JobTimeout, ProcessEnded
+
+logger = logging.getLogger("everpoll.engine")
+
+TERM_S = 1.0
+"""How long a child may take to end after SIGTERM."""
+CLOSE_S = 2.0
+HEAD_BYTES = 4
+
+
+class Child:
+    """One process."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", reader: asyncio.StreamReader, writer: Any) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def start(cls, module: str) -> "Child":
+        """Start a new interpreter that runs this module of everpoll."""
+        ours, theirs = socket.socketpair()
+        try:
+            process = await asyncio.to_thread(_started, module, theirs)
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        return cls(process, reader, writer)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    async def ask(self, request: bytes) -> bytes:
+        """Send a request and return the answer; `ProcessEnded`: the process has ended instead."""
+        try:
+            self._writer.write(len(request).to_bytes(HEAD_BYTES, "big") + request)
+            await self._writer.drain()
+            size = int.from_bytes(await self._reader.readexactly(HEAD_BYTES), "big")
+            return await self._reader.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise ProcessEnded(_end(await self._waited())) from None
+
+    async def end(self) -> None:
+        """End it and all that it started: ask, then force. Returns when it is gone, whoever cancels meanwhile."""
+        ending = asyncio.ensure_future(self._end())
+        while not ending.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(ending)
+
+    async def _end(self) -> None:
+        self._signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await asyncio.to_thread(self._process.wait, TERM_S)
+        # Also when it has ended: what it started may have not.
+        self._signal(signal.SIGKILL)
+        await self._waited()
+        self._writer.close()
+
+    async def let_go(self) -> None:
+        """Have an idle process end by itself."""
+        self._writer.close()
+        try:
+            await asyncio.to_thread(self._process.wait, CLOSE_S)
+        except subprocess.TimeoutExpired:
+            await self.end()
+
+    async def _waited(self) -> int:
+        return await asyncio.to_thread(self._process.wait)
+
+    def _signal(self, which: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, which)
+
+
+class ChildProcesses:
+    """The children of one app. `module` is what they run, `limit` how many there are at most; None: one per CPU."""
+
+    def __init__(self, module: str, limit: int | None) -> None:
+        self._module = module
+        self.limit = limit or os.cpu_count() or 1
+        self._idle: list[Child] = []
+        self._all: set[Child] = set()
+        self._room: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+
+    def __len__(self) -> int:
+        return sum(child.is_alive for child in self._all)
+
+    async def call(self, request: Any, timeout_s: float | None, on_begin: Callable[[], None]) -> bytes:
+        """Have a free child answer; `on_begin` is called when it begins, and the timeout counts from then.
+
+        Raises `JobTimeout` or `ProcessEnded`; canceled or too late, it ends the child first.
+        """
+        async with self._rooms():
+            child = await self._child()
+            on_begin()
+            limit = asyncio.timeout(timeout_s)
+            try:
+                async with limit:
+                    answer = await child.ask(msgspec.json.encode(request))
+            except BaseException as error:
+                self._all.discard(child)
+                await child.end()
+                if isinstance(error, TimeoutError) and limit.expired():
+                    raise JobTimeout(
+                        f"took longer than its timeout of {timeout_s:g} s; its process was ended"
+                    ) from None
+                raise
+            self._idle.append(child)
+            return answer
+
+    async def _child(self) -> Child:
+        while self._idle:
+            child = self._idle.pop()
+            if child.is_alive:
+                return child
+            self._all.discard(child)
+            await child.end()
+        child = await Child.start(self._module)
+        self._all.add(child)
+        return child
+
+    def _rooms(self) -> asyncio.Semaphore:
+        # A semaphore belongs to the event loop on which a task first had to wait for it.
+        event_loop = asyncio.get_running_loop()
+        if self._room is None or self._room[0] is not event_loop:
+            self._room = (event_loop, asyncio.Semaphore(self.limit))
+            self._idle.clear()
+        return self._room[1]
+
+    async def close(self) -> None:
+        """Let go of all children; a later call starts new ones."""
+        idle, self._idle, self._all = self._idle, [], set()
+        await asyncio.gather(*(child.let_go() for child in idle))
+
+
+def _started(module: str, theirs: socket.socket) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
+        [sys.executable, "-m", module, str(theirs.fileno())],
+        pass_fds=[theirs.fileno()],
+        stdin=subprocess.DEVNULL,
+        # A group of its own: what it starts ends with it, and Ctrl-C in the terminal is for the worker.
+        start_new_session=True,
+    )
+
+
+def _end(code: int) -> str:
+    if code >= 0:
+        return f"its process ended with exit code {code} before it answered"
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = f"signal {-code}"
+    memory = "; perhaps the system ran out of memory" if -code == signal.SIGKILL else ""
+    return f"its process was killed by {name} ({-code}){memory}"
