@@ -42,7 +42,7 @@ if _typing.TYPE_CHECKING:
         UnknownJob,
         WrongState,
     )
-    from everpoll.jobs import Job, Retry, Task
+    from everpoll.jobs import Group, Job, Retry, Task
     from everpoll.loops import Failed, Loop, LoopPolicy, LoopState, Ok, Outcome, Phase, Stop
     from everpoll.monitors import Alert, Service, ServiceInfo
     from everpoll.policy import Adaptive, Backoff, Breaker, Budget, Cancel, PauseReason, Rate, Snooze
@@ -63,6 +63,7 @@ __all__ = [
     "EverpollError",
     "EverpollWarning",
     "Failed",
+    "Group",
     "Health",
     "Hopeless",
     "IncidentNotFound",
@@ -109,7 +110,7 @@ __all__ = [
 _NAMES = {
     "everpoll.app": "Everpoll",
     "everpoll.engine.health": "Health",
-    "everpoll.jobs": "Job Retry Task",
+    "everpoll.jobs": "Group Job Retry Task",
     "everpoll.loops": "Failed Loop LoopPolicy LoopState Ok Outcome Phase Stop",
     "everpoll.monitors": "Alert Service ServiceInfo",
     "everpoll.policy": "Adaptive Backoff Breaker Budget Cancel PauseReason Rate Snooze",

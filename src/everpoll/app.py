@@ -24,6 +24,8 @@ from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, NotRunning, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
 from everpoll.jobs.decorating import AsyncJob, JobDecorator
+from everpoll.jobs.flows import Chain, JobCall
+from everpoll.jobs.groups import NewGroup
 from everpoll.jobs.hooks import Hook
 from everpoll.jobs.schedules import Schedules
 from everpoll.jobs.sync import SyncCalls
@@ -260,6 +262,13 @@ class Everpoll:
         adopted = AdoptedTable(table, source, (lambda: self.worker_options.slots) if slots is None else slots)
         self.tables[table.name] = adopted
         return adopted
+
+    def group(self, calls: Iterable[JobCall[Any] | Chain]) -> NewGroup:
+        """Run calls side by side: `await app.group([fetch.call(url), …]).then(report, 42).enqueue()`.
+
+        `report(group, 42)` runs once, when all of them have ended. A member may be a chain.
+        """
+        return self.jobs.group(calls)
 
     def task(self, task_id: int) -> Task[Any]:
         """A handle on a task that was enqueued earlier or elsewhere."""

@@ -154,6 +154,9 @@ class Works:
     declared: set[str] = field(default_factory=set)
     """Names that this process registers beside those that it runs: schedules. Other workers read them."""
 
+    everywhere: dict[str, Work] = field(default_factory=dict)
+    """Works of everpoll's own that every worker has, whatever it registers, for tasks in any queue; in no list."""
+
     def add(self, work: Work) -> None:
         """Make a name runnable; the last one wins."""
         is_new = work.name not in self._works
@@ -171,7 +174,7 @@ class Works:
 
     def get(self, name: str) -> Work | None:
         """The work of that name."""
-        return self._works.get(name)
+        return self._works.get(name) or self.everywhere.get(name)
 
     @property
     def limits(self) -> dict[str, Limit]:

@@ -9,13 +9,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 import msgspec
+from msgspec import UNSET
 
 from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.tracing import carried, enqueueing, tracer
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput, RolledBack
 from everpoll.jobs.argument_types import from_builtin
+from everpoll.jobs.behind import PLAIN, Behind, arrived
+from everpoll.jobs.behind import decode as decode_later
 from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
+from everpoll.jobs.flows import JobCall
 from everpoll.jobs.hooks import Hook
 from everpoll.jobs.limits import JobLimits
 from everpoll.jobs.options import (
@@ -53,7 +57,7 @@ class Job(Generic[P, R]):
 
     def __init__(self, jobs: "Jobs", function: Callable[P, R], options: JobOptions) -> None:
         functools.update_wrapper(self, function)
-        self._jobs = jobs
+        self._jobs = self.jobs = jobs
         self._function = function
         self.name = checked_text("name", options.get("name", getattr(function, "__name__", "")))
         where = f"job {self.name!r}"
@@ -134,6 +138,10 @@ class Job(Generic[P, R]):
         """The same job with these options: `await job.options(delay="5s").enqueue(…)`."""
         check_options(f"job {self.name!r}", options, EnqueueOptions)
         return JobWithOptions(self, options)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R]:
+        """The job with these arguments, for chains and groups: `await fetch.call(url).then(parse).enqueue()`."""
+        return JobCall(self, args, dict(kwargs))
 
     @property
     def sync(self) -> SyncJob[P, R]:
@@ -248,6 +256,30 @@ class Job(Generic[P, R]):
             version=self._versions.version,
         )
 
+    @functools.cached_property
+    def behind(self) -> Behind:
+        """How it is called where its first argument comes from another task."""
+        return Behind(self.name, self._function, self._shape)
+
+    def new_task_behind(
+        self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions
+    ) -> NewTask:
+        """The task of a call whose first argument comes later, checked; `mark`: the member that says which."""
+        task = NewTask(
+            name=self.name,
+            args=self.behind.encode(mark, args, kwargs, carried()),
+            queue=self.queue,
+            timeout_s=self.timeout_s,
+            limit=self.behind.limit_of(self.limits, args, kwargs),
+            version=self._versions.version,
+        )
+        if self.keys is not None and self.keys.of_call is not None and "key" not in options:
+            raise BadInput(
+                f"job {self.name!r}: its key= needs its first argument, which another task gives it later; give this "
+                "call a key: job.options(key=…).call(…)"
+            )
+        return self._with_options(task, options, options.get("key"))
+
     def _special(
         self,
         args: tuple[Any, ...],
@@ -257,14 +289,19 @@ class Job(Generic[P, R]):
         *,
         together: bool = False,
     ) -> NewTask:
-        where = f"job {self.name!r}"
-        check_options(where, options, EnqueueOptions)
+        check_options(f"job {self.name!r}", options, EnqueueOptions)
         task = self._plain(args, kwargs, trace)
         key = options.get("key")
+        if key is None and self.keys is not None and "key" not in options:
+            key = self.keys.key_of(args, kwargs)
+        return self._with_options(task, options, key, together=together)
+
+    def _with_options(
+        self, task: NewTask, options: EnqueueOptions, key: str | None, *, together: bool = False
+    ) -> NewTask:
+        where = f"job {self.name!r}"
         if key is not None:
             key = checked_key(where, key)
-        elif self.keys is not None and "key" not in options:
-            key = self.keys.key_of(args, kwargs)
         unique = self._unique(where, options, key, together=together)
         given = "priority" in options
         return msgspec.structs.replace(
@@ -285,7 +322,7 @@ class Job(Generic[P, R]):
                 raise BadInput(f"{where}: on_conflict= and unique_for= are about a key, and this call has no key=")
         return None if rules is None or key is None else rules.unique(together=together)
 
-    async def run(self, run: Run) -> Settlement:
+    async def run(self, run: Run) -> Settlement:  # noqa: C901 - as calls, its steps would cost more than they do
         """Run one task: what the engine calls."""
         lease = run.lease
         if self.timeout_s is not None:
@@ -294,7 +331,9 @@ class Job(Generic[P, R]):
             return await self._run_of_another_version(run)
         shape, text = self._shape, lease.args
         try:
-            if shape.has_no_task:
+            if not text.startswith(PLAIN):
+                args, kwargs, text = self._arguments_with_first(run)
+            elif shape.has_no_task:
                 try:
                     call = shape.usual(text)
                 except msgspec.ValidationError:
@@ -323,6 +362,15 @@ class Job(Generic[P, R]):
             return run.completing
         run.error = failure(run, error)
         return raised(run.lease, run.error, self.retry, self._rng, self.verdict(run.error))
+
+    def _arguments_with_first(self, run: Run) -> tuple[Sequence[Any], dict[str, Any], str]:
+        """The arguments of a call whose first one has come since it was enqueued, and their stored form."""
+        later = decode_later(run.lease.args)
+        if later.group is not UNSET:
+            group = self._jobs.group_of(run.lease.id)
+            return *self.behind.with_group(run.lease.args, self._task(run), group), run.lease.args
+        text = arrived(later, self.name)
+        return *self._shape.decode(text, self._task(run)), text
 
     async def _completed(self, run: Run) -> Settlement:
         """What becomes of a task whose function has called `complete()` and returned."""
@@ -354,9 +402,14 @@ class Job(Generic[P, R]):
         if lease.version > self._versions.version:
             return await self._jobs.set_aside(run)
         try:
-            call = decode(lease.args)
+            text, later = lease.args, None if lease.args.startswith(PLAIN) else decode_later(lease.args)
+            if later is not None and later.takes is not UNSET:
+                text = arrived(later, self.name)
+            call = decode(text)
             call.args, call.kwargs = self._versions.migrated(lease.version, call.args, call.kwargs)
             text = self._shape.recoded(call)
+            if later is not None and later.group is not UNSET:
+                text = f'{{"group":{later.group},{text[1:]}'
         except Exception as error:  # noqa: BLE001 - a step is the user's own code
             return self._misfit(lease, error)
         run.lease = msgspec.structs.replace(lease, args=text, version=self._versions.version)

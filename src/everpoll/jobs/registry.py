@@ -1,7 +1,7 @@
 """All jobs of one app, and what they share: the store, the way in, the waiters, the threads."""
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, Unpack
 
@@ -11,6 +11,10 @@ from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, Work, Works
 from everpoll.errors import BadInput, UnknownJob
 from everpoll.jobs.causes import Cause, RedriveFilter, Redriven, causes_of, instant_of, redriven
+from everpoll.jobs.flows import Chain, JobCall
+from everpoll.jobs.groups import KIND as GROUP_KIND
+from everpoll.jobs.groups import NAME as GROUP
+from everpoll.jobs.groups import Group, NewGroup, end_group
 from everpoll.jobs.hooks import Hooks
 from everpoll.jobs.job import Job
 from everpoll.jobs.options import JobOptions
@@ -38,6 +42,7 @@ class Jobs:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._works = works
+        works.everywhere[GROUP] = Work(GROUP, "", end_group, kind=GROUP_KIND)
         self._sync = None if sync is None else sync(self)
         self.store = store
         self.wall = wall
@@ -121,6 +126,19 @@ class Jobs:
 
     def __len__(self) -> int:
         return len(self._jobs)
+
+    def group(self, calls: Iterable[JobCall[Any] | Chain]) -> NewGroup:
+        """Calls that run side by side, to be enqueued together."""
+        return NewGroup(self, calls)
+
+    def group_of(self, task_id: int) -> Group:
+        """A handle on a group that was enqueued earlier or elsewhere."""
+        return Group(self, task_id)
+
+    @property
+    def any_queue(self) -> str:
+        """A queue that a worker of this app serves, if it has jobs."""
+        return min((job.queue for job in self._jobs.values()), default="default")
 
     def task(self, task_id: int) -> Task[Any]:
         """A handle on a task that was enqueued earlier or elsewhere."""

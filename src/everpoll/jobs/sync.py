@@ -150,9 +150,11 @@ class SyncJob(Generic[P, R]):
 
     def enqueue(self, *args: Any, **kwargs: Any) -> "SyncTask[R]":
         """Have a worker run it, as `await job.enqueue(…)` does."""
-        options = self._job.split_options(kwargs)
-        task = self._job.new_task(args, kwargs, **options)
+        return self.enqueue_call(args, kwargs, self._job.split_options(kwargs))
 
+    def enqueue_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: "EnqueueOptions") -> "SyncTask[R]":
+        """Enqueue a call whose arguments and options come apart: one may be called as the other is."""
+        task = self._job.new_task(args, kwargs, **options)
         if options.get("connection") is not None:
             return self._enqueue_inside([task], options)[0]
 

@@ -125,6 +125,9 @@ class Task(Generic[R_co]):
         info = await self.info()
         if info.kind != "job":
             raise WrongState(f"task {self.id} is a {info.kind}, not a job: nothing but a job is run by hand")
+        if info.blockers:
+            others = "1 other task" if info.blockers == 1 else f"{info.blockers} other tasks"
+            raise WrongState(f"task {self.id} cannot be run now: it waits for {others} to end")
         store = await self._jobs.store()
         note = action("run-now", by)
         revision = Revision(task_id=self.id, hurry=True, only_queued=True, note=note)

@@ -4,8 +4,9 @@ For type checkers this is the way to options: `job.options(delay="5s").enqueue(â
 parameters, which `job.enqueue(â€¦, delay="5s")` is not.
 """
 
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar
 
+from everpoll.jobs.flows import JobCall
 from everpoll.jobs.sync import SyncTask
 from everpoll.jobs.task import Task
 
@@ -30,6 +31,10 @@ class JobWithOptions(Generic[P, R]):
         """Have a worker run it, with these options."""
         return await self._job.enqueue_call(args, dict(kwargs), self._options)
 
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R]:
+        """The job with these arguments and options, for chains and groups."""
+        return JobCall(self._job, args, dict(kwargs), self._options)
+
     @property
     def sync(self) -> "SyncJobWithOptions[P, R]":
         """The same for programs without an event loop."""
@@ -43,8 +48,8 @@ class SyncJobWithOptions(Generic[P, R]):
 
     def __init__(self, job: "Job[P, R]", options: "EnqueueOptions") -> None:
         self._job = job
-        self._options: dict[str, Any] = dict(options)
+        self._options = options
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> SyncTask[R]:
         """Have a worker run it, with these options."""
-        return self._job.sync.enqueue(*args, **dict(kwargs), **self._options)
+        return self._job.sync.enqueue_call(args, dict(kwargs), self._options)

@@ -6,7 +6,9 @@ from typing import Any
 from everpoll.stores.contract import Beat, Leased, Pulse, Settlement, Store
 from everpoll.testing.points import Process
 
-WRITES = frozenset({"enqueue", "sign_on", "sign_off", "progress", "cancel", "retry", "note_loss", "prune"})
+WRITES = frozenset(
+    {"enqueue", "enqueue_flow", "sign_on", "sign_off", "progress", "cancel", "retry", "note_loss", "prune"}
+)
 
 
 class ProcessStore:

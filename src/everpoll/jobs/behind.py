@@ -1,0 +1,107 @@
+"""Calls whose first argument comes later: the result of the task before, or the group that has ended.
+
+    {"takes":"result","args":[7],"kwargs":{}}              as it is enqueued
+    {"input":…,"takes":"result","args":[7],"kwargs":{}}    as the store makes it, once the task before is done
+    {"group":10,"args":[42],"kwargs":{}}                   the callback of a group of ten
+
+Promises: the other arguments are checked when the call is enqueued, as those of any call. A job that is no part of a
+chain or group pays one comparison for all this.
+"""
+
+import inspect
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from everpoll.errors import BadInput
+from everpoll.jobs.call import CallShape
+from everpoll.jobs.limits import JobLimits
+from everpoll.jobs.task import Task
+from everpoll.stores.contract import Limit
+
+PLAIN = '{"args":'
+"""How the arguments of every other call begin."""
+BY_POSITION = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
+
+
+class LaterCall(Struct, gc=False, omit_defaults=True):
+    """The stored form of a call that may take its first argument later."""
+
+    args: list[Raw] = []
+    kwargs: dict[str, Raw] = {}
+    trace: Raw | UnsetType = UNSET
+    slot: Raw | UnsetType = UNSET
+    input: Raw | UnsetType = UNSET
+    takes: str | UnsetType = UNSET
+    group: int | UnsetType = UNSET
+    """How many members it has."""
+
+
+decode = msgspec.json.Decoder(LaterCall).decode
+_encoder = msgspec.json.Encoder()
+
+
+class Behind:
+    """How one function is called once its first argument has come."""
+
+    def __init__(self, name: str, function: Callable[..., Any], shape: CallShape) -> None:
+        self._where = f"job {name!r}"
+        self._whole = shape.signature
+        self._first = next(iter(shape.signature.parameters.values()), None)
+        if self._first is None or self._first.kind not in {*BY_POSITION, inspect.Parameter.VAR_POSITIONAL}:
+            raise BadInput(f"{self._where} takes no argument by position, so that no other task can give it one")
+        self.shape = CallShape(name, _without(function, self._first), Task)
+        # The task may be the function's first parameter; the group comes right behind it then.
+        self._place = list(inspect.signature(function).parameters).index(self._first.name)
+
+    def encode(self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None) -> str:
+        """Check the arguments that are known, and turn them into JSON; `mark`: the member that says what is to come."""
+        return f"{{{mark},{self.shape.encode(args, kwargs, trace)[1:]}"
+
+    def limit_of(self, limits: JobLimits | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit | None:
+        """What a task with these arguments counts for; a key that depends on the first one is `BadInput`."""
+        assert self._first is not None, "checked when this was made"
+        if limits is None:
+            return None
+        if callable(limits.per) or limits.per == self._first.name:
+            raise BadInput(
+                f"{self._where}: per= needs its first argument, which another task gives it later; make "
+                "per= the name of another parameter"
+            )
+        return limits.limit_of((None, *args), kwargs)
+
+    def with_group(self, text: str, task: Any, group: Any) -> tuple[Sequence[Any], dict[str, Any]]:
+        """The arguments to call the function with, the group in its place."""
+        args, kwargs = self.shape.decode(text, task)
+        return [*args[: self._place], group, *args[self._place :]], kwargs
+
+
+def arrived(call: LaterCall, name: str) -> str:
+    """The stored form of the whole call; `BadInput`: what it takes has not come."""
+    if call.input is UNSET:
+        raise BadInput(
+            f"{name} takes the result of the task before it, which was not done; retry that task first, and this "
+            "one after it"
+        )
+    return _encoder.encode(LaterCall([call.input, *call.args], call.kwargs, call.trace, call.slot)).decode()
+
+
+def _without(function: Callable[..., Any], first: inspect.Parameter) -> Callable[..., Any]:
+    """A stand-in with the same signature, names and annotations, but without its first parameter."""
+    signature = inspect.signature(function)
+    if first.kind in BY_POSITION:
+        left = [one for one in signature.parameters.values() if one.name != first.name]
+        signature = signature.replace(parameters=left)
+    annotations = getattr(function, "__annotations__", {})
+    stand_in: Any = types.FunctionType(_never_called.__code__, getattr(function, "__globals__", {}))
+    stand_in.__signature__ = signature
+    stand_in.__annotations__ = {name: hint for name, hint in annotations.items() if name in signature.parameters}
+    made: Callable[..., Any] = stand_in
+    return made
+
+
+def _never_called() -> None:
+    """Have the code of a function that takes nothing."""

@@ -1,0 +1,181 @@
+"""Calls and chains: what is to be run, and what after it, as values that are enqueued as a whole.
+
+    task = await fetch.call(url).then(parse).then(store, 7).enqueue()
+
+Promises: all tasks of a chain are enqueued in one transaction, or none. Each runs once the one before is done, and gets
+its result as first argument. A task that fails or is canceled cancels those behind it, and their trail names it.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from everpoll.engine.tracing import enqueueing, tracer
+from everpoll.errors import BadInput, KeyTaken
+from everpoll.jobs.options import EnqueueOptions
+from everpoll.jobs.sync import SyncTask
+from everpoll.jobs.task import Task
+from everpoll.policy import shown
+from everpoll.stores.contract import Enqueued, NewTask, Store
+from everpoll.stores.flows import FlowTask
+
+if TYPE_CHECKING:
+    from everpoll.jobs.job import Job
+    from everpoll.jobs.registry import Jobs
+
+R = TypeVar("R")
+TAKES_RESULT = '"takes":"result"'
+NOT_IN_FLOWS = ("connection", "on_conflict", "unique_for")
+"""Options of `enqueue` that mean nothing for a task among others: a key that is taken refuses them all."""
+
+
+class JobCall(Generic[R]):
+    """A job with the arguments to call it with: `job.call(…)`."""
+
+    __slots__ = ("args", "job", "kwargs", "options")
+
+    def __init__(
+        self, job: "Job[..., R]", args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions | None = None
+    ) -> None:
+        self.job = job
+        self.args = args
+        self.kwargs = kwargs
+        self.options: EnqueueOptions = options or {}
+
+    def __repr__(self) -> str:
+        given = [*map(shown, self.args), *(f"{name}={shown(value)}" for name, value in self.kwargs.items())]
+        return f"<call {self.job.name}({', '.join(given)})>"
+
+    def then(self, following: "Job[..., Any] | JobCall[Any]", *extra: Any) -> "Chain":
+        """Run another job after this one, with its result as first argument and the extra ones behind it."""
+        return Chain((self, call_of(following, extra)))
+
+    async def enqueue(self) -> Task[R]:
+        """Have a worker run it."""
+        return await self.job.enqueue_call(self.args, dict(self.kwargs), self.options)
+
+    @property
+    def sync(self) -> "SyncCall[R]":
+        """The same for programs without an event loop."""
+        return SyncCall(self)
+
+    def new_task(self) -> NewTask:
+        """The task that it makes among others."""
+        return self.job.new_task(self.args, dict(self.kwargs), **self._options())
+
+    def task_behind(self, mark: str) -> NewTask:
+        """The task that it makes where its first argument comes later; `mark`: the member that says which."""
+        return self.job.new_task_behind(mark, self.args, dict(self.kwargs), self._options())
+
+    def _options(self) -> EnqueueOptions:
+        for name in NOT_IN_FLOWS:
+            if name in self.options:
+                raise BadInput(
+                    f"job {self.job.name!r}: {name}= is not for tasks of chains and groups: these are enqueued "
+                    "together, in a transaction of their own, and not at all where a key is taken"
+                )
+        return self.options
+
+
+class Chain:
+    """Calls that run one after the other."""
+
+    __slots__ = ("calls",)
+
+    def __init__(self, calls: tuple[JobCall[Any], ...]) -> None:
+        self.calls = calls
+
+    def __repr__(self) -> str:
+        return f"<chain {' → '.join(call.job.name for call in self.calls)}>"
+
+    def then(self, following: "Job[..., Any] | JobCall[Any]", *extra: Any) -> "Chain":
+        """Run another job after the last one, with its result as first argument and the extra ones behind it."""
+        return Chain((*self.calls, call_of(following, extra)))
+
+    async def enqueue(self) -> Task[Any]:
+        """Enqueue all of them, or none; the last task."""
+        jobs = self.calls[0].job.jobs
+        (last, *_) = await enqueue_flow(jobs, self.flow(), str(self))
+        return Task(jobs, last.id)
+
+    @property
+    def sync(self) -> "SyncChain":
+        """The same for programs without an event loop."""
+        return SyncChain(self)
+
+    def flow(self, then: int | None = None, start: int = 0) -> list[FlowTask]:
+        """The tasks, the last one first. `then`: the place of what waits for the last one; `start`: of the last one."""
+        first, *rest = self.calls
+        tasks = [first.new_task(), *(call.task_behind(TAKES_RESULT) for call in rest)]
+        places = [then, *range(start, start + len(rest))]
+        takes = [*["result"] * len(rest), None]
+        return [
+            FlowTask(task, place, taken)  # type: ignore[arg-type] # one of the two words, or none
+            for task, place, taken in zip(reversed(tasks), places, takes, strict=True)
+        ]
+
+
+class SyncCall(Generic[R]):
+    """`call.sync`: for programs without an event loop."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: JobCall[R]) -> None:
+        self._call = call
+
+    def enqueue(self) -> SyncTask[R]:
+        """Have a worker run it, as `await call.enqueue()` does."""
+        call = self._call
+        task: SyncTask[R] = call.job.sync.enqueue_call(call.args, dict(call.kwargs), call.options)
+        return task
+
+
+class SyncChain:
+    """`chain.sync`: for programs without an event loop."""
+
+    __slots__ = ("_chain",)
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+
+    def enqueue(self) -> SyncTask[Any]:
+        """Enqueue all of them, or none; the last task, as `await chain.enqueue()` does."""
+        sync, flow = self._chain.calls[0].job.jobs.sync, self._chain.flow()
+
+        async def ask(jobs: "Jobs") -> list[Enqueued]:
+            return await enqueue_flow(jobs, flow, str(self._chain))
+
+        (last, *_) = sync.call(ask, "await chain.enqueue()")
+        return SyncTask(sync, last.id)
+
+
+def call_of(given: object, extra: tuple[Any, ...] = ()) -> JobCall[Any]:
+    """The call that `then` was given: a call, or a job with the arguments behind the first."""
+    if isinstance(given, JobCall):
+        if extra:
+            raise BadInput(f"{given!r} has its arguments: write .then({given.job.name}.call(…)), and nothing behind it")
+        return given
+    call: JobCall[Any] | None = given.call(*extra) if hasattr(given, "call") and hasattr(given, "enqueue") else None
+    if isinstance(call, JobCall):
+        return call
+    raise BadInput(f"{shown(given)} is no job: write .then(job, …), or .then(job.call(…))")
+
+
+async def enqueue_flow(jobs: "Jobs", flow: Sequence[FlowTask], name: str) -> list[Enqueued]:
+    """Enqueue tasks that wait for one another; `KeyTaken`: the key of one is taken, and nothing was enqueued."""
+    store = await jobs.store()
+    if (found := tracer()) is None:
+        return await _enqueued(jobs, store, flow)
+    with enqueueing(found, name, flow[-1].task.queue, len(flow)):
+        return await _enqueued(jobs, store, flow)
+
+
+async def _enqueued(jobs: "Jobs", store: Store, flow: Sequence[FlowTask]) -> list[Enqueued]:
+    answers = await store.enqueue_flow(flow)
+    for one, answer in zip(flow, answers, strict=True):
+        if not answer.is_new and answer.id:
+            raise KeyTaken(
+                f"job {one.task.name!r}: task {answer.id} has the key {one.task.key!r}; nothing of the chain or group "
+                "was enqueued",
+                jobs.handle(answer.id, is_known=True),
+            )
+    return answers

@@ -1,0 +1,249 @@
+"""Groups: calls that run side by side, and what runs once all of them have ended.
+
+    group = await app.group([fetch.call(url) for url in urls]).then(report, 42).enqueue()
+
+Promises: members and callback are enqueued in one transaction, or none. The callback runs once, when all members have
+ended, however they ended; at once for an empty group. Its first argument is the group. Without a callback, a task of
+everpoll's own ends the group.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from msgspec import Struct
+
+from everpoll.engine.actors import action
+from everpoll.engine.calls import ERROR_LIMIT, storable
+from everpoll.engine.work import Run
+from everpoll.errors import BadInput, JobCanceled, JobFailed, TaskNotFound
+from everpoll.jobs.flows import Chain, JobCall, call_of, enqueue_flow
+from everpoll.policy import Duration, human, seconds, shown
+from everpoll.stores.contract import END_STATES, Ended, Enqueued, NewTask, Settlement, TaskInfo, TaskState
+from everpoll.stores.flows import FlowTask
+
+if TYPE_CHECKING:
+    from everpoll.jobs.job import Job
+    from everpoll.jobs.registry import Jobs
+    from everpoll.jobs.sync import SyncCalls
+
+T = TypeVar("T")
+KIND = "group"
+NAME = "everpoll.group"
+"""Of the task that ends a group without a callback."""
+PAGE = 1_000
+
+
+class GroupInfo(Struct, frozen=True, kw_only=True):
+    """How far a group is. Members that history has no more are in none of the counts, and in `total`."""
+
+    id: int
+    """Of the task that waits for the members."""
+    state: TaskState
+    """Of that task: "queued" while members have not ended."""
+    total: int
+    queued: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    canceled: int = 0
+
+    @property
+    def ended(self) -> int:
+        """How many members have ended."""
+        return self.done + self.failed + self.canceled
+
+
+class NewGroup:
+    """Calls that are about to become a group: `app.group(calls)`."""
+
+    def __init__(
+        self, jobs: "Jobs", calls: Iterable[JobCall[Any] | Chain], callback: JobCall[Any] | None = None
+    ) -> None:
+        self._jobs = jobs
+        self._calls = list(calls)
+        self._callback = callback
+        for call in self._calls:
+            if not isinstance(call, JobCall | Chain):
+                raise BadInput(f"{shown(call)} is no call: write app.group([job.call(…), …])")
+
+    def __repr__(self) -> str:
+        return f"<group of {len(self._calls)}>"
+
+    def then(self, callback: "Job[..., Any] | JobCall[Any]", *extra: Any) -> "NewGroup":
+        """Run a job once all have ended, with the group as first argument and the extra ones behind it."""
+        if self._callback is not None:
+            raise BadInput(f"this group has a callback, {self._callback.job.name!r}: one job may follow a group")
+        return NewGroup(self._jobs, self._calls, call_of(callback, extra))
+
+    async def enqueue(self) -> "Group":
+        """Enqueue all of them and the callback, or none."""
+        answers = await enqueue_flow(self._jobs, self.flow(), NAME)
+        return Group(self._jobs, answers[0].id)
+
+    @property
+    def sync(self) -> "SyncNewGroup":
+        """The same for programs without an event loop."""
+        return SyncNewGroup(self, self._jobs.sync)
+
+    def flow(self) -> list[FlowTask]:
+        """The tasks, the one that waits for all others first."""
+        flow: list[FlowTask] = []
+        for call in self._calls:
+            chain = call if isinstance(call, Chain) else Chain((call,))
+            flow += chain.flow(then=0, start=len(flow) + 1)
+        mark = f'"group":{len(self._calls)}'
+        if self._callback is not None:
+            last = self._callback.task_behind(mark)
+        else:
+            queue = flow[0].task.queue if flow else self._jobs.any_queue
+            last = NewTask(name=NAME, kind=KIND, queue=queue, args=f'{{{mark},"args":[],"kwargs":{{}}}}')
+        return [FlowTask(last, None, "end"), *flow]
+
+
+class Group:
+    """A group that was enqueued. The callback of a group receives it as first argument."""
+
+    __slots__ = ("_jobs", "id")
+
+    def __init__(self, jobs: "Jobs", task_id: int) -> None:
+        self._jobs = jobs
+        self.id = task_id
+        """Of the task that waits for the members: the callback's."""
+
+    def __repr__(self) -> str:
+        return f"<Group {self.id}>"
+
+    @property
+    def sync(self) -> "SyncGroup":
+        """The same calls for programs without an event loop, and for callbacks that are plain functions."""
+        return SyncGroup(self._jobs.sync, self.id)
+
+    async def info(self) -> GroupInfo:
+        """How many members are in which state."""
+        store = await self._jobs.store()
+        counts: dict[Any, int] = dict(await store.member_counts(self.id))
+        last = await self._last()
+        return GroupInfo(id=self.id, state=last.state, total=int(last.args["group"]), **counts)
+
+    async def results(self, return_exceptions: bool = False) -> list[Any]:
+        """What the members returned, in the order of the calls, once all of them have ended.
+
+        A member that failed or was canceled raises; with `return_exceptions`, its error stands in its place.
+        `TaskNotFound`: history has some of the members no more.
+        """
+        total = int((await self._last()).args["group"])
+        found = [self._jobs.handle(one.id, is_known=True) async for one in self._members()]
+        if len(found) < total:
+            raise TaskNotFound(
+                f"group {self.id}: {total - len(found)} of its {total} tasks are gone: they ended longer ago than "
+                "history is kept, or were deleted"
+            )
+        answers = await asyncio.gather(*(one.result() for one in found), return_exceptions=True)
+        errors = [one for one in answers if isinstance(one, BaseException)]
+        for error in errors:
+            if not return_exceptions or not isinstance(error, JobFailed | JobCanceled):
+                raise error
+        return answers
+
+    async def wait(self, timeout: Duration | None = None) -> GroupInfo:  # noqa: ASYNC109 - the API's own word
+        """Wait until all members and the callback have ended, however they did; `TimeoutError`: not in time."""
+        limit_s = None if timeout is None else seconds(timeout, name="timeout")
+        await self._last()  # an id that never existed would be waited for in vain
+        results = await self._jobs.results()
+        try:
+            async with asyncio.timeout(limit_s):
+                await results.wait(self.id)
+        except TimeoutError:
+            info = await self.info()
+            if limit_s is None or info.state in END_STATES:
+                raise
+            raise TimeoutError(
+                f"group {self.id} has not ended within {human(limit_s)}: {info.ended} of its {info.total} tasks have; "
+                f"`everpoll why {self.id}` tells what it waits for"
+            ) from None
+        return await self.info()
+
+    async def cancel(self, reason: str = "its group was canceled", *, by: str = "") -> int:
+        """Cancel the callback and all members that have not ended; how many tasks that were."""
+        store = await self._jobs.store()
+        note = action("cancel", by, storable(reason, ERROR_LIMIT))
+        # The callback first: it must not run because the members were canceled.
+        states = await store.cancel_many([(self.id, note)]) if (await self._last()).ended_at is None else []
+        waiting = [self.id]
+        while waiting:
+            members = [one async for one in self._members(waiting.pop()) if one.ended_at is None]
+            # The member of a chain is its last task; those before it are found from there.
+            waiting += [one.id for one in members if one.blockers]
+            states += await store.cancel_many([(one.id, note) for one in members])
+        return sum(state is not None for state in states)
+
+    async def _members(self, task_id: int | None = None) -> AsyncIterator[TaskInfo]:
+        store = await self._jobs.store()
+        page = await store.members(self.id if task_id is None else task_id, limit=PAGE)
+        while page:
+            for one in page:
+                yield one
+            page = await store.members(page[-1].then_id or 0, after=page[-1].id, limit=PAGE)
+
+    async def _last(self) -> TaskInfo:
+        found = (await (await self._jobs.store()).info([self.id])).get(self.id)
+        if found is None or not isinstance(found.args, dict) or "group" not in found.args:
+            raise TaskNotFound(f"no group {self.id}: it never existed here, or its history was dropped")
+        return found
+
+
+class SyncNewGroup:
+    """`app.group(…).sync`: for programs without an event loop."""
+
+    __slots__ = ("_calls", "_group")
+
+    def __init__(self, group: NewGroup, calls: "SyncCalls") -> None:
+        self._group = group
+        self._calls = calls
+
+    def enqueue(self) -> "SyncGroup":
+        """Enqueue all of them and the callback, or none."""
+        flow = self._group.flow()
+
+        async def ask(jobs: "Jobs") -> list[Enqueued]:
+            return await enqueue_flow(jobs, flow, NAME)
+
+        return SyncGroup(self._calls, self._calls.call(ask, "await app.group(…).enqueue()")[0].id)
+
+
+class SyncGroup:
+    """A group, for programs without an event loop."""
+
+    __slots__ = ("_calls", "id")
+
+    def __init__(self, calls: "SyncCalls", task_id: int) -> None:
+        self._calls = calls
+        self.id = task_id
+
+    def __repr__(self) -> str:
+        return f"<SyncGroup {self.id}>"
+
+    def info(self) -> GroupInfo:
+        """Return how many members are in which state."""
+        return self._asked(lambda group: group.info(), "info()")
+
+    def results(self, return_exceptions: bool = False) -> list[Any]:
+        """Return what the members returned, in the order of the calls, once all of them have ended."""
+        return self._asked(lambda group: group.results(return_exceptions), "results()")
+
+    def wait(self, timeout: Duration | None = None) -> GroupInfo:
+        """Wait until all members and the callback have ended, however they did; `TimeoutError`: not in time."""
+        return self._asked(lambda group: group.wait(timeout), "wait()")
+
+    def cancel(self, reason: str = "its group was canceled", *, by: str = "") -> int:
+        """Cancel the callback and all members that have not ended; how many tasks that were."""
+        return self._asked(lambda group: group.cancel(reason, by=by), "cancel()")
+
+    def _asked(self, ask: Callable[[Group], Coroutine[Any, Any, T]], what: str) -> T:
+        return self._calls.call(lambda jobs: ask(Group(jobs, self.id)), f"await group.{what}")
+
+
+async def end_group(run: Run) -> Settlement:
+    """Run the task that ends a group without a callback."""
+    return Ended(run.lease.id, run.lease.sequence)
