@@ -38,7 +38,7 @@ def make(world: World) -> Everpoll:
 async def enqueue_both(world: World, app: Everpoll) -> None:
     jobs = app.jobs
     chain = await jobs["step"].call(0).then(jobs["step"]).then(jobs["step"]).enqueue()
-    members = [jobs["step"].call(10), jobs["broken"].call(), jobs["broken"].call().then(jobs["step"])]
+    members: list[Any] = [jobs["step"].call(10), jobs["broken"].call(), jobs["broken"].call().then(jobs["step"])]
     members.append(jobs["step"].call(20).then(jobs["step"]))
     group = await app.group(members).then(jobs["report"], 4).enqueue()
     silent = await app.group([jobs["step"].call(30)]).enqueue()

@@ -369,7 +369,8 @@ class Job(Generic[P, R]):
         if later.group is not UNSET:
             group = self._jobs.group_of(run.lease.id)
             return *self.behind.with_group(run.lease.args, self._task(run), group), run.lease.args
-        text = arrived(later, self.name)
+        # Arguments that were written by hand may begin otherwise, too.
+        text = run.lease.args if later.takes is UNSET else arrived(later, self.name)
         return *self._shape.decode(text, self._task(run)), text
 
     async def _completed(self, run: Run) -> Settlement:
