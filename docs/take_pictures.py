@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from examples.test_runner.chromium import chromium  # noqa: E402 - the repository's own, found by the line above
 
 FOLDER = ROOT / "docs" / "pictures"
-FILL_S = 150.0
+FILL_S = 90.0
 SIZE = (1200, 750)
 QUALITY = 0.7
 TOTAL_LIMIT = 1_500_000
