@@ -20,13 +20,14 @@ from everpoll.policy.rate import Rate, Tokens
 from everpoll.policy.replies import Cancel, Snooze
 from everpoll.policy.rollup import Availability, Rollup, Tally
 from everpoll.policy.storable_texts import flaw_of, unstorable
-from everpoll.policy.uptime import Uptime, uptime_of
+from everpoll.policy.uptime import Ahead, Uptime, ahead_of, uptime_of
 
 __all__ = [
     "LONGEST_S",
     "NOT_PAUSED",
     "STAGGER_S",
     "Adaptive",
+    "Ahead",
     "Availability",
     "Backoff",
     "Breaker",
@@ -53,6 +54,7 @@ __all__ = [
     "Uptime",
     "Verdict",
     "Vigil",
+    "ahead_of",
     "bucket_of",
     "flaw_of",
     "growth",
