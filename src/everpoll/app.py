@@ -312,6 +312,36 @@ class Everpoll:
         """Stop this with the app, before the store is closed: a server that answers for it."""
         self._companions.append(companion)
 
+    def exchange_store(self, store: Store, *, is_alone: bool) -> object:
+        """Work on another store until `restore_store` gets what this returns: for `everpoll.testing`.
+
+        `is_alone`: no other object reaches its tasks, so that synchronous callers use this very one.
+        """
+        if self._entered or self._worker is not None:
+            raise AlreadyRunning("this app runs: exchange its store before it starts, or after close()")
+        before = (self._store, self._opened_on, self.sync.exchange(None if is_alone else self._another_store))
+        self._store, self._opened_on = store, None
+        self._forget()
+        self.jobs.coalesces = False
+        return before
+
+    def restore_store(self, before: Any) -> None:
+        """Work on the store again that `exchange_store` has replaced."""
+        self._store, self._opened_on, another = before
+        self.sync.exchange(another)
+        self._forget()
+        self.jobs.coalesces = True
+
+    def _forget(self) -> None:
+        """Forget what worked or waited with the store of before."""
+        self._worker = None
+        self._unregistered.forget()
+        self.jobs.forget()
+        self.watches.forget()
+        self._standby.forget()
+        if self._services is not None:
+            self._services.forget()
+
     @property
     def needs_store(self) -> bool:
         """Whether the app has work in a database; one that has only loops has none."""
@@ -336,13 +366,7 @@ class Everpoll:
             self._claim(event_loop)
             if self._opened_on is not None:
                 # That event loop ended without close(), or is the parent's: what worked or waited on it is gone.
-                self._worker = None
-                self._unregistered.forget()
-                self.jobs.forget()
-                self.watches.forget()
-                self._standby.forget()
-                if self._services is not None:
-                    self._services.forget()
+                self._forget()
             try:
                 await self._store.open(migrate=self._migrate)
             except BaseException:

@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -82,6 +83,11 @@ class Job(Generic[P, R]):
         self._rules = ErrorRules(where, options.get("fatal", ()), options.get("classify"))
         self._versions = Versions(where, options.get("version", 1))
         self._rng = random.Random()  # noqa: S311 - jitter is no secret
+
+    @property
+    def signature(self) -> inspect.Signature:
+        """The parameters of its function that callers pass: without the task."""
+        return self._shape.signature
 
     @property
     def version(self) -> int:

@@ -48,6 +48,8 @@ class Jobs:
         self.wall = wall
         self._jobs: dict[str, Job[..., Any]] = {}
         self._enqueuer: Enqueuer | None = None
+        self.coalesces = True
+        """Whether callers at the same time share a statement; not where an enqueue runs its task (testing)."""
         self._results: Results | None = None
         self.threads = DaemonThreads(limit=THREADS, name="everpoll-job")
         self.hooks = Hooks(store)
@@ -151,6 +153,8 @@ class Jobs:
     async def enqueuer(self) -> Enqueuer:
         """The one way in."""
         store = await self.store()
+        if not self.coalesces:
+            return Enqueuer(store)
         if self._enqueuer is None:
             self._enqueuer = Enqueuer(store)
         return self._enqueuer

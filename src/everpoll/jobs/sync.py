@@ -59,6 +59,12 @@ class SyncCalls:
         """Return a handle on a task that was enqueued earlier or elsewhere."""
         return SyncTask(self, task_id, is_known=False)
 
+    def exchange(self, another: Callable[[], Awaitable[Store]] | None) -> Callable[[], Awaitable[Store]] | None:
+        """Make stores in this way from now on; return the way of before."""
+        before, self._another = self._another, another
+        self.close()
+        return before
+
     def close(self) -> None:
         """Let go of the connections of synchronous callers; a later call connects again."""
         side, self._side = self._side, None

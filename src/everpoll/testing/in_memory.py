@@ -1,0 +1,100 @@
+"""An app that was made for a real database, in a test: on a store in memory, for the length of a block.
+
+    with in_memory(app):    tasks are kept in memory; `drain(app)` runs them
+    with inline(app):       the same, and each enqueue returns after its task has run
+
+Promises: inside the block nothing reaches the app's own database, not from synchronous callers either. After it, the
+app is as it was before, and what was enqueued in the block is gone. Never: exchanges the store of an app that runs.
+"""
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from everpoll.logs.context import SUBJECT
+from everpoll.policy import Clock
+from everpoll.stores.contract import Enqueued, NewTask, Store
+from everpoll.stores.flows import FlowTask
+from everpoll.stores.memory import MemoryStore
+from everpoll.testing.drain import Workplace, drain
+
+
+class Exchangeable(Workplace, Protocol):
+    """What is needed of an app; `Everpoll` is one."""
+
+    def exchange_store(self, store: Store, *, is_alone: bool) -> Any:
+        """Work on another store; return what `restore_store` takes."""
+        ...
+
+    def restore_store(self, before: Any) -> None:
+        """Work on the store of before again."""
+        ...
+
+
+A = TypeVar("A", bound=Exchangeable)
+
+
+@contextmanager
+def in_memory(app: A, *, clock: Clock | None = None) -> Iterator[A]:
+    """Keep the tasks of the app in memory for the length of the block.
+
+        with in_memory(app):
+            await send_invoice.enqueue(7)
+            await assert_enqueued(app, send_invoice, 7)
+            await drain(app)
+
+    `clock`: a `VirtualClock`, where delays are to pass in no time.
+    """
+    with _on(app, MemoryStore(clock)):
+        yield app
+
+
+@contextmanager
+def inline(app: A, *, clock: Clock | None = None) -> Iterator[A]:
+    """Run each task before its `enqueue` returns, for the length of the block; on a store in memory.
+
+    Tasks with a delay, and those that wait for their next attempt, stay: `drain(app)` runs them once they are due. A
+    job that enqueues others does not wait for them; the enqueue around them does.
+    """
+    store = _InlineStore(clock, app)
+    with _on(app, store):
+        yield app
+
+
+@contextmanager
+def _on(app: Exchangeable, store: Store) -> Iterator[None]:
+    before = app.exchange_store(store, is_alone=True)
+    try:
+        yield
+    finally:
+        app.restore_store(before)
+
+
+class _InlineStore(MemoryStore):
+    """Has the app run what is due before an enqueue returns."""
+
+    def __init__(self, clock: Clock | None, app: Workplace) -> None:
+        super().__init__(clock)
+        self._app = app
+        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
+        answers = await super().enqueue(tasks)
+        await self._run()
+        return answers
+
+    async def enqueue_flow(self, tasks: Sequence[FlowTask]) -> list[Enqueued]:
+        answers = await super().enqueue_flow(tasks)
+        await self._run()
+        return answers
+
+    async def _run(self) -> None:
+        if SUBJECT.get() is not None:
+            return  # the caller is a job: the drain under way runs its tasks, too
+        event_loop = asyncio.get_running_loop()
+        if self._turn is None or self._turn[0] is not event_loop:
+            self._turn = (event_loop, asyncio.Lock())
+        # One at a time: the drain that ends first would stop the worker of the others.
+        async with self._turn[1]:
+            await drain(self._app)
