@@ -7,7 +7,7 @@ import pytest
 from msgspec import Struct
 
 from everpoll import Backoff, BadInput, Cancel, Everpoll, JobCanceled, KeyTaken, Retry, Task
-from everpoll.stores.contract import TaskFilter
+from everpoll.stores.contract import NewTask, TaskFilter
 from everpoll.testing import drain
 from jobs.jobs_stage import LIMIT_S, ended
 
@@ -194,6 +194,19 @@ async def test_a_job_that_waits_for_another_is_not_run_by_hand(app: Everpoll) ->
     assert (info.state, info.blockers, info.takes) == ("queued", 1, "result")
     with pytest.raises(Exception, match=rf"task {task.id} cannot be run now: it waits for 1 other task"):
         await task.run_now()
+    await app.close()
+
+
+async def test_a_call_that_another_program_wrote_in_its_own_order_is_no_part_of_a_chain(app: Everpoll) -> None:
+    @app.job()
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    store = await app.store()
+    texts = ['{"kwargs": {"b": 2}, "args": [1]}', ' { "args" : [1, 2] } ']
+    answers = await store.enqueue([NewTask(name="add", args=text) for text in texts])
+    await drain(app)
+    assert [(await app.task(one.id).info()).result for one in answers] == [3, 3]
     await app.close()
 
 

@@ -1,6 +1,7 @@
 """Groups: jobs side by side, and a callback that runs once, when all of them have ended."""
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -157,6 +158,8 @@ async def test_what_is_no_group_is_refused(app: Everpoll) -> None:
         app.group([]).then(double).then(broken)
     with pytest.raises(BadInput, match="job 'broken' takes no argument by position"):
         await app.group([]).then(broken).enqueue()
+    with pytest.raises(BadInput, match="job 'choice' runs in a process of its own, where there is no group"):
+        await app.group([]).then(app.job(run="process")(random.choice)).enqueue()
     task = await double.enqueue(1, key="k", delay="1h")
     with pytest.raises(KeyTaken, match=f"task {task.id} has the key 'k'"):
         await app.group([double.call(1), double.options(key="k").call(2)]).enqueue()

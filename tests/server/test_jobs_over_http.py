@@ -4,6 +4,7 @@ from typing import Any
 
 from everpoll import Everpoll
 from everpoll.stores.contract import NewTask, encode
+from everpoll.testing import drain
 from server.site import Site, example_app, site, until
 
 LARGE = 9007199254740993
@@ -122,3 +123,26 @@ async def test_a_taken_key_is_a_conflict_that_names_its_holder(url: str) -> None
         assert problem["argument"] == "on_conflict"
         problem = await here.post("/api/jobs", body | {"unique_for": "soon"}, 422)
         assert problem["argument"] == "unique_for"
+
+
+async def test_jobs_of_chains_show_what_they_wait_for_and_what_waits_for_them(url: str) -> None:
+    app = Everpoll(url)
+
+    @app.job()
+    async def fetch(page: str) -> str:
+        return f"{page}!"
+
+    async with site(app, works=False) as here:
+        last = await fetch.call("a").then(fetch).enqueue()
+        shown = await here.get(f"/api/jobs/{last.id}")
+        assert (shown["state"], shown["blockers"], shown["takes"], shown["then_id"]) == ("queued", 1, "result", None)
+        (first,) = shown["waits_for"]
+        assert (first["name"], first["state"]) == ("fetch", "queued")
+        before = await here.get(f"/api/jobs/{first['id']}")
+        assert (before["then_id"], before["waits_for"], before["blockers"]) == (last.id, [], 0)
+        verdict = (await here.get(f"/api/jobs/{last.id}/why"))["verdict"]
+        assert verdict == f"It waits for task {first['id']} (fetch), which is queued."
+        await here.post(f"/api/jobs/{last.id}/run-now", {}, 409)
+        await drain(app)
+        shown = await here.get(f"/api/jobs/{last.id}")
+        assert (shown["result"], shown["args"]) == ("a!!", ["a!"])

@@ -39,6 +39,8 @@ export interface JobItem {
   kwargs: Record<string, unknown>;
   progress: unknown;
   error: JobError | null;
+  then_id: Id | null;
+  blockers: number;
 }
 
 export interface TrailEntry {
@@ -64,6 +66,7 @@ export interface JobDetail extends JobItem {
   actions: JobAction[];
   rescues: number;
   deadline_at: string | null;
+  waits_for: { id: Id; name: string; state: JobState }[];
 }
 
 export interface Why {

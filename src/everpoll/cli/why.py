@@ -9,6 +9,7 @@ from everpoll.cli.session import AsJson, Url, console, plain, print_json, with_s
 from everpoll.engine.live_workers import gone_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
+from everpoll.engine.why_blocked import leading_to, why_blocked
 from everpoll.errors import BadInput, TaskNotFound
 from everpoll.monitors.checks.assignment import KIND
 from everpoll.monitors.service_why import why_service
@@ -29,6 +30,8 @@ def explain(task: TaskOrService, url: Url = None, as_json: AsJson = False) -> No
         if service is not None:
             return await why_service(store, service)
         found = await found_task(store, task)
+        if found.blockers and (leading := await leading_to(store, found)) is not None:
+            return why_blocked(found, leading)
         losses, workers, queues = await store.losses(found.id), await store.workers(), await store.queues()
         gone, now = gone_here(workers), datetime.now(UTC)
         if found.kind == "watch":

@@ -10,6 +10,7 @@ from everpoll.doctor.diagnosis import Verdict, counted, fine, listed, problem, w
 from everpoll.policy import human
 from everpoll.stores.contract import QueueInfo, WorkerInfo
 from everpoll.stores.examination import DueTasks, LeaseFacts
+from everpoll.stores.flows import GROUP_KIND
 
 LATE_S = 30.0
 """A task that was due for less may be about to be leased."""
@@ -137,7 +138,8 @@ def names(due: Sequence[DueTasks], fleet: Fleet, registered: Collection[str] = (
     for one in due:
         serving = [worker for worker in fleet.alive if one.queue in worker.queues]
         # A worker that did not say what it registers may well know the name.
-        if not serving or any(not worker.names or one.name in worker.names for worker in serving):
+        is_known = one.kind == GROUP_KIND or any(not worker.names or one.name in worker.names for worker in serving)
+        if not serving or is_known:
             continue
         hint = (
             "its own app has it: restart the workers with this release"

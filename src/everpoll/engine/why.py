@@ -46,6 +46,9 @@ def why(
     """
     if task.state == "running":
         answer = _running(task, workers, now, gone)
+    elif task.state == "queued" and task.blockers:
+        # `why_blocked` knows which.
+        answer = Why(f"It waits for {task.blockers} other task{'s' if task.blockers != 1 else ''} to end.")
     elif task.state == "queued" and is_set_aside(task.trail) and task.due_at > now:
         answer = _set_aside(task, workers, now)
     elif task.state == "queued":

@@ -20,7 +20,7 @@ from everpoll.errors import BadInput, JobCanceled, JobFailed, TaskNotFound
 from everpoll.jobs.flows import Chain, JobCall, call_of, enqueue_flow
 from everpoll.policy import Duration, human, seconds, shown
 from everpoll.stores.contract import END_STATES, Ended, Enqueued, NewTask, Settlement, TaskInfo, TaskState
-from everpoll.stores.flows import FlowTask
+from everpoll.stores.flows import GROUP_KIND, FlowTask
 
 if TYPE_CHECKING:
     from everpoll.jobs.job import Job
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from everpoll.jobs.sync import SyncCalls
 
 T = TypeVar("T")
-KIND = "group"
 NAME = "everpoll.group"
 """Of the task that ends a group without a callback."""
 PAGE = 1_000
@@ -97,7 +96,7 @@ class NewGroup:
             last = self._callback.task_behind(mark)
         else:
             queue = flow[0].task.queue if flow else self._jobs.any_queue
-            last = NewTask(name=NAME, kind=KIND, queue=queue, args=f'{{{mark},"args":[],"kwargs":{{}}}}')
+            last = NewTask(name=NAME, kind=GROUP_KIND, queue=queue, args=f'{{{mark},"args":[],"kwargs":{{}}}}')
         return [FlowTask(last, None, "end"), *flow]
 
 

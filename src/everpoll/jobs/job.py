@@ -20,7 +20,7 @@ from everpoll.jobs.argument_types import from_builtin
 from everpoll.jobs.behind import PLAIN, Behind, arrived
 from everpoll.jobs.behind import decode as decode_later
 from everpoll.jobs.call import ArgumentFlaw, CallShape, decode
-from everpoll.jobs.flows import JobCall
+from everpoll.jobs.flows import TAKES_RESULT, JobCall
 from everpoll.jobs.hooks import Hook
 from everpoll.jobs.limits import JobLimits
 from everpoll.jobs.options import (
@@ -271,6 +271,11 @@ class Job(Generic[P, R]):
         self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions
     ) -> NewTask:
         """The task of a call whose first argument comes later, checked; `mark`: the member that says which."""
+        if self._process is not None and mark != TAKES_RESULT:
+            raise BadInput(
+                f"job {self.name!r} runs in a process of its own, where there is no group: make the callback a job "
+                'without run="process", which may enqueue this one'
+            )
         task = NewTask(
             name=self.name,
             args=self.behind.encode(mark, args, kwargs, carried()),

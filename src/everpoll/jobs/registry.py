@@ -12,7 +12,6 @@ from everpoll.engine.work import Run, Work, Works
 from everpoll.errors import BadInput, UnknownJob
 from everpoll.jobs.causes import Cause, RedriveFilter, Redriven, causes_of, instant_of, redriven
 from everpoll.jobs.flows import Chain, JobCall
-from everpoll.jobs.groups import KIND as GROUP_KIND
 from everpoll.jobs.groups import NAME as GROUP
 from everpoll.jobs.groups import Group, NewGroup, end_group
 from everpoll.jobs.hooks import Hooks
@@ -24,6 +23,7 @@ from everpoll.jobs.sync import SyncCalls
 from everpoll.jobs.task import Task
 from everpoll.policy import Duration
 from everpoll.stores.contract import Settlement, Store, TaskInfo, TaskState
+from everpoll.stores.flows import GROUP_KIND
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,6 +12,7 @@ from everpoll.jobs import Jobs
 from everpoll.server.shapes import Page, instant_example
 from everpoll.stores.contract import Event, TaskInfo, TaskState
 from everpoll.stores.contract import Limit as JobLimit
+from everpoll.stores.flows import Takes
 
 
 class JobError(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,6 +53,21 @@ class JobItem(Struct, frozen=True, kw_only=True):
     limit: JobLimit | None
     """The key that it counts for, how many of the key may run at a time, and how many may start in a stretch; null: no
     limit."""
+    then_id: int | None
+    """The job that waits, or waited, for the end of this one; null: none."""
+    takes: Takes | None
+    """What it takes from the jobs that it waits for, or waited for: the result of one (a chain), or the end of all (a
+    group); null: it waits for none."""
+    blockers: int
+    """How many jobs it still waits for; above 0, no worker starts it."""
+
+
+class LeadingJob(Struct, frozen=True, kw_only=True):
+    """A job that another one waits for."""
+
+    id: int
+    name: str
+    state: TaskState
 
 
 class JobAction(Struct, frozen=True, kw_only=True):
@@ -73,6 +89,8 @@ class JobDetail(JobItem, frozen=True, kw_only=True):
     """What operators did to it, oldest first."""
     rescues: int
     deadline_at: datetime | None
+    waits_for: list[LeadingJob]
+    """Up to ten jobs that it waits for, or waited for; those that have not ended first."""
 
 
 class JobPage(Page, frozen=True, kw_only=True, omit_defaults=True):
@@ -89,7 +107,7 @@ def job_item(task: TaskInfo, jobs: Jobs) -> JobItem:
     return JobItem(**_item_fields(task, jobs))
 
 
-def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event]) -> JobDetail:
+def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: Sequence[TaskInfo] = ()) -> JobDetail:
     """Return everything about a job, without what are secrets by their names."""
     return JobDetail(
         **_item_fields(task, jobs),
@@ -99,6 +117,7 @@ def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event]) -> JobDetai
         actions=[JobAction(at=one.at, body=without_secrets(one.body)) for one in actions],
         rescues=task.rescues,
         deadline_at=task.deadline_at,
+        waits_for=[LeadingJob(id=one.id, name=one.name, state=one.state) for one in waits_for],
     )
 
 
@@ -125,7 +144,9 @@ _SAME = tuple(
 
 def _call(args: Any) -> tuple[list[Any], dict[str, Any]]:
     if isinstance(args, dict) and isinstance(args.get("args", []), list) and isinstance(args.get("kwargs", {}), dict):
-        return args.get("args", []), args.get("kwargs", {})
+        # What a task before it brought is the first argument.
+        first = [args["input"]] if "input" in args else []
+        return [*first, *args.get("args", [])], args.get("kwargs", {})
     # Written by another program: shown as it is.
     return (args, {}) if isinstance(args, list) else ([args], {})
 

@@ -9,6 +9,7 @@ from everpoll.engine.actors import action
 from everpoll.engine.live_workers import gone_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
+from everpoll.engine.why_blocked import leading_to, why_blocked
 from everpoll.errors import TaskNotFound, UnknownJob
 from everpoll.jobs.options import EnqueueOptions
 from everpoll.server import cursors
@@ -96,6 +97,8 @@ async def explain_job(asked: Asked) -> Why:
     """Answer `GET /api/jobs/{id}/why`."""
     store = await asked.serving.store()
     task = await _found(store, _id(asked))
+    if task.blockers and (leading := await leading_to(store, task)) is not None:
+        return without_secrets_in(why_blocked(task, leading))
     workers = await store.workers()
     losses, queues = await store.losses(task.id), await store.queues()
     limit = None if task.limit is None else await store.limit(task.limit.key)
@@ -145,7 +148,10 @@ async def run_job_now(asked: Asked) -> JobDetail:
 
 async def _detail(asked: Asked, task_id: int) -> JobDetail:
     store = await asked.serving.store()
-    return job_detail(await _found(store, task_id), asked.serving.app.jobs, await store.actions_of(task_id))
+    task = await _found(store, task_id)
+    leading = await leading_to(store, task)
+    waits_for = () if leading is None else leading.first
+    return job_detail(task, asked.serving.app.jobs, await store.actions_of(task_id), waits_for)
 
 
 async def _found(store: Store, task_id: int) -> TaskInfo:

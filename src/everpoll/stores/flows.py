@@ -22,6 +22,8 @@ from everpoll.errors import BadInput
 if TYPE_CHECKING:
     from everpoll.stores.contract import EndState, Enqueued, NewTask, TaskInfo, TaskState
 
+GROUP_KIND = "group"
+"""Of tasks that do nothing but end a group: every worker runs them, whatever it registers."""
 Takes = Literal["result", "end"]
 BLOCKED_LINE = 5
 """Where databases keep tasks that wait for others: no look for work reads it."""

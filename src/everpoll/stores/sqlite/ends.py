@@ -25,12 +25,15 @@ UNBLOCK = """update everpoll_tasks set blockers = 0, due_at = :now + max(0, due_
     where id = :id returning due_at - :now"""
 
 
-def end(con: Connection, now: int, ends: Sequence[End]) -> int | None:
-    """End these tasks. In how many microseconds the first task falls due that waited for them; None: none does."""
-    if not ends:
-        return None
-    links = _links(con, ends)
-    put_away(con, now, ends)
+def end(con: Connection, now: int, ends: Sequence[End], others: Sequence[Link] = ()) -> int | None:
+    """End these tasks. In how many microseconds the first task falls due that waited for them; None: none does.
+
+    `others`: links of tasks that are in history already, to be told with these.
+    """
+    links = list(others)
+    if ends:
+        links += _links(con, ends)
+        put_away(con, now, ends)
     due_us: list[int] = []
     while links:
         links = _told(con, now, links, due_us)

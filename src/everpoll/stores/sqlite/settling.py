@@ -8,13 +8,14 @@ time goes the way of `moves`, at 6 to 10 us.
 # ruff: noqa: S608 - only the column lists of this package are put into SQL
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
+from everpoll.stores.flows import Link
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.clock import microseconds
 from everpoll.stores.sqlite.ends import end
@@ -23,20 +24,21 @@ from everpoll.stores.sqlite.moves import COPIED, DROP, T_COPIED, End, Requeue, r
 from everpoll.stores.task_events import canceled_event
 from everpoll.stores.task_search import error_class
 
-# A task that another waits for goes the long way, which tells that one.
-HOLDS = "t.owner = :owner and t.sequence = :sequence and t.is_leased = 1 and t.then_id is null"
-LINKED = """select t.id from json_each(?) j cross join everpoll_tasks t
-    where t.id = j.value and t.then_id is not null"""
+HOLDS = "t.owner = :owner and t.sequence = :sequence and t.is_leased = 1"
+# A task that another waits for goes a longer way, since that one is to be told.
+ALONE, LINKED = "t.then_id is null", "t.then_id is not null"
 DONE = f"""insert into everpoll_history
     (id, ended_at, state, trail, attempt, memory, rescues, was_leased, error_type, {COPIED})
     select t.id, :now, 'done', t.trail, t.attempt, t.memory, t.rescues, 1, t.error_type,
            {T_COPIED}
-    from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value and {HOLDS}"""
+    from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value and {HOLDS} and {ALONE}"""
 DONE_WITH_RESULT = f"""insert into everpoll_history
     (id, ended_at, state, result, trail, attempt, memory, rescues, was_leased, error_type, {COPIED})
     select t.id, :now, 'done', j.value ->> 1, t.trail, t.attempt, t.memory, t.rescues, 1, t.error_type,
            {T_COPIED}
-    from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0 and {HOLDS}"""
+    from json_each(:rows) j cross join everpoll_tasks t where t.id = j.value ->> 0 and {HOLDS} and {ALONE}"""
+HELD_LINKS = f"""select t.id, t.then_id, t.name, t.has_told from json_each(:rows) j cross join everpoll_tasks t
+    where t.id = j.value and {HOLDS}"""
 # What becomes of a request to cancel. A task that cancels itself decides; if the request came while it ran, which its
 # due time tells (see `steering`), it could not know, and is due at once. So is one that was revised while it ran.
 HELD = """select json_group_array(json_array(t.id, case when t.cancel_requested = 1 and t.cancels_itself = 0 then 1
@@ -108,44 +110,49 @@ def settle(con: Connection, now: int, batch: Batch) -> set[int]:
     """Write the batch; the ids that were lost."""
     lost = set(batch.lost)
     bound = {"now": now, "owner": batch.incarnation}
-    linked: list[End] = []
+    links: list[Link] = []
     for sequence, ids in batch.done.items():
-        moved = con.execute(DONE, {**bound, "sequence": sequence, "rows": encode(ids)}).rowcount
-        dropped = _drop(con, batch.incarnation, sequence, ids, moved)
-        lost |= dropped.lost
-        linked += [End(task_id, sequence, "done") for task_id in dropped.linked]
+        plain = _Plain(dict.fromkeys(ids), encode(ids), DONE)
+        lost |= _ended(con, {**bound, "sequence": sequence}, plain, links)
     for sequence, rows in batch.results.items():
-        moved = con.execute(DONE_WITH_RESULT, {**bound, "sequence": sequence, "rows": encode(rows)}).rowcount
-        dropped = _drop(con, batch.incarnation, sequence, [task_id for task_id, _ in rows], moved)
-        lost |= dropped.lost
-        linked += [End(task_id, sequence, "done", result) for task_id, result in rows if task_id in dropped.linked]
+        plain = _Plain(dict(rows), encode(rows), DONE_WITH_RESULT)
+        lost |= _ended(con, {**bound, "sequence": sequence}, plain, links)
     if batch.ended or batch.again:
-        return lost | _move(con, now, batch, linked)
-    batch.unblocked_us = end(con, now, linked)
+        return lost | _move(con, now, batch, links)
+    if links:
+        batch.unblocked_us = end(con, now, (), links)
     return lost
 
 
-class _Dropped(NamedTuple):
-    """What became of plain ends."""
+class _Plain(NamedTuple):
+    """Ordinary ends under one sequence."""
 
-    lost: set[int]
-    linked: set[int]
-    """Still there: another task waits for them."""
+    results: Mapping[int, str | None]
+    rows: str
+    """As the statements take them."""
+    statement: str
+    """Copies those to history that no other task waits for."""
 
 
-def _drop(con: Connection, incarnation: int, sequence: int, ids: list[int], moved: int) -> _Dropped:
-    """Delete what has been copied to history; what has not is lost, or another task waits for it."""
-    if moved == len(ids):
+def _ended(con: Connection, bound: dict[str, int], plain: _Plain, links: list[Link]) -> set[int]:
+    """Move them to history; the ids that were lost. `links` gets what is to be told."""
+    ids = list(plain.results)
+    if con.execute(plain.statement, {**bound, "rows": plain.rows}).rowcount == len(ids):
         con.execute(DROP, (encode(ids),))
-        return _Dropped(set(), set())
-    held = _held(con, incarnation, [(task_id, sequence) for task_id in ids]).keys()
-    linked = {task_id for (task_id,) in con.execute(LINKED, (encode(list(held)),))}
-    if moved:
-        con.execute(DROP, (encode(list(held - linked)),))
-    return _Dropped(set(ids).difference(held), linked)
+        return set()
+    held = con.execute(HELD_LINKS, {**bound, "rows": encode(ids)}).fetchall()
+    if any(then_id is not None for _, then_id, _, _ in held):
+        con.execute(plain.statement.replace(ALONE, LINKED), {**bound, "rows": plain.rows})
+    con.execute(DROP, (encode([row[0] for row in held]),))
+    links += [
+        Link(then_id, "done", plain.results[task_id], task_id, name, "done")
+        for task_id, then_id, name, has_told in held
+        if then_id is not None and not has_told
+    ]
+    return set(ids).difference(row[0] for row in held)
 
 
-def _move(con: Connection, now: int, batch: Batch, linked: Sequence[End]) -> set[int]:
+def _move(con: Connection, now: int, batch: Batch, links: Sequence[Link]) -> set[int]:
     moving: list[Ended | Again] = [*batch.ended, *batch.again]
     by = _label(con, batch.incarnation) if any(one.note is not None for one in moving) else ""
     # Read first: once written, what has ended just now and what never was ours look alike.
@@ -153,8 +160,7 @@ def _move(con: Connection, now: int, batch: Batch, linked: Sequence[End]) -> set
     events = [(one.id, one.events) for one in batch.told if one.id in held]
     events += [(one.id, CANCELED_EVENTS) for one in batch.again if held.get(one.id) == CANCELED]
     feed.add(con, now, events)
-    ends = [*linked]
-    ends += [
+    ends = [
         End(one.id, one.sequence, one.state, one.result, trail_entry(one.note, now, by), 0, None, 0, _class(one))
         for one in batch.ended
         if one.id in held
@@ -170,7 +176,7 @@ def _move(con: Connection, now: int, batch: Batch, linked: Sequence[End]) -> set
             if held[one.id] == HURRIED:
                 delay_us, batch.is_hurried = 0, True
             rows.append(Requeue(one.id, one.sequence, delay_us, entry, int(one.refund), one.memory, 0, _class(one)))
-    batch.unblocked_us = end(con, now, ends)
+    batch.unblocked_us = end(con, now, ends, links)
     requeue(con, now, rows)
     # After the task itself has let go of its key: a follow-up may have the same.
     for task_id, call in batch.followed:
