@@ -17,12 +17,16 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare reached bigint[]; soonest float8; away record; cancels record; cause_states text[] := link_states;
 begin
-    with recursive behind(id, is_bad) as (
-        select u.id, u.state <> 'done' from unnest(links_to, link_states) u(id, state)
-        union
-        select t.then_id, true from behind b join everpoll.tasks t on t.id = b.id
-         where b.is_bad and t.takes = 'result' and t.then_id is not null and not t.has_told)
-    select array_agg(distinct b.id) into reached from behind b;
+    if 'done' = all(link_states) then
+        reached := links_to;
+    else
+        with recursive behind(id, is_bad) as (
+            select u.id, u.state <> 'done' from unnest(links_to, link_states) u(id, state)
+            union
+            select t.then_id, true from behind b join everpoll.tasks t on t.id = b.id
+             where b.is_bad and t.takes = 'result' and t.then_id is not null and not t.has_told)
+        select array_agg(distinct b.id) into reached from behind b;
+    end if;
     perform from everpoll.tasks t where t.id = any(reached) order by t.id desc for update;
 
     while links_to is not null loop
@@ -47,6 +51,7 @@ begin
         select extract(epoch from min(o.due_at) - clock_timestamp()) into soonest
           from (select * from fewer union all select * from next) o where o.blockers = 0;
         if soonest is not null then due_s := least(due_s, greatest(soonest, 0)); end if;
+        exit when 'done' = all(link_states);
 
         select array_agg(t.id) as ids, array_agg(t.sequence) as sequences, array_agg(u.cause) as causes,
                array_agg(u.name) as names, array_agg(u.cause_state) as states,

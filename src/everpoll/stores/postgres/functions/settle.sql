@@ -17,7 +17,7 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off s
 set plan_cache_mode = force_generic_plan
 as $$
 declare
-    touched bigint[]; moved bigint[]; moves int; me_label text; linked bigint[]; away record; link_ids bigint[];
+    touched bigint[]; moved bigint[]; moves int; me_label text; away record; link_ids bigint[];
     link_names text[]; link_states text[]; link_results text[]; links_to bigint[];
 begin
     select w.label into me_label from everpoll.workers w where w.incarnation = me;
@@ -31,17 +31,20 @@ begin
         select id, {kept}, attempt, rescues, cancel_requested, 'done', me_label, memory, trail, error_type from gone;
         get diagnostics moves = row_count;
         if moves < cardinality(done_ids) then   -- those that other tasks wait for go the longer way, and tell them
-            linked := array(select t.id from everpoll.tasks t
-                where t.id = any(done_ids) and t.owner = me and t.sequence = done_sequence and t.then_id is not null);
-            if cardinality(linked) > 0 then
-                select * into away from everpoll.put_away(me, linked, array_fill(done_sequence, array[cardinality(linked)]),
-                    null, null, array_fill(me_label, array[cardinality(linked)]), null, null, null, null, null, false);
-                moves := moves + coalesce(cardinality(away.moved), 0);
-                link_ids := away.link_ids;
-                link_names := away.link_names;
-                link_states := away.link_states;
-                link_results := away.link_results;
-                links_to := away.links_to;
+            with gone as (
+                delete from everpoll.tasks t
+                where t.id = any(done_ids) and t.owner = me and t.sequence = done_sequence returning t.*),
+            ended as (
+                insert into everpoll.history (id, {kept}, attempt, rescues, cancel_requested, state, worker, memory,
+                    trail, error_type)
+                select id, {kept}, attempt, rescues, cancel_requested, 'done', me_label, memory, trail, error_type
+                  from gone)
+            select moves + count(*), array_agg(g.id) filter (where not g.has_told),
+                   array_agg(g.name) filter (where not g.has_told), array_agg(g.then_id) filter (where not g.has_told)
+              into moves, link_ids, link_names, links_to from gone g;
+            if links_to is not null then
+                link_states := array_fill('done'::text, array[cardinality(links_to)]);
+                link_results := array_fill(null::text, array[cardinality(links_to)]);
             end if;
         end if;
         if moves < cardinality(done_ids) then   -- rare: what is not in history under this very transaction was lost
