@@ -47,6 +47,10 @@ async def right() -> None:
     assert_type(count(["a"]), int)
     plain: Job[[list[str]], int] = count
     await plain.enqueue(["a"])
+    assert_type(await buy.call(Order(1), amount=2).enqueue(), Task[dict[str, int]])
+    await count.options(priority=1).call(["a"]).then(buy, 2).then(sweep).enqueue()
+    group = await app.group([count.call(["a"]), buy.call(Order(1)).then(count)]).then(report, 42).enqueue()
+    await group.wait(timeout="1h")
     anyone: Task = await count.enqueue(["a"])
     await anyone.cancel()
 
@@ -71,6 +75,10 @@ async def wrong() -> None:
     await buy.options(dealy="5s").enqueue(Order(1))  # wrong
     (await (await count.enqueue(["a"])).result()).upper()  # wrong
     await count.enqueue_many(["a"])  # wrong
+    await buy.call("x").enqueue()  # wrong
+    await buy.options(priority=1).call(Order(1), "two").then(count).enqueue()  # wrong
+    await buy.call(Order(1)).then(print).enqueue()  # wrong
+    app.group([count])  # wrong
 
 
 def wrong_sync() -> None:
