@@ -33,7 +33,7 @@ hypothesis.settings.load_profile("everpoll")
 
 TESTS = Path(__file__).parent
 
-WAITING = ("faults", "tables", "examples", "docs", "cli", "server", "servers", "stores")
+WAITING = ("faults", "tables", "examples", "docs", "cli", "integrations", "server", "servers", "stores")
 """Folders whose tests wait for other processes, those with the longest modules first."""
 
 

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from everpoll.engine.thread_call import ThreadCall
-from everpoll.engine.threads import LONG_S, DaemonThreads
+from everpoll.engine.threads import LONG_S, DaemonThreads, between_calls
 from everpoll.errors import BadInput, NoThreadLeft
 
 
@@ -76,6 +76,29 @@ def test_an_idle_thread_is_reused() -> None:
             assert threads.submit(thread_name).result() == "everpoll-1"
             while threads._idle == 0:
                 time.sleep(0)
+
+
+def test_what_a_framework_asks_for_is_called_in_the_thread_before_and_after_each_function(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error of it changes nothing about the function, which may have had its effects."""
+    called: list[tuple[str, str]] = []
+
+    def between() -> None:
+        called.append(("between", threading.current_thread().name))
+        raise OSError("the connection cannot be closed")
+
+    monkeypatch.setattr("everpoll.engine.threads.between_calls", [between])
+    pool = DaemonThreads(limit=1, name="pool")
+    assert pool.submit(lambda: called.append(("function", threading.current_thread().name))).result() is None
+    with pytest.raises(ValueError, match="x"):
+        pool.submit(int, "x").result()
+    assert called == [("between", "pool-1"), ("function", "pool-1"), *[("between", "pool-1")] * 3]
+    assert "the connection cannot be closed" in caplog.text
+
+
+def test_without_a_framework_nothing_is_called_between_functions() -> None:
+    assert between_calls == []
 
 
 def test_a_cancelled_function_that_has_not_started_is_not_run() -> None:

@@ -5,8 +5,9 @@ that they do not use.
 """
 
 import sys
+from collections.abc import Sequence
 from importlib import import_module
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -113,11 +114,22 @@ def _nothing() -> None:
     """Stands for a command that is listed, and not called."""
 
 
-def main() -> None:
-    """Run the command line; an error that everpoll explains is shown without a traceback."""
-    called = next((argument for argument in sys.argv[1:] if not argument.startswith("-")), "")
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    program: str | None = None,
+    app: str | None = None,
+    url: str | None = None,
+) -> None:
+    """Run the command line; an error that everpoll explains is shown without a traceback.
+
+    A program that has an app and a database passes them, and its commands use them unless they are told otherwise.
+    """
+    given = sys.argv[1:] if arguments is None else arguments
+    called = next((argument for argument in given if not argument.startswith("-")), "")
+    command = typer.main.get_command(commands(called))
     try:
-        commands(called)()
+        command(given, prog_name=program, default_map=_defaults(command, {"app": app, "url": url}))
     except EverpollError as error:
         from everpoll.policy.visible_texts import visible  # noqa: PLC0415 - only for errors
 
@@ -125,3 +137,12 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _defaults(command: Any, given: dict[str, str | None]) -> dict[str, Any]:
+    """Return what each command has by default: the app, or for commands without one the database."""
+    if hasattr(command, "commands"):
+        return {name: _defaults(below, given) for name, below in command.commands.items()}
+    names = [parameter.name for parameter in command.params]
+    wanted = next((name for name in given if name in names), None)
+    return {} if wanted is None or given[wanted] is None else {wanted: given[wanted]}

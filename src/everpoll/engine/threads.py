@@ -30,6 +30,9 @@ logger = logging.getLogger("everpoll.engine")
 # A function without a timeout may take as long as it likes. After this long its thread is replaced if calls wait.
 LONG_S = 60.0
 
+between_calls: list[Callable[[], None]] = []
+"""Called in a thread before and after each function, for frameworks that keep connections by thread (Django)."""
+
 
 class DaemonThreads(Executor):
     """Use it as `loop.run_in_executor(threads, call)`; copying context variables is up to the caller."""
@@ -193,7 +196,7 @@ def _run(future: Future[Any], function: Callable[[], Any]) -> None:
     if not future.set_running_or_notify_cancel():
         return
     try:
-        result = function()
+        result = _cared_for(function) if between_calls else function()
     except StopIteration as error:
         # asyncio before 3.12 cannot carry it: awaiting the future would wait for ever. As PEP 479 does.
         wrapped = RuntimeError("the function raised StopIteration")
@@ -206,3 +209,20 @@ def _run(future: Future[Any], function: Callable[[], Any]) -> None:
     finally:
         # The error's traceback holds this frame: error and future would keep each other alive.
         del future, function
+
+
+def _cared_for(function: Callable[[], Any]) -> Any:
+    """Call the function between the calls of `between_calls`."""
+    _call_between()
+    try:
+        return function()
+    finally:
+        _call_between()
+
+
+def _call_between() -> None:
+    for call in between_calls:
+        try:
+            call()
+        except Exception:  # The function's own end counts, and it may have had its effects.
+            logger.exception("%r failed between two functions of a thread", call)
