@@ -1,6 +1,7 @@
 """The pages of the documentation and the Python blocks in them."""
 
 import re
+import sys
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,9 +28,14 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        """Under which name it is to be saved: its first line says `# shop.py`."""
-        found = re.fullmatch(r"# (\w+\.py)", self.code.split("\n", 1)[0].strip())
+        """Under which name it is to be saved: its first line says `# shop.py`, or `# shop/jobs.py`."""
+        found = re.fullmatch(r"# (\w+(?:/\w+)*\.py)", self.code.split("\n", 1)[0].strip())
         return found[1] if found else None
+
+    @property
+    def module(self) -> str | None:
+        """As what later blocks import it, if it is in a folder: then it is saved, and not run by itself."""
+        return self.file.removesuffix(".py").replace("/", ".") if self.file and "/" in self.file else None
 
     @property
     def is_run(self) -> bool:
@@ -45,6 +51,20 @@ class Block:
         """Run it; tracebacks point to the line in the page."""
         source = "\n" * (self.line - 1) + self.code
         exec(compile(source, str(self.page), "exec"), namespace)  # noqa: S102 - running the examples is the purpose
+
+
+def run(page: Path, folder: Path) -> None:
+    """Run the blocks of a page in order, in one namespace; `folder` is where its files go, and is on the path."""
+    # Not "__main__": an example may end with the lines that a program starts with.
+    namespace: dict[str, object] = {"__name__": "example"}
+    for block in blocks(page):
+        if block.file is not None:
+            (folder / block.file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / block.file).write_text(block.code, encoding="utf-8")
+        if block.is_run and block.module is None:
+            block.execute(namespace)
+    unused = [block.module for block in blocks(page) if block.module and block.module not in sys.modules]
+    assert not unused, f"{name_of(page)}: no block imports {unused}"
 
 
 def pages() -> list[Path]:

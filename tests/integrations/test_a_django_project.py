@@ -22,6 +22,36 @@ print(json.dumps(orders.order(2)))
 """
 
 
+TESTS = """
+from django.test import TestCase
+from everpoll import TaskNotFound
+from shop.jobs import app
+from shop import orders
+
+class Orders(TestCase):
+    found = []
+
+    @classmethod
+    def setUpTestData(cls):
+        cls.addClassCleanup(app.sync.close)
+        orders.create_tables()
+
+    def order(self):
+        self.assertEqual(orders.rows("orders"), [])
+        for task in self.found:
+            with self.assertRaises(TaskNotFound):
+                app.sync.task(task).info()
+        self.found.extend(orders.order(1))
+        self.assertEqual(orders.rows("orders"), [1])
+
+    def test_one(self):
+        self.order()
+
+    def test_two(self):
+        self.order()
+"""
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
@@ -116,3 +146,13 @@ threads = DaemonThreads(1)
 print(json.dumps([threads.submit(opened).result() for _ in range(3)]))
 """
     assert project.python(program) == [False, False, False]
+
+
+def test_a_test_case_of_django_enqueues_in_its_test_database_and_rolls_back(url: str, tmp_path: Path) -> None:
+    """As the docs tell it: the database and its TEST have the same name."""
+    project = Project(tmp_path / "project", url)
+    with (project.folder / "settings.py").open("a") as settings:
+        settings.write('DATABASES["default"]["NAME"] += "_tests"\n')
+        settings.write('DATABASES["default"]["TEST"] = {"NAME": DATABASES["default"]["NAME"]}\n')
+    (project.folder / "shop/tests.py").write_text(TESTS)
+    project.manage("test", "--noinput")
