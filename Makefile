@@ -10,7 +10,7 @@ ARGS   ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo example-test-runner example-website-audit example-shell-query example-dependency-health dashboard dashboard-if-possible test prove check bench docs lock clean
+.PHONY: help demo example-test-runner example-website-audit example-shell-query example-dependency-health dashboard dashboard-if-possible test prove check bench newcomer docs lock clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-25s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,9 @@ check: $(READY) ## Lint, formatting, types and imports between rooms
 
 bench: $(READY) ## Measure, side by side with a bare reference, and print ratios
 	$(BIN)/python -m bench $(ARGS)
+
+newcomer: ## Time the README's way from `pip install` to a job done, in a fresh environment (ARGS="--extra server")
+	@$(PYTHON) -m bench.newcomer $(ARGS)
 
 docs: $(READY) ## Build the documentation into site/, failing on a broken link
 	$(BIN)/mkdocs build --strict --quiet

@@ -80,3 +80,9 @@ def test_a_decorator_without_its_interval_is_refused() -> None:
     app = Everpoll()
     with pytest.raises(BadInput, match=r'write @app\.loop\(every="30s"\)'):
         app.loop(lambda: None)  # type: ignore[arg-type]  # that is the mistake
+
+
+def test_queues_without_slots_are_explained() -> None:
+    """A list of names is a likely mistake: the error shows what to write."""
+    with pytest.raises(BadInput, match=r"queues=\['mail'\]: write the slots of each queue, as "):
+        Everpoll("memory://", queues=["mail"])  # type: ignore[arg-type]

@@ -235,6 +235,25 @@ def test_mistakes_are_explained_in_one_line(shop: Shop, arguments: list[str], co
     assert "secret" not in said
 
 
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import requestz\n", "ModuleNotFoundError: No module named 'requestz'"),
+        ("from everpoll import Everpoll\napp = Everpol()\n", "NameError: name 'Everpol' is not defined"),
+        ("def f(:\n", "SyntaxError: "),
+    ],
+)
+def test_a_module_that_fails_shows_its_own_lines_only(shop: Shop, code: str, error: str) -> None:
+    """A mistake in the user's module is not hidden under thirty lines of the command line's own frames."""
+    (shop.folder / "broken.py").write_text(code)
+    said = shop.everpoll("run", "broken:app", code=2)
+    assert f'File "{shop.folder}/broken.py", line ' in said
+    assert error in said
+    assert "'broken:app': broken cannot be imported" in said
+    assert "importlib" not in said
+    assert "typer" not in said
+
+
 def test_a_place_without_tasks_is_named_before_anything_is_made_there(shop: Shop) -> None:
     """In the wrong folder `everpoll migrate` would make an empty file: the address is what to check first."""
     said = shop.everpoll("jobs", "list", code=2)

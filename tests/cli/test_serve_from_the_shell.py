@@ -46,6 +46,7 @@ def test_a_port_that_is_taken_is_one_line(shell: Shell, monkeypatch: pytest.Monk
         ended = shell("serve", "--port", str(taken.getsockname()[1]))
     assert ended.code == 2
     assert "cannot listen" in ended.err
+    assert "another program has this port; choose another --port" in ended.err
 
 
 def test_memory_cannot_be_served_from_elsewhere(shell: Shell) -> None:

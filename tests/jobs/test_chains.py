@@ -149,13 +149,17 @@ async def test_what_cannot_be_called_is_refused_and_nothing_is_enqueued(app: Eve
     start = fetch.call("a")
     with pytest.raises(BadInput, match=r"job 'fetch'.*too many positional"):
         await start.then(fetch, "b").enqueue()
+    with pytest.raises(
+        BadInput, match=r"it is called as per_tenant\(size.*, and 'tenant' comes from the task before it"
+    ):
+        await start.then(per_tenant, 1, 2).enqueue()
     with pytest.raises(BadInput, match="job 'nothing' takes no argument by position"):
         await start.then(nothing).enqueue()
     with pytest.raises(BadInput, match="job 'per_tenant': per= needs its first argument"):
         await start.then(per_tenant).enqueue()
     with pytest.raises(BadInput, match="job 'keyed': its key= needs its first argument"):
         await start.then(keyed).enqueue()
-    with pytest.raises(BadInput, match="is no job"):
+    with pytest.raises(BadInput, match="is not a job"):
         start.then(print)  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="has its arguments"):
         start.then(fetch.call("b"), 3)

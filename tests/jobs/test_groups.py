@@ -152,8 +152,10 @@ async def test_members_that_history_has_no_more_are_said(app: Everpoll) -> None:
 
 async def test_what_is_no_group_is_refused(app: Everpoll) -> None:
     double, broken = jobs_of(app)
-    with pytest.raises(BadInput, match="is no call"):
+    with pytest.raises(BadInput, match="is not a call"):
         app.group([double])
+    with pytest.raises(BadInput, match=r"is not a list of calls: write app.group\(\[job.call"):
+        app.group(double.call(1))
     with pytest.raises(BadInput, match="has a callback, 'double'"):
         app.group([]).then(double).then(broken)
     with pytest.raises(BadInput, match="job 'broken' takes no argument by position"):

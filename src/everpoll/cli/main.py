@@ -27,7 +27,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "demo": Command(
         "demo:demo",
-        "Watch jobs, loops and services fail, back off, recover and pause, live. Ctrl-C ends it with a summary.",
+        "Watch jobs, watches, services, loops and a table fail, back off, recover, live. Ctrl-C ends it and sums up.",
     ),
     "run": Command(
         "run:run", "Run an app, a configuration file, or the services of the database, until SIGTERM or Ctrl-C."

@@ -10,6 +10,7 @@ import importlib
 import os
 import socket
 import sys
+import traceback
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from everpoll.engine.actors import ACTOR_LIMIT
-from everpoll.errors import BadInput
+from everpoll.errors import BadInput, EverpollError
 from everpoll.policy import human, seconds
 from everpoll.policy.visible_texts import escaped, visible
 from everpoll.stores.contract import Store
@@ -38,6 +39,7 @@ Url = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
+_IMPORTERS = {__file__, importlib.__file__, "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>"}
 LAST_NUMBER = 2**63 - 1  # up to which databases count tasks and events
 
 
@@ -86,15 +88,28 @@ def found_app(path: str) -> "Everpoll":
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is None or not module_name.startswith(error.name):
-            raise
+            raise _import_failed(path, error) from None
         raise BadInput(f"{path!r}: no module {error.name!r} here; run it from the folder that holds it") from None
+    except EverpollError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the user's module may raise anything
+        raise _import_failed(path, error) from None
     from everpoll.app import Everpoll  # noqa: PLC0415 - most commands need no app, and it imports every room
 
     app = getattr(module, name or "app", None)
     if not isinstance(app, Everpoll):
         apps = ", ".join(key for key, value in vars(module).items() if isinstance(value, Everpoll)) or "none"
-        raise BadInput(f"{path!r}: {name or 'app'} is no Everpoll app; apps in {module_name}: {apps}")
+        raise BadInput(f"{path!r}: {name or 'app'} is not an Everpoll app; apps in {module_name}: {apps}")
     return app
+
+
+def _import_failed(path: str, error: Exception) -> BadInput:
+    """Print where the user's module failed, without the frames of the command line, and return the error to raise."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename in _IMPORTERS:
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, frames)
+    return BadInput(f"{path!r}: {path.partition(':')[0]} cannot be imported: the error above is raised by its own code")
 
 
 def duration_s(option: str, text: str) -> float:

@@ -51,7 +51,7 @@ def workers(fleet: Fleet, due: Sequence[DueTasks]) -> Verdict:
     if not alive and waiting:
         found.append(problem(f"no worker is alive, and {counted(waiting, 'task')} wait", START))
     if not alive:
-        return worst_of(found, fine("no worker is alive, and no task waits"))
+        return worst_of(found, fine(f"no worker is alive, and no task has been due for {human(LATE_S)}"))
     slots, running = sum(one.slots for one in alive), sum(one.running for one in alive)
     names = listed(one.label for one in alive)
     return worst_of(found, fine(f"{len(alive)} alive ({names}), {running:,} of {slots:,} slots are busy"))
@@ -111,7 +111,11 @@ def queues(due: Sequence[DueTasks], found: Sequence[QueueInfo], fleet: Fleet) ->
         )
         for queue, some in sorted(late.items())
     ]
-    fair = f"{counted(len(found), 'queue')}, and none waits for a worker" if found else "no queue has tasks"
+    fair = (
+        f"{counted(len(found), 'queue')}, and none has waited {human(LATE_S)} for a worker"
+        if found
+        else "no queue has tasks"
+    )
     return worst_of(verdicts, fine(fair))
 
 

@@ -50,7 +50,8 @@ class WorkerOptions:
         whole_number(self.slots, name="slots", at_least=1, accepted="how many tasks run at a time, 1 or more")
         if self.queues is None:
             return
-        if not self.queues:
+        queues: object = self.queues  # a list of names is a likely mistake
+        if not isinstance(queues, dict) or not queues:
             raise BadInput(
                 f'queues={shown(self.queues)}: write the slots of each queue, as {{"default": 50, "mail": 5}}'
             )

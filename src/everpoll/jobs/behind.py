@@ -53,7 +53,8 @@ class Behind:
         self._first = next(iter(shape.signature.parameters.values()), None)
         if self._first is None or self._first.kind not in {*BY_POSITION, inspect.Parameter.VAR_POSITIONAL}:
             raise BadInput(f"{self._where} takes no argument by position, so that no other task can give it one")
-        self.shape = CallShape(name, _without(function, self._first), Task)
+        given = f", and {self._first.name!r} comes from the task before it, or is the group"
+        self.shape = CallShape(name, _without(function, self._first), Task, given)
         # The task may be the function's first parameter; the group comes right behind it then.
         self._place = list(inspect.signature(function).parameters).index(self._first.name)
 

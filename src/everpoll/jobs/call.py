@@ -39,10 +39,11 @@ decode = msgspec.json.Decoder(Call).decode
 
 
 class CallShape:
-    """How one function is called."""
+    """How one function is called; `given`: what an error says of arguments that callers do not pass."""
 
-    def __init__(self, name: str, function: Callable[..., Any], task_type: type) -> None:
+    def __init__(self, name: str, function: Callable[..., Any], task_type: type, given: str = "") -> None:
         self._name = name
+        self._given = given
         self._signature = inspect.signature(function)
         hints = _hints(function, task_type)
         # Most likely imported for type checkers only; said where an argument is missing.
@@ -145,7 +146,7 @@ class CallShape:
                 "module, outside `if TYPE_CHECKING:`"
                 for name, hint in self._unresolved.items()
             )
-            called = f"it is called as {self._name}{self._callable}"
+            called = f"it is called as {self._name}{self._callable}{self._given}"
             raise BadInput(f"job {self._name!r}: {error}; {called}{unresolved}") from None
 
     def decode(self, text: str, task: Any) -> tuple[Sequence[Any], dict[str, Any]]:

@@ -153,7 +153,7 @@ class RedriveFilter(Struct, frozen=True, kw_only=True):
         if all(one is None for one in filters) and not self.everything:
             raise BadInput(
                 f"redrive: without a filter it would put back all jobs that are {self.state}: name at least one of "
-                "name, queue, error and since, or say everything=True"
+                "name, queue, error and since, or pass everything=True (in a shell: --everything)"
             )
         return TaskFilter(
             state=self.state, kind="job", name=self.name, queue=self.queue, error=self.error, since=self.since

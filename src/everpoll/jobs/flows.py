@@ -157,7 +157,7 @@ def call_of(given: object, extra: tuple[Any, ...] = ()) -> JobCall[Any]:
     call: JobCall[Any] | None = given.call(*extra) if hasattr(given, "call") and hasattr(given, "enqueue") else None
     if isinstance(call, JobCall):
         return call
-    raise BadInput(f"{shown(given)} is no job: write .then(job, …), or .then(job.call(…))")
+    raise BadInput(f"{shown(given)} is not a job: write .then(job, …), or .then(job.call(…))")
 
 
 async def enqueue_flow(jobs: "Jobs", flow: Sequence[FlowTask], name: str) -> list[Enqueued]:

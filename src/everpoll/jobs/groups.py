@@ -60,11 +60,13 @@ class NewGroup:
         self, jobs: "Jobs", calls: Iterable[JobCall[Any] | Chain], callback: JobCall[Any] | None = None
     ) -> None:
         self._jobs = jobs
+        if not isinstance(calls, Iterable):
+            raise BadInput(f"{shown(calls)} is not a list of calls: write app.group([job.call(…), …])")
         self._calls = list(calls)
         self._callback = callback
         for call in self._calls:
             if not isinstance(call, JobCall | Chain):
-                raise BadInput(f"{shown(call)} is no call: write app.group([job.call(…), …])")
+                raise BadInput(f"{shown(call)} is not a call: write app.group([job.call(…), …])")
 
     def __repr__(self) -> str:
         return f"<group of {len(self._calls)}>"

@@ -7,6 +7,7 @@ Requests are not logged: their paths may carry the tokens of heartbeats.
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 from collections.abc import Iterable, Iterator
@@ -122,7 +123,9 @@ class HttpServer:
         try:
             listener = socket.create_server((self._host, self._port), family=family, backlog=BACKLOG)
         except (OSError, OverflowError) as error:
-            raise BadInput(f"cannot listen on {self.url}: {error}; choose another --port") from None
+            is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            why = "another program has this port" if is_taken else error
+            raise BadInput(f"cannot listen on {self.url}: {why}; choose another --port") from None
         # As a socket that names its protocol: asyncio turns Nagle's algorithm off for those alone, and with it on, each
         # answer on a kept connection waits 40 ms for the client's acknowledgment of its headers.
         return socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP, listener.detach())
