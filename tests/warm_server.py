@@ -32,7 +32,8 @@ EXTRA = ("asyncpg", "uvicorn", "httpx")
 def warm_up() -> None:
     """Import all that a command may import."""
     for found in pkgutil.walk_packages(everpoll.__path__, "everpoll."):
-        if not found.name.endswith("__main__"):
+        # What is made for a frame, such as Django, wants its settings first.
+        if not found.name.endswith("__main__") and not found.name.startswith("everpoll.contrib."):
             importlib.import_module(found.name)
     for name in EXTRA:
         importlib.import_module(name)

@@ -98,6 +98,10 @@ async def _begun(story: Story, queries: ShellQueries, runs: Runs, speed: float) 
         return
     run = await queries.watch.begin(op, id=story.name)
     if story.cancel_after_s is not None:
+        # From its start: a busy machine must not have it canceled before it is known in the cloud.
+        async for _ in run.events():
+            if (await run.info()).phase != "intent":
+                break
         await asyncio.sleep(story.cancel_after_s / speed)
         await run.cancel("the user closed the window")
 

@@ -135,7 +135,7 @@ def test_an_outage_is_waited_out_and_any_other_error_reaches_whoever_waits(caplo
             await waiting
         await results.close()
 
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG, "everpoll.engine"):
         clock.run(scene())
     told = [one.levelno for one in caplog.records if "cannot look for results: connection refused" in one.message]
     assert told == [logging.WARNING, *[logging.DEBUG] * 9]

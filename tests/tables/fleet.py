@@ -7,7 +7,9 @@ logs of all workers. Nothing that was started outlives the block.
 import asyncio
 import json
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -59,6 +61,27 @@ class TableFleet:
             started.append(worker)
         await self.until(lambda: all(one.said("signed on as") for one in started), "all have signed on")
         return started
+
+    async def freeze(self, worker: WorkerProcess) -> None:
+        """Freeze it at a moment at which it holds no lock of a file, which every other worker would wait for."""
+        async with asyncio.timeout(GIVE_UP_S):
+            worker.freeze()
+            while self._is_locked():
+                worker.thaw()
+                await asyncio.sleep(0.02)
+                worker.freeze()
+
+    def _is_locked(self) -> bool:
+        if not self.stage.url.startswith("sqlite:///"):
+            return False
+        path = self.stage.url.removeprefix("sqlite:///").split("?", maxsplit=1)[0]
+        with closing(sqlite3.connect(path, timeout=0.2, isolation_level=None)) as connection:
+            try:
+                connection.execute("begin immediate")
+            except sqlite3.OperationalError:
+                return True
+            connection.execute("rollback")
+        return False
 
     def effects(self, what: str) -> list[dict[str, Any]]:
         """The runs that began, ended or were stopped, in order."""

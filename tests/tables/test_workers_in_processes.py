@@ -63,7 +63,7 @@ async def test_a_frozen_worker_that_comes_back_changes_nothing(stage: TableStage
     with TableFleet(stage, tmp_path, **STALE) as fleet:
         [zombie] = await fleet.start()
         await fleet.until_begun(1)
-        zombie.freeze()
+        await fleet.freeze(zombie)
         [heir] = await fleet.start()
         await fleet.until_begun(2)
         row = await stage.one(1)
@@ -90,7 +90,7 @@ async def test_a_frozen_worker_of_the_same_name_as_its_heir_changes_nothing(
         fleet.share_name("vdi-7")
         [zombie] = await fleet.start()
         await fleet.until_begun(1)
-        zombie.freeze()
+        await fleet.freeze(zombie)
         await fleet.start()
         await fleet.until_begun(2)
         if has_ended:

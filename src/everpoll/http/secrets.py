@@ -74,8 +74,8 @@ class Secrets:
         return self._escaped.sub(MASK, text) if self._escaped is not None and "\\" in text else text
 
 
-def rewritten(value: Any, change: Callable[[str | None, str], str]) -> Any:
-    """Return a copy of JSON with its texts changed, up to DEPTH_LIMIT levels.
+def rewritten(value: Any, change: Callable[[str | None, str], str], levels: int | None = None) -> Any:
+    """Return a copy of JSON with its texts changed, and cut below so many levels; None: however deep it is.
 
     `change` is told under which name a text is, None for a name itself.
     """
@@ -87,7 +87,7 @@ def rewritten(value: Any, change: Callable[[str | None, str], str]) -> Any:
         for place, one in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
             if isinstance(one, str):
                 holder[place] = change(place if isinstance(place, str) else None, one)
-            elif depth == DEPTH_LIMIT and isinstance(one, Mapping | list | tuple):
+            elif depth == levels and isinstance(one, Mapping | list | tuple):
                 holder[place] = CUT
             elif isinstance(one, Mapping):
                 named = {change(None, name) if isinstance(name, str) else name: inner for name, inner in one.items()}

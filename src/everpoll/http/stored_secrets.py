@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from everpoll.http.secrets import MASK, rewritten
+from everpoll.http.secrets import DEPTH_LIMIT, MASK, rewritten
 
 # A page's token and the key of a run are no secrets; "api_key" and "x-goog-api-key" are.
 _FIELD = re.compile(
@@ -37,7 +37,7 @@ def without_secrets(value: Any) -> Any:
     """The same, with *** for what a field's name, a parameter of a URL or a scheme says is a secret."""
     if value is None or isinstance(value, int | float):
         return value
-    return _cut(value) if isinstance(value, str) else rewritten(value, _masked)
+    return _cut(value) if isinstance(value, str) else rewritten(value, _masked, DEPTH_LIMIT)
 
 
 def _masked(name: str | None, text: str) -> str:

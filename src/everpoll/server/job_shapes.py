@@ -179,6 +179,9 @@ ITEM: dict[str, Any] = {
     "progress": None,
     "error": {"error": "503 Service Unavailable", "type": "HTTPError", "attempt": 3},
     "limit": {"key": "audit/example.com", "running": 3, "starts": 5, "per_s": 1.0},
+    "then_id": None,
+    "takes": None,
+    "blockers": 0,
 }
 DETAIL = ITEM | {
     "result": None,
@@ -187,4 +190,5 @@ DETAIL = ITEM | {
     "actions": [{"at": instant_example(60), "body": {"what": "retry", "by": "HTTP from 10.1.2.3"}}],
     "rescues": 0,
     "deadline_at": None,
+    "waits_for": [],
 }

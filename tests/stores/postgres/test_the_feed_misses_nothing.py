@@ -153,8 +153,8 @@ async def test_a_settlement_in_a_transaction_of_its_own(stage: Stage, url: str, 
         slow = first.transaction()
         await slow.start()
         lost = await first.fetchval(
-            versioned("""select everpoll.settle($1, null, 1, $2, $3, null, null, null, null, null, null, null, null,
-                null, $2, '{1}', '{"{}"}')"""),
+            versioned("""select lost from everpoll.settle($1, null, 1, $2, $3, null, null, null, null, null, null, null,
+                null, null, $2, '{1}', '{"{}"}')"""),
             worker,
             [slow_lease.id],
             [slow_lease.sequence],
