@@ -12,6 +12,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
+from everpoll.drivers.missing_packages import missing_server
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.health import Health
 from everpoll.engine.loop_showing import LoopShowing
@@ -303,7 +304,7 @@ class Everpoll:
         try:
             from everpoll.server.mounting import mounted  # noqa: PLC0415 - the extra may be missing
         except ModuleNotFoundError as error:
-            raise BadInput(f"the HTTP API needs {error.name}: pip install everpoll[server]") from None
+            raise missing_server(error.name) from None
         made = mounted(self, prefix, token, read_only=read_only, hosts=hosts)
         self._http_apps.append(made)
         return made

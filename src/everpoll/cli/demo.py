@@ -112,7 +112,7 @@ class Stage:
         try:
             from everpoll.server.running import HttpServer  # noqa: PLC0415 - the extra may be missing
         except ModuleNotFoundError as error:
-            return f"needs {error.name}: pip install everpoll[server]"
+            return f"needs {error.name}: pip install 'path/to/the/clone[server]'"
         server = HttpServer(self._app, port=port)
         try:
             await server.start()

@@ -14,6 +14,7 @@ from everpoll.cli.channels import add_channels
 from everpoll.cli.configuration import configure, load, missing_variables
 from everpoll.cli.session import Url, found_app
 from everpoll.drivers.addresses import masked
+from everpoll.drivers.missing_packages import missing_server
 from everpoll.errors import BadInput
 from everpoll.logs import log_handler
 from everpoll.stores.contract import Store
@@ -79,7 +80,7 @@ def http_server(
     try:
         from everpoll.server.running import HttpServer  # noqa: PLC0415 - the extra may be missing
     except ModuleNotFoundError as error:
-        raise BadInput(f"the HTTP API needs {error.name}: pip install everpoll[server]") from None
+        raise missing_server(error.name) from None
     return HttpServer(app, host, port, prefix=prefix, allowed_hosts=allow_host or (), is_alone=is_alone)
 
 

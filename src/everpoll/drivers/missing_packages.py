@@ -9,3 +9,10 @@ def missing_package(what: str, package: str, extra: str) -> BadInput:
         f"{what} needs the package {package}, which is not installed: pip install {package}, or, with everpoll itself, "
         f"pip install 'path/to/the/clone[{extra}]'"
     )
+
+
+def missing_server(package: str | None) -> BadInput:
+    """Return the error for an HTTP API without its packages; it needs several, so only the extra is named."""
+    return BadInput(
+        f"the HTTP API needs the package {package}, which is not installed: pip install 'path/to/the/clone[server]'"
+    )

@@ -60,6 +60,8 @@ def public_names() -> dict[str, str]:
     found: dict[str, str] = {}
     for part in os.environ.get(VARIABLE, "").split(","):
         name, _, label = (piece.strip() for piece in part.partition("="))
+        if label and not name:
+            raise BadInput(f"${VARIABLE}: the label {label!r} has no service: write name=label")
         if not name:
             continue
         label = label or name

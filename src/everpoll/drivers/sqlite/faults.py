@@ -32,9 +32,12 @@ UNUSABLE = frozenset(
         sqlite3.SQLITE_AUTH,
     }
 )
+_LOCKED = (
+    "another program keeps it locked: find out which one holds a transaction open; it may be a connection of your own"
+)
 WHAT_TO_DO = {
-    sqlite3.SQLITE_BUSY: "another program keeps it locked: find out which one holds a transaction open",
-    sqlite3.SQLITE_LOCKED: "another program keeps it locked: find out which one holds a transaction open",
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
     sqlite3.SQLITE_FULL: "its disk is full, nothing was written: free some space",
     sqlite3.SQLITE_IOERR: "its disk reports errors: look into the system's log, and check the file system",
     sqlite3.SQLITE_CORRUPT: "it is damaged: run `pragma integrity_check` on it, or restore it from a backup",
