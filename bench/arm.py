@@ -170,7 +170,11 @@ class Process:
 
 def _program(arm: Arm) -> list[str | Path]:
     if not arm.module.endswith(".mjs"):
-        return [python_of(arm.peer), "-m", f"bench.arms.{arm.module}"]
+        try:
+            python = python_of(arm.peer)
+        except subprocess.CalledProcessError as error:
+            raise ArmFailed(f"{arm.name}: its packages cannot be installed: {error}") from error
+        return [python, "-m", f"bench.arms.{arm.module}"]
     # Node looks for packages beside the file that imports them.
     node, folder = node_of(arm.peer)
     return [node, shutil.copy(ROOT / "bench" / "arms" / arm.module, folder)]

@@ -5,13 +5,15 @@ import functools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from bench.arms import gate
 from everpoll import Everpoll
 from everpoll.engine.options import WorkerOptions
 from everpoll.jobs import Job
-from everpoll.jobs.options import EnqueueOptions
+
+if TYPE_CHECKING:  # `make bench ARGS=before` runs this file beside older sources
+    from everpoll.jobs.options import EnqueueOptions
 
 AnyJob = Job[..., Any]
 DEFAULT_SLOTS = WorkerOptions().slots
@@ -56,7 +58,7 @@ def make(order: gate.Order, tally: Tally) -> tuple[Everpoll, AnyJob]:
     return app, app.jobs.add(noop, name="noop")
 
 
-async def fill(job: AnyJob, count: int, **options: Unpack[EnqueueOptions]) -> int:
+async def fill(job: AnyJob, count: int, **options: "Unpack[EnqueueOptions]") -> int:
     """Enqueue that many; the id of the last."""
     last = 0
     for start in range(0, count, FILL):
