@@ -313,25 +313,23 @@ class Everpoll:
         """Stop this with the app, before the store is closed: a server that answers for it."""
         self._companions.append(companion)
 
-    def exchange_store(self, store: Store, *, is_alone: bool) -> object:
-        """Work on another store until `restore_store` gets what this returns: for `everpoll.testing`.
+    def exchange_store(self, store: Store) -> object:
+        """Work on a store in memory until `restore_store` gets what this returns: for `everpoll.testing`.
 
-        `is_alone`: no other object reaches its tasks, so that synchronous callers use this very one.
+        Synchronous callers use this very object, since no other one reaches its tasks.
         """
         if self._entered or self._worker is not None:
             raise AlreadyRunning("this app runs: exchange its store before it starts, or after close()")
-        before = (self._store, self._opened_on, self.sync.exchange(None if is_alone else self._another_store))
-        self._store, self._opened_on = store, None
+        before = (self._store, self._opened_on, self.sync.exchange(None), self.jobs.coalesces)
+        self._store, self._opened_on, self.jobs.coalesces = store, None, False
         self._forget()
-        self.jobs.coalesces = False
         return before
 
     def restore_store(self, before: Any) -> None:
         """Work on the store again that `exchange_store` has replaced."""
-        self._store, self._opened_on, another = before
+        self._store, self._opened_on, another, self.jobs.coalesces = before
         self.sync.exchange(another)
         self._forget()
-        self.jobs.coalesces = True
 
     def _forget(self) -> None:
         """Forget what worked or waited with the store of before."""

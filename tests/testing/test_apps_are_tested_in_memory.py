@@ -175,3 +175,23 @@ async def test_more_tasks_than_a_page_are_found(tmp_path: Path) -> None:
         assert [call.args[0] for call in await enqueued(app, count)] == list(range(1_100))
         with pytest.raises(AssertionError, match="and 1090 before them"):
             await assert_enqueued(app, count, -1)
+
+
+async def test_a_block_inside_another_leaves_the_outer_one_as_it_was(tmp_path: Path) -> None:
+    """Its tasks are there again, and still run inline: also those that jobs enqueue."""
+    app = shop(tmp_path)
+    ran: list[int] = []
+
+    @app.job()
+    async def count_down(number: int) -> None:
+        ran.append(number)
+        if number:
+            await count_down.enqueue(number - 1)
+
+    with inline(app):
+        await count_down.enqueue(1)
+        with in_memory(app):
+            assert await enqueued(app, count_down) == []
+        assert len(await enqueued(app, count_down)) == 2
+        await count_down.enqueue(2)
+    assert ran == [1, 0, 2, 1, 0]

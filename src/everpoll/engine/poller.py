@@ -34,7 +34,7 @@ GATHER_S = 0.002
 # The store's clock decides when a task is due; ours may run a little ahead of it.
 DUE_SLACK_S = 0.001
 # Tasks that fall due within this time of one another are leased by one look (measured with 1,250 looks of watches a
-# second: a third less CPU than with a look for each, for 3 ms of lateness).
+# second: a third less CPU than with a look for each, for 2 ms of lateness).
 DUE_TOGETHER_S = 0.005
 # Due, and yet not to be had: somebody else holds the row for the moment.
 HELD_REST_S = 0.05

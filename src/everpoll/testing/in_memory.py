@@ -23,7 +23,7 @@ from everpoll.testing.drain import Workplace, drain
 class Exchangeable(Workplace, Protocol):
     """What is needed of an app; `Everpoll` is one."""
 
-    def exchange_store(self, store: Store, *, is_alone: bool) -> Any:
+    def exchange_store(self, store: Store) -> Any:
         """Work on another store; return what `restore_store` takes."""
         ...
 
@@ -64,7 +64,7 @@ def inline(app: A, *, clock: Clock | None = None) -> Iterator[A]:
 
 @contextmanager
 def _on(app: Exchangeable, store: Store) -> Iterator[None]:
-    before = app.exchange_store(store, is_alone=True)
+    before = app.exchange_store(store)
     try:
         yield
     finally:
