@@ -1,7 +1,7 @@
 """One competitor in one setting, measured in a process of its own and in an environment of its own.
 
-The process says `ready` when it is set up, as often as it wants, and waits to be told; it answers with one line of
-JSON, and stays until it is told again, so that the CPU time of its database sessions can be read.
+The process prints `ready` when it is set up, as often as it wants, and waits for the order to go on. It answers with
+one line of JSON, and stays until the next order, so that the CPU time of its database sessions can be read.
 
     started ──▶ ready ──go()──▶ … ──▶ answered ──go()──▶ … ──▶ ended
 """
@@ -32,7 +32,7 @@ Answer = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """Who is measured, and how it is set."""
+    """The system that is measured, and its settings."""
 
     name: str
     peer: str
@@ -41,7 +41,7 @@ class Arm:
     """Its file in bench/arms/: a module of Python, or `….mjs` for Node."""
     options: dict[str, Any] = field(default_factory=dict)
     commit: str | None = None
-    """Whose src/ it runs; None: as it is in this folder now."""
+    """The revision of the src/ that it runs; None: the working tree of this folder."""
 
 
 class ArmFailed(Exception):
@@ -76,7 +76,7 @@ class Process:
         self.arm = arm
         self.quiet_starts: list[bool] = []
         self.our_cpu_s: Callable[[], float] = lambda: process_cpu_s(self.pid)
-        """What belongs to the measurement; a server's is added by whoever runs one."""
+        """The processes of the measurement; a benchmark that runs a server adds that one."""
         self._before = (0.0, 0.0, 0.0)
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
         self.limit_s = LIMIT_S

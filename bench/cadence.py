@@ -1,130 +1,316 @@
-"""When to look: detection delay and number of looks, for the schedule of the document and for one that learns.
+"""When to look: looks and detection delay, for doubling waits and for a cadence that learns from its own looks.
 
-A simulation, not a measurement: the same seed gives the same figures on any machine. 10,000 runs of mixed length: half
-of them about 20 seconds, three in ten about 3 minutes, two in ten about 11 minutes; the budget is 29 minutes.
+A simulation, not a measurement: the same seeds give the same figures on any machine. Each family of durations is run
+400 times for each seed, the cadence learning from what its own looks saw; runs 100 to 400 count. Ratios are to
+`Backoff("2s", cap="30s", jitter=0.2)`. The same backoff, scaled until its delay or its looks are those of the learned
+cadence, gives what each is worth at equal terms.
 """
 
-import statistics
+import math
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+from bench.cadence_plot import bars_svg
 from bench.report import Ratio, Report
 from everpoll import Backoff
-from everpoll.watches import History, Learned
-from everpoll.watches.cadence import Cadence, Growing
+from everpoll.watches.learned_plan import PastRun, Plan, Waits, planned, tenth
 
-RUNS = 10_000
-BUDGET_S = 1740.0
-REMEMBERED = 200
-DOCUMENT = Backoff("2s", factor=2, cap="30s", jitter=0.2)
-MIXTURE = ((0.5, 3.0, 0.5), (0.8, 5.2, 0.4), (1.0, 6.5, 0.3))
-"""Share so far, and the lognormal of its runs."""
+FALLBACK = Backoff("2s", factor=2, cap="30s", jitter=0.2)
+LIMIT_S = 1_700.0
+REMEMBERED, RUNS, SKIPPED = 200, 400, 100
+SEEDS = (500, 501, 502)
+SCALES = tuple(2 ** (step / 3) for step in range(-9, 13))
 PLOT = Path(__file__).parent.parent / "docs" / "explanation" / "when-to-look.svg"
-BINS = ((0, 30), (30, 60), (60, 120), (120, 300), (300, 600), (600, 1740))
+
+Family = Callable[[Random], float]
+Percentage = Callable[[float], float]
+
+
+def _mixture(rng: Random) -> float:
+    chance = rng.random()
+    middle, spread = (3.0, 0.5) if chance < 0.5 else (5.2, 0.4) if chance < 0.8 else (6.5, 0.3)
+    return rng.lognormvariate(middle, spread)
+
+
+FAMILIES: dict[str, Family] = {
+    "about 60 s": lambda rng: rng.lognormvariate(math.log(60), 0.4),
+    "about 20 s, widely spread": lambda rng: rng.lognormvariate(math.log(20), 1.0),
+    "about 10 min": lambda rng: rng.lognormvariate(math.log(600), 0.3),
+    "5 s or 180 s": lambda rng: (5 if rng.random() < 0.5 else 180) * rng.lognormvariate(0, 0.1),
+    "Pareto 1.2 from 10 s on": lambda rng: 10 * rng.paretovariate(1.2),
+    "exponential, 60 s": lambda rng: rng.expovariate(1 / 60),
+    "a mixture of three": _mixture,
+}
+WANTED = {
+    "about 60 s": 2.0,
+    "about 20 s, widely spread": 2.0,
+    "about 10 min": 1.85,
+    "5 s or 180 s": 2.0,
+    "Pareto 1.2 from 10 s on": 2.0,
+    "exponential, 60 s": 1.6,
+}
+DRIFTS: dict[str, Callable[[int], float]] = {
+    "halve": lambda number: 0.5 if number >= 60 else 1.0,
+    "triple": lambda number: 3.0 if number >= 60 else 1.0,
+    "grow 1 % a run": lambda number: 1.01**number,
+    "alternate": lambda number: 3.0 if number // 20 % 2 else 1.0,
+}
+PERCENTAGES: dict[str, Callable[[float, Random], Percentage]] = {
+    "honest": lambda duration_s, _: lambda at_s: at_s / duration_s,
+    "uneven": lambda duration_s, rng: _uneven(duration_s, rng.uniform(0.6, 1.6)),
+    "stuck at 90 %": lambda duration_s, _: lambda at_s: min(0.9, at_s / duration_s / 0.7 * 0.9),
+    "after a queue": lambda duration_s, rng: _queued(duration_s, rng.random() * 0.6 * duration_s),
+    "unrelated": lambda _, rng: _unrelated(rng.lognormvariate(4, 0.7)),
+    "random": lambda _, rng: lambda _at_s: rng.random(),
+}
+
+
+def _uneven(duration_s: float, power: float) -> Percentage:
+    return lambda at_s: (at_s / duration_s) ** power
+
+
+def _queued(duration_s: float, queued_s: float) -> Percentage:
+    return lambda at_s: max(0.0, (at_s - queued_s) / (duration_s - queued_s))
+
+
+def _unrelated(scale_s: float) -> Percentage:
+    return lambda at_s: min(0.99, at_s / scale_s)
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """One schedule, over all runs."""
+class Found:
+    """Looks and delay, in all."""
+
+    looks: float = 0.0
+    delay_s: float = 0.0
+
+    def __add__(self, other: "Found") -> "Found":
+        return Found(self.looks + other.looks, self.delay_s + other.delay_s)
+
+
+def drawn(family: Family, seed: int, runs: int = RUNS) -> list[float]:
+    """Durations of one family."""
+    rng = Random(seed)
+    return [min(family(rng), LIMIT_S) for _ in range(runs)]
+
+
+def by_backoff(durations: Sequence[float], seed: int, backoff: Backoff = FALLBACK, skipped: int = SKIPPED) -> Found:
+    """What a backoff finds."""
+    rng, looks, delay_s = Random(seed), 0, 0.0
+    for number, duration_s in enumerate(durations):
+        at_s, count = 0.0, 0
+        while at_s < duration_s:
+            count += 1
+            at_s += backoff.delay(count, rng)
+        if number >= skipped:
+            looks, delay_s = looks + count, delay_s + at_s - duration_s
+    return Found(looks, delay_s)
+
+
+def by_learning(
+    durations: Sequence[float],
+    seed: int,
+    *,
+    share: float | None = None,
+    skipped: int = SKIPPED,
+    history: Sequence[PastRun] = (),
+    learns: bool = True,
+    percentage: Callable[[float, Random], Percentage] | None = None,
+) -> Found:
+    """What a learned cadence finds that learns from its own looks."""
+    rng, reports, known = Random(seed), Random(seed + 1), list(history)
+    looks, delay_s, plan = 0, 0.0, Plan(Waits(FALLBACK))
+    for number, duration_s in enumerate(durations):
+        if number == 0 or (learns and (number < 30 or number % 5 == 0)):
+            plan = planned(FALLBACK, share, 1.0, known)
+        told = None if percentage is None else percentage(duration_s, reports)
+        count, run = _looked(plan, duration_s, told, rng)
+        known.insert(0, run)
+        del known[REMEMBERED:]
+        if number >= skipped:
+            looks, delay_s = looks + count, delay_s + run.ended_s - duration_s
+    return Found(looks, delay_s)
+
+
+def _looked(plan: Plan, duration_s: float, told: Percentage | None, rng: Random) -> tuple[int, PastRun]:
+    count, before_s, at_s, marks = 0, 0.0, 0.0, list[tuple[float, float]]()
+    while at_s < duration_s:
+        wait_s, _ = plan.next_look(count, at_s, marks, rng)
+        before_s, at_s, count = at_s, at_s + wait_s, count + 1
+        if told is not None and at_s < duration_s:
+            share = told(at_s)
+            if share > 0 and (not marks or tenth(share) > tenth(marks[-1][0])):
+                marks.append((share, at_s))
+    return count, PastRun(before_s, at_s, tuple(marks))
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """Of one family: looks and delay beside the fallback, and beside a backoff at equal delay, or at equal looks."""
 
     looks: float
-    mean_s: float
-    median_s: float
-    p95_s: float
-    bins: tuple[tuple[float, float], ...]
-    """Of runs by their length: mean looks and mean delay."""
+    delay: float
+    fewer: float
+    sooner: float
+    plain: Found
+    learned: Found
+    counted: int
 
 
-def simulated(runs: int = RUNS) -> tuple[Figures, Figures]:
-    """The document's schedule, and the one that learns."""
-    durations = _durations(runs, Random(5))
-    return _figures(Growing(DOCUMENT), durations), _figures(Learned(DOCUMENT), durations)
+@cache
+def gains(name: str, seeds: tuple[int, ...] = SEEDS, share: float | None = None) -> Gains:
+    """How much a learned cadence gains on one family."""
+    family, scaled = FAMILIES[name], dict.fromkeys(SCALES, Found())
+    learned = plain = Found()
+    for seed in seeds:
+        durations = drawn(family, seed)
+        learned += by_learning(durations, seed, share=share)
+        plain += by_backoff(durations, seed + 1)
+        for scale in SCALES:
+            backoff = Backoff(2 * scale, factor=2, cap=30 * scale, jitter=0.2)
+            scaled[scale] += by_backoff(durations, seed + 1, backoff)
+    pairs = [(one.looks, one.delay_s) for one in scaled.values()]
+    fewer = _along([(delay_s, looks) for looks, delay_s in pairs], learned.delay_s) / learned.looks
+    sooner = _along(pairs, learned.looks) / learned.delay_s
+    counted = len(seeds) * (RUNS - SKIPPED)
+    return Gains(learned.looks / plain.looks, learned.delay_s / plain.delay_s, fewer, sooner, plain, learned, counted)
 
 
-def _durations(runs: int, rng: Random) -> list[float]:
-    drawn = []
-    for _ in range(runs):
-        chance = rng.random()
-        _, mu, sigma = next(one for one in MIXTURE if chance < one[0])
-        drawn.append(min(rng.lognormvariate(mu, sigma), BUDGET_S - 40))
-    return drawn
+def _along(pairs: Sequence[tuple[float, float]], x: float) -> float:
+    """The second value where the first is x, on lines between the logarithms; at the ends, that of the end."""
+    ordered = sorted(pairs)
+    for (x0, y0), (x1, y1) in pairwise(ordered):
+        if x0 <= x <= x1 and x0 < x1:
+            return float(y0 * (y1 / y0) ** (math.log(x / x0) / math.log(x1 / x0)))
+    return ordered[0][1] if x < ordered[0][0] else ordered[-1][1]
 
 
-def _figures(cadence: Cadence, durations: list[float]) -> Figures:
-    rng = Random(9)
-    seen: list[float] = []
-    outcomes: list[tuple[float, int, float]] = []
-    for duration_s in durations:
-        looks, before_s, found_s = _run(cadence, duration_s, tuple(seen), rng)
-        outcomes.append((duration_s, looks, found_s - duration_s))
-        seen.insert(0, (before_s + found_s) / 2)
-        del seen[REMEMBERED:]
-    delays = sorted(delay for _, _, delay in outcomes)
-    return Figures(
-        statistics.mean(looks for _, looks, _ in outcomes),
-        statistics.mean(delays),
-        statistics.median(delays),
-        delays[int(len(delays) * 0.95)],
-        tuple(_bin(outcomes, low, high) for low, high in BINS),
-    )
+def hard_cases(seeds: Sequence[int]) -> dict[str, list[tuple[str, float, float]]]:
+    """Thin, drifting and swapped histories: the case, and looks and delay beside the fallback."""
+    cases: dict[str, list[tuple[str, float, float]]] = {"thin": [], "drift": [], "swapped": []}
+    for name, family in FAMILIES.items():
+        for size in (5, 20, 50):
+            cases["thin"].append((f"{name}, {size} runs", *_thin(family, size, seeds)))
+        for drift, factor in DRIFTS.items():
+            cases["drift"].append((f"{name}, {drift}", *_drifting(family, factor, seeds)))
+        for other, before in FAMILIES.items():
+            if other != name:
+                cases["swapped"].append((f"{name} after {other}", *_swapped(before, family, seeds)))
+    return cases
 
 
-def _run(cadence: Cadence, duration_s: float, seen: tuple[float, ...], rng: Random) -> tuple[int, float, float]:
-    looks, before_s, at_s = 0, 0.0, 0.0
-    while at_s < duration_s and at_s < BUDGET_S:
-        wait_s = cadence.next_s(History(looks, at_s, seen), rng)
-        before_s, at_s, looks = at_s, min(at_s + wait_s, BUDGET_S), looks + 1
-    return looks, before_s, at_s
+def _seen(durations: Sequence[float], seed: int) -> list[PastRun]:
+    """What the fallback's looks saw of these runs, newest first."""
+    rng = Random(seed)
+    plan = Plan(Waits(FALLBACK))
+    return [_looked(plan, duration_s, None, rng)[1] for duration_s in durations]
 
 
-def _bin(outcomes: list[tuple[float, int, float]], low: float, high: float) -> tuple[float, float]:
-    inside = [(looks, delay) for duration_s, looks, delay in outcomes if low <= duration_s < high]
-    return statistics.mean(looks for looks, _ in inside), statistics.mean(delay for _, delay in inside)
+def _beside(learned: Found, plain: Found) -> tuple[float, float]:
+    return learned.looks / plain.looks, learned.delay_s / plain.delay_s
 
 
-def run(_quick: bool) -> Report:
-    """The table, and the plot of the documentation."""
-    document, learned = simulated()
-    report = Report("cadence", f"When to look: {RUNS:,} simulated runs of mixed length", ("", "document", "learned"))
-    for label, figure in (
-        ("looks a run", "looks"),
-        ("detection delay, mean s", "mean_s"),
-        ("detection delay, median s", "median_s"),
-        ("detection delay, 95 % s", "p95_s"),
-    ):
-        report.rows.append((label, f"{getattr(document, figure):.2f}", f"{getattr(learned, figure):.2f}"))
-        ratio = getattr(learned, figure) / getattr(document, figure)
-        report.ratios.append(Ratio(f"cadence: {label}, learned / document", ratio, at_most=1.0))
-    report.notes.append("A simulation with a fixed seed: the figures are the same on every machine.")
-    PLOT.write_text(_plot(document, learned))
+def _thin(family: Family, size: int, seeds: Sequence[int]) -> tuple[float, float]:
+    """Many short histories of that size, each followed by runs that teach nothing more."""
+    learned = plain = Found()
+    for seed in seeds:
+        for part in range(10):
+            number = seed * 100 + part
+            history, durations = _seen(drawn(family, number, size), number), drawn(family, number + 50, 60)
+            learned += by_learning(durations, number, skipped=0, history=history, learns=False)
+            plain += by_backoff(durations, number + 1, skipped=0)
+    return _beside(learned, plain)
+
+
+def _drifting(family: Family, factor: Callable[[int], float], seeds: Sequence[int]) -> tuple[float, float]:
+    learned = plain = Found()
+    for seed in seeds:
+        durations = [min(one * factor(number), LIMIT_S) for number, one in enumerate(drawn(family, seed, 200))]
+        learned += by_learning(durations, seed, skipped=40)
+        plain += by_backoff(durations, seed + 1, skipped=40)
+    return _beside(learned, plain)
+
+
+def _swapped(before: Family, family: Family, seeds: Sequence[int]) -> tuple[float, float]:
+    learned = plain = Found()
+    for seed in seeds:
+        history, durations = _seen(drawn(before, seed + 7, 100), seed), drawn(family, seed, 60)
+        learned += by_learning(durations, seed, skipped=0, history=history)
+        plain += by_backoff(durations, seed + 1, skipped=0)
+    return _beside(learned, plain)
+
+
+def worse_on_both(cases: Sequence[tuple[str, float, float]]) -> list[str]:
+    """Those that make more looks than the fallback and find the end later."""
+    return [name for name, looks, delay in cases if looks > 1 and delay > 1]
+
+
+def progress_gain(percentage: str, name: str, seeds: Sequence[int]) -> float:
+    """How many times smaller looks * delay is with the percentage than without."""
+    family, report = FAMILIES[name], PERCENTAGES[percentage]
+    with_it = without = Found()
+    for seed in seeds:
+        durations = drawn(family, seed)
+        with_it += by_learning(durations, seed, percentage=report)
+        without += by_learning(durations, seed)
+    return without.looks * without.delay_s / (with_it.looks * with_it.delay_s)
+
+
+def costs() -> tuple[float, float]:
+    """CPU milliseconds of a plan of 200 runs, and CPU microseconds of a decision: the best of several rounds."""
+    rng = Random(1)
+    history = _seen(drawn(_mixture, 1, REMEMBERED), 1)
+    plans, decisions = [], []
+    for _ in range(9):
+        began = time.process_time()
+        plan = planned(FALLBACK, None, 1.0, history)
+        plans.append((time.process_time() - began) * 1e3)
+        began = time.process_time()
+        for number in range(1_000):
+            plan.next_look(3, number * 0.5, (), rng)
+        decisions.append((time.process_time() - began) * 1e3)
+    return min(plans), min(decisions)
+
+
+def run(quick: bool) -> Report:
+    """The tables, and the picture of the documentation."""
+    seeds = SEEDS[:1] if quick else SEEDS
+    few = seeds[:2]
+    columns = ("durations", "looks, share", "delay, share", "fewer looks at equal delay", "less delay at equal looks")
+    report = Report("cadence", "When to look: a cadence that learns, beside doubling waits", columns)
+    found = {name: gains(name, seeds) for name in FAMILIES}
+    for name, one in found.items():
+        report.rows.append((name, *(f"{x:.2f}" for x in (one.looks, one.delay, one.fewer, one.sooner))))
+        report.ratios.append(Ratio(f"{name}: the worse of looks and delay", max(one.looks, one.delay), at_most=0.95))
+        if name in WANTED:
+            best = max(one.fewer, one.sooner)
+            report.ratios.append(Ratio(f"{name}: better on one axis", best, at_least=WANTED[name]))
+    for kind, cases in hard_cases(few).items():
+        worse = worse_on_both(cases)
+        report.ratios.append(Ratio(f"{kind}: cases of {len(cases)} worse on both", len(worse), at_most=0.5))
+        report.notes += [f"{kind}, worse on both: {name}" for name in worse]
+        report.samples[kind] = cases
+        if kind == "thin":
+            after_five = [one for one in cases if one[0].endswith(", 5 runs")]
+            report.ratios.append(Ratio("five runs: most looks", max(one[1] for one in after_five), at_most=1.0))
+            report.ratios.append(Ratio("five runs: most delay", max(one[2] for one in after_five), at_most=1.1))
+    for percentage in PERCENTAGES:
+        each = {name: progress_gain(percentage, name, few) for name in FAMILIES}
+        report.samples[f"progress, {percentage}"] = each
+        low, high = min(each.values()), max(each.values())
+        wanted = {"honest": 2.5, "unrelated": 0.93, "random": 0.93}.get(percentage)
+        report.ratios.append(
+            Ratio(f"progress, {percentage}: looks * delay, least", low, at_least=wanted, low=low, high=high)
+        )
+    plan_ms, decision_us = costs()
+    report.ratios.append(Ratio("CPU of a plan, ms", plan_ms, at_most=10.0))
+    report.ratios.append(Ratio("CPU of a decision, us", decision_us, at_most=10.0))
+    report.notes.append("A simulation with fixed seeds: but for CPU, the figures are the same on every machine.")
+    if not quick:
+        PLOT.write_text(bars_svg({name: (one.looks, one.delay) for name, one in found.items()}))
     return report
-
-
-def _plot(document: Figures, learned: Figures) -> str:
-    """Two groups of bars for each length of run: looks, and delay."""
-    width, height, left, base = 720, 300, 60, 120
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
-        "<title>Looks and detection delay by length of run</title>",
-        '<g font-family="system-ui, sans-serif" font-size="11" fill="#222">',
-        f'<rect width="{width}" height="{height}" fill="#fff"/>',
-    ]
-    for row, (name, index) in enumerate((("looks a run", 0), ("mean delay, s", 1))):
-        y0 = base + row * 140
-        most = max(one[index] for one in (*document.bins, *learned.bins))
-        parts.append(f'<text x="8" y="{y0 - 95}" font-weight="600">{name}</text>')
-        for number, (low, high) in enumerate(BINS):
-            x = left + number * 108
-            parts.append(f'<text x="{x + 35}" y="{y0 + 14}" text-anchor="middle">{low} to {high} s</text>')
-            for shift, figures, colour in ((0, document, "#9aa5b1"), (36, learned, "#2e7d5b")):
-                value = figures.bins[number][index]
-                tall = value / most * 85
-                at = f'x="{x + shift}" y="{y0 - tall:.1f}" width="32" height="{tall:.1f}"'
-                parts.append(f'<rect {at} fill="{colour}"/>')
-                parts.append(
-                    f'<text x="{x + shift + 16}" y="{y0 - tall - 3:.1f}" text-anchor="middle">{value:.1f}</text>'
-                )
-    legend = '<tspan fill="#6b7785">grey: the document</tspan>, green: learned'
-    parts.append(f'<text x="{width - 225}" y="16">{legend}</text>')
-    return "\n".join([*parts, "</g>", "</svg>"]) + "\n"

@@ -229,7 +229,7 @@ def _due(bench: Bench) -> None:
 
 
 def _waiters(bench: Bench) -> None:
-    # It has a server of its own and its callers in this process: what is measured is how late they are told.
+    # It has a server of its own and its callers in this process: what is measured is how late they get the result.
     bench.report.ratios += cliffs_waiters.ratios(bench.sizes.is_quick)
 
 

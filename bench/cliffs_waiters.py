@@ -121,7 +121,7 @@ def ratios(quick: bool = False) -> list[Ratio]:
                     with server.database() as url:
                         late[number] = asyncio.run(late_ms(url, number, how, elsewhere=elsewhere))
                 progress.end()
-                label = f"waiters, {how}, {where}: {callers:,} callers are told"
+                label = f"waiters, {how}, {where}: {callers:,} callers get the result"
                 found.append(Ratio(f"{label}, ms late", late[callers], at_most=LATE_MS))
                 found.append(Ratio(f"{label}, against {FEW}", late[callers] / late[FEW]))
         progress.begin(f"{canceled:,} runs are canceled at once, with a caller each")

@@ -21,7 +21,7 @@ FIGURES = ("one", "callers", *(f"many_{size}" for size in SIZES))
 NOTES = [
     (
         "One by one: the next call when the one before is committed. Bare: one `insert … returning id` each, on a "
-        "plain table with the same columns, and on everpoll's own. No worker is running; everybody notifies as "
+        "plain table with the same columns, and on everpoll's own. No worker is running; every system notifies as "
         "they do by default."
     ),
     "In bulk: calls of 1,000 and of 5,000; the ratio compares the better of each. Plain asyncio for all.",
@@ -29,7 +29,7 @@ NOTES = [
 
 
 def run(quick: bool) -> Report:
-    """Everybody on Postgres; everpoll and bare on SQLite."""
+    """Measure all systems on Postgres, and everpoll and bare on SQLite."""
     counts, rounds = (QUICK_COUNTS, QUICK_ROUNDS) if quick else (COUNTS, ROUNDS)
     options = {"bench": "enqueue", **counts}
     with ExitStack() as until:

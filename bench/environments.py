@@ -37,6 +37,9 @@ def python_of(peer: str) -> Path:
             "--quiet",
             "--disable-pip-version-check",
             "--require-hashes",
+            # The lock has everything. Resolving it anew, pip takes the newest psycopg for `psycopg[pool]`, which is not
+            # in the lock, and fails.
+            "--no-deps",
         ]
         subprocess.run([*install, "-r", lock], check=True)
         ready.write_text(stamp)

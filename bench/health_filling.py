@@ -117,7 +117,7 @@ def _figures(rollup: Rollup) -> Row:
 
 
 def fill_sqlite(path: Path, fill: Fill) -> None:
-    """Fill a file whose schema is there."""
+    """Fill a file that has the schema."""
     with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as con:
         con.execute("pragma synchronous = off")
         con.execute("begin")
@@ -134,7 +134,7 @@ def fill_sqlite(path: Path, fill: Fill) -> None:
 
 
 async def fill_postgres(url: str, fill: Fill) -> None:
-    """Fill a database whose schema is there."""
+    """Fill a database that has the schema."""
     connection = await asyncpg.connect(url)
     try:
         await connection.executemany(

@@ -1,4 +1,4 @@
-"""Idle: what a worker that has nothing to do costs in a minute, everybody beside each other.
+"""Idle: what a worker that has nothing to do costs in a minute, all systems side by side.
 
 Statements are counted in the log of the server, by database; BEGIN and COMMIT count. CPU time and resident memory are
 those of the worker's process.
@@ -25,12 +25,12 @@ NOTES = [
         "Workers with push and nothing to do, at their defaults, watched at the same time from 12 s after their start: "
         "what a driver asks once for each connection has been asked by then."
     ),
-    "Statements of SQLite are not counted: its PRAGMA data_version is no statement that anybody else would notice.",
+    "Statements of SQLite are not counted: its PRAGMA data_version is not a statement that other connections notice.",
 ]
 
 
 def run(quick: bool) -> Report:
-    """Everybody at once: idle workers do not disturb each other."""
+    """Measure all systems at once: idle workers do not disturb each other."""
     watched_s = QUICK_WATCHED_S if quick else WATCHED_S
     report = Report("idle", "An idle worker, a minute", ("", "statements", "CPU seconds", "resident MB", "push"))
     progress = Progress("idle")

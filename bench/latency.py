@@ -1,7 +1,7 @@
 """Pick-up latency on an idle queue: from just before a job is enqueued to when its handler begins.
 
-One job each 200 ms, which is longer than anybody takes to fall idle again. Worker and sender are two processes, except
-where one process is both. Times are of the system-wide monotonic clock.
+One job each 200 ms, which is longer than any system takes to become idle again. Worker and sender are two processes,
+except where one process is both. Times are of the system-wide monotonic clock.
 """
 
 import tempfile
@@ -22,14 +22,14 @@ SHARED, ALONE = "SQLite: everpoll, two processes", "SQLite: everpoll, one proces
 NOTES = [
     "From just before the enqueueing call to the first line of the handler: the commit of the enqueue is part of it.",
     (
-        "Everybody with push (LISTEN/NOTIFY) and at their defaults; pgqueuer batch 10, procrastinate concurrency 50; "
+        "All systems with push (LISTEN/NOTIFY) and at their defaults; pgqueuer batch 10, procrastinate concurrency 50; "
         "plain asyncio for all. p99 is taken over all rounds together."
     ),
 ]
 
 
 def run(quick: bool) -> Report:
-    """Everybody on Postgres; everpoll on SQLite."""
+    """Measure all systems on Postgres, and everpoll on SQLite."""
     jobs, rounds = (QUICK_JOBS, QUICK_ROUNDS) if quick else (JOBS, ROUNDS)
     with ExitStack() as until:
         server = until.enter_context(postgres())

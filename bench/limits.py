@@ -32,7 +32,7 @@ NOTES = [
 
 
 def run(quick: bool) -> Report:
-    """Everybody, in turns."""
+    """Run all arms, in turns."""
     jobs, waiting, rounds = (QUICK_JOBS, QUICK_WAITING, QUICK_ROUNDS) if quick else (JOBS, WAITING, ROUNDS)
     with postgres(max_connections="200") as server:
         version = server.version()

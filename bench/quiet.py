@@ -1,4 +1,4 @@
-"""How quiet the machine is: waited for before a timed piece, for every competitor alike, and told after it.
+"""Quiet: waits for an idle machine before a timed piece, for every system alike, and reports its load afterwards.
 
 Drops no result: what others used of the machine meanwhile is reported beside it.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 STAT = Path("/proc/stat")
 LIMIT_S = 6.0
 BUDGET_S = 180.0
-"""For one run: on a machine that is never quiet, waiting helps nobody."""
+"""For one run: on a machine that is never quiet, waiting longer does not help."""
 IDLE_SHARE = 0.9
 SPAN_S = 0.15
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -19,7 +19,7 @@ _waited_s = 0.0
 
 
 def wait_until_quiet() -> bool:
-    """True once the cores were idle for a moment; False if that did not come in time, or cannot be told here."""
+    """True once the cores were idle for a moment; False if that did not come in time, or cannot be measured here."""
     global _waited_s  # noqa: PLW0603 - the budget is that of the whole run
     began = now = time.monotonic()
     is_quiet = False
@@ -34,7 +34,7 @@ def wait_until_quiet() -> bool:
 
 
 def machine_cpu_s() -> tuple[float, float]:
-    """What everybody on this machine has used so far, and how much there was to use."""
+    """Return the CPU time that all processes of this machine have used so far, and how much there was."""
     if not STAT.exists():
         return 0.0, 0.0
     idle, total = _ticks()

@@ -31,7 +31,7 @@ class Server:
     def database(self) -> Iterator[str]:
         """The URL of a new database for the length of the block. The checkpoint is taken before it is filled.
 
-        One between filling and draining would double the WAL by page images, for whoever happens to come after it.
+        One between filling and draining would double the WAL by page images, for the system that is measured next.
         """
         name = f"bench_{next(self._numbers)}"
         self.order(f"create database {name}")

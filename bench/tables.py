@@ -1,4 +1,4 @@
-"""Adopted tables: how fast one worker process runs the rows of somebody's own table, beside jobs in everpoll's own and
+"""Adopted tables: how fast one worker process runs the rows of the user's own table, beside jobs in everpoll's own and
 beside the loop that people write by hand.
 
 The table is the one of the document: a uuid as its key, `select * … limit 1`, an update guarded by the status, and one
@@ -31,7 +31,7 @@ NOTES = [
 
 
 def run(quick: bool) -> Report:
-    """Everybody on the same server."""
+    """Measure all systems on the same server."""
     with postgres() as server:
         version = server.version()
         arms = _arms(quick)

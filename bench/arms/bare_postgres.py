@@ -51,10 +51,11 @@ PLAIN = Statements(
 OWN = Statements(
     "everpoll.tasks",
     """with pick as materialized (
-        select ctid from everpoll.tasks where is_due and not is_leased and queue = $3
+        select ctid from everpoll.tasks where line = 0 and not is_leased and queue = $3
         order by rank, due_at, id limit $2 for update skip locked)
-    update everpoll.tasks set is_leased = true, owner = $1, lease = lease + 1, attempt = attempt + 1, leased_at = now()
-    where ctid = any(array(select ctid from pick)) returning id, lease, attempt, name, args""",
+    update everpoll.tasks
+    set is_leased = true, owner = $1, sequence = sequence + 1, attempt = attempt + 1, started_at = now()
+    where ctid = any(array(select ctid from pick)) returning id, sequence, attempt, name, args""",
     "delete from everpoll.tasks where id = any($1) and owner = $2",
 )
 TABLES = {"plain": PLAIN, "own": OWN}

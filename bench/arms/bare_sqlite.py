@@ -45,11 +45,11 @@ PLAIN = Statements(
     "delete from plain where id in ({})",
 )
 OWN = Statements(
-    """insert into everpoll_tasks (due_at, created_at, name, queue, args, kind, rank, version, is_due)
-    values (?, ?, 'noop', 'default', ?, 'job', 0, 1, 1)""",
+    """insert into everpoll_tasks (due_at, created_at, name, queue, args, kind, rank, version, line)
+    values (?, ?, 'noop', 'default', ?, 'job', 0, 1, 0)""",
     """update everpoll_tasks
     set is_leased = 1, owner = 7, sequence = sequence + 1, attempt = attempt + 1, started_at = ?
-    where id in (select id from everpoll_tasks where is_due = 1 and is_leased = 0 and queue = 'default'
+    where id in (select id from everpoll_tasks where line = 0 and is_leased = 0 and queue = 'default'
                  order by rank, due_at, id limit 500)
     returning id, sequence, attempt, name, args""",
     "delete from everpoll_tasks where id in ({})",

@@ -82,7 +82,7 @@ async def passed(tally: jobs.Tally, count: float, most_s: float) -> None:
 
 
 async def holder(order: gate.Order) -> None:
-    """A worker whose tasks all run and never end. Of higher priority than the others: every look meets them first."""
+    """A worker whose tasks all run and never end. Their priority is the highest, so every look meets them first."""
     app, begun, all_began = Everpoll(order["url"], slots=max(1, order["running"])), 0, asyncio.Event()
 
     async def lasts() -> None:

@@ -46,7 +46,7 @@ async def dismissed(order: gate.Order) -> None:
 
 
 async def followed(work: Callable[[], Any]) -> None:
-    """Be a member: enter this block when told to go, tell the CPU time when asked, and leave when told."""
+    """Be a member: enter this block on the first order, report the CPU time on request, leave on the last order."""
     gate.ready()
     cpu_s = time.process_time()
     async with work():
@@ -55,9 +55,9 @@ async def followed(work: Callable[[], Any]) -> None:
 
 
 async def _member(module: str, order: gate.Order) -> Any:
-    told = json.dumps({**order, "bench": "member"})
+    member_order = json.dumps({**order, "bench": "member"})
     pipe = asyncio.subprocess.PIPE
-    member = await asyncio.create_subprocess_exec(sys.executable, "-m", module, told, stdin=pipe, stdout=pipe)
+    member = await asyncio.create_subprocess_exec(sys.executable, "-m", module, member_order, stdin=pipe, stdout=pipe)
     assert member.stdout is not None, "it was asked for"
     await member.stdout.readline()
     return member

@@ -24,7 +24,7 @@ os.dup2(2, 1)
 
 
 def ready() -> None:
-    """Everything is set up: wait to be told to go on. Blocks the event loop, so nothing may be under way."""
+    """Wait for the order to go on, once everything is set up. Blocks the event loop: nothing may be under way."""
     _wire.write('{"is_ready": true}\n')
     _wire.flush()
     sys.stdin.readline()
@@ -36,7 +36,7 @@ async def ready_meanwhile() -> None:
 
 
 async def report(**figures: Any) -> None:
-    """Answer, and stay until told: the CPU time of our sessions is read meanwhile."""
+    """Answer, and stay until the next order: the CPU time of our sessions is read meanwhile."""
     _wire.write(json.dumps(figures) + "\n")
     _wire.flush()
     await asyncio.to_thread(sys.stdin.readline)

@@ -63,7 +63,7 @@ async def fill_behind_limit(app: Everpoll, count: int) -> None:
     job = app.jobs.add(stuck, name="stuck", concurrency=1)
     for start in range(0, count, FILL):
         await job.enqueue_many([()] * min(FILL, count - start))
-    # Held by a worker that only says that it is there: nobody declares it dead within the minutes that this takes.
+    # Held by a worker that only registers: no other worker declares it dead within the minutes that this takes.
     store = await app.store()
     await store.sign_on(_holder(), 3_600.0)
     assert len((await store.lease(_holder().incarnation, {"default": 500}, 1)).leases) == 1

@@ -1,4 +1,4 @@
-"""Rows of somebody's own table: through everpoll's public API, and by the loop that people write by hand."""
+"""Rows of the user's own table: through everpoll's public API, and by the loop that people write by hand."""
 
 import time
 from collections.abc import Sequence

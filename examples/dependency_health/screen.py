@@ -1,4 +1,4 @@
-"""What people see: the services as they are, then what was told about them, and a summary at the end."""
+"""The screen of the demo: a table of the services, the latest alerts, and a summary at the end."""
 
 from collections import Counter, deque
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from everpoll.policy import human
 from examples.dependency_health.stories import STORIES, format_of
 
 STYLES = {"up": "green", "degraded": "yellow", "down": "bold red", "unknown": "dim", "stale": "dim"}
-TOLD = 4
+MAX_ALERTS = 4
 
 
 NAME_CHARS, STATUS_CHARS = max(len(story.name) for story in STORIES), len("degraded")
@@ -28,7 +28,7 @@ class Screen:
         self.looks: Counter[str] = Counter()
         self.changes: Counter[str] = Counter()
         self.lines: list[str] = []
-        self._told: deque[str] = deque(maxlen=TOLD)
+        self._alerts: deque[str] = deque(maxlen=MAX_ALERTS)
 
     def note(self, event: ServiceEvent) -> None:
         """Count a look, or a change of a service."""
@@ -42,7 +42,7 @@ class Screen:
     def tell(self, message: Message) -> None:
         """Receive an alert: this is the channel."""
         self.lines += [f"alert: {line}" for line in message.lines]
-        self._told.extend(message.lines)
+        self._alerts.extend(message.lines)
 
     def live(self, infos: Sequence[ServiceInfo], now: float) -> RenderableType:
         """Every service as it is now, and the last alerts."""
@@ -61,7 +61,7 @@ class Screen:
                 human(round(max(0.0, info.due_at - now), 1)),
                 escape(info.error or ""),
             )
-        return Group(table, *(Text(f"alert: {line}", style="yellow", no_wrap=True) for line in self._told))
+        return Group(table, *(Text(f"alert: {line}", style="yellow", no_wrap=True) for line in self._alerts))
 
     def summary(self, infos: Sequence[ServiceInfo], requests: Counter[str]) -> RenderableType:
         """What happened."""

@@ -15,7 +15,7 @@ class Story(Struct, frozen=True, kw_only=True):
     name: str
     write: Write = bodies.plain
     shares: str | None = None
-    """The service whose URL this one has, too."""
+    """The service that has the same URL."""
     flaps_s: float | None = None
     """It is well for this long, then not for as long, and so on."""
     takes_s: float = 0.0

@@ -16,5 +16,5 @@ def chromium() -> str:
     for name in [wanted] if wanted else NAMES:
         if (path := shutil.which(name)) is not None:
             return path
-    looked = f"$CHROMIUM is {wanted!r}, which is no program" if wanted else f"none of {', '.join(NAMES)} is on PATH"
+    looked = f"$CHROMIUM is {wanted!r}, which is not a program" if wanted else f"none of {', '.join(NAMES)} is on PATH"
     raise NoBrowser(f"no Chromium: {looked}; install one (Debian: apt install chromium) or set $CHROMIUM to its path")

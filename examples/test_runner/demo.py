@@ -24,7 +24,7 @@ ORDER = [*FILL_IN, {"do": "click", "selector": "button"}]
 PEOPLE = 'name,email,seats\nAda,ada@example.com,3\nGrace,grace@example.org,12\n"O\'Neill, Jo",jo@example.net,1\n'
 MISTAKES = """name,email,seats,problem
 ,ada@example.com,3,Please tell us your name
-Ada,ada at example,3,That is no e-mail address
+Ada,ada at example,3,That is not an e-mail address
 Ada,ada@example.com,0,"Between 1 and 100 seats, please"
 """
 PRICES = "name,email,seats,price\nAda,a@example.com,3,27\nGrace,g@example.com,12,108\nJo,j@example.com,100,800\n"
@@ -34,7 +34,7 @@ JOBS: list[tuple[str, list[dict[str, str]], str]] = [
     ("Validation", [*ORDER, {"do": "expect", "selector": "#problem", "text": "${problem}"}], MISTAKES),
     # Grace's row expects 12 x 9; the shop gives a discount from 10 seats on. That is a test that failed, no failed job.
     ("Prices", [*FILL_IN, {"do": "expect", "selector": "#price", "text": "${price} € a month"}], PRICES),
-    # Nobody can replay "hover": this job fails, after its attempts.
+    # "hover" cannot be replayed: this job fails, after its attempts.
     ("Broken recording", [*FILL_IN, {"do": "hover", "selector": "button"}], PEOPLE),
 ]
 

@@ -61,7 +61,7 @@ Step = Open | Click | Type | Expect
 
 
 class Recording(Struct, frozen=True, forbid_unknown_fields=True):
-    """What somebody did in a browser, in order."""
+    """What a user did in a browser, in order."""
 
     name: str
     steps: tuple[Step, ...]
@@ -161,7 +161,7 @@ def _ready(number: int, step: Step, values: Mapping[str, str], config: Config) -
 
 
 def _address(number: int, url: str, config: Config) -> str:
-    """Web addresses only: whoever writes a row of the table must not make a worker open its own files."""
+    """Web addresses only: a program that writes a row must not make a worker open its own files."""
     try:
         joined = urljoin(config.base_url, url)
         parts = urlsplit(joined)
@@ -170,7 +170,7 @@ def _address(number: int, url: str, config: Config) -> str:
         joined, is_fit = url, False
     if not is_fit:
         todo = "write https://…, or a path here and a base_url in the config"
-        raise BadRecording(f"step {number} (open): {joined!r} is no web address; {todo}")
+        raise BadRecording(f"step {number} (open): {joined!r} is not a web address; {todo}")
     return joined
 
 

@@ -24,7 +24,7 @@ from examples.test_runner.recording import Click, Config, Expect, Open, Step, Ty
 MESSAGE_LIMIT = 300
 GONE = re.compile(r"has been closed|crashed")
 NO_ANSWER = re.compile(r"ERR_(?:ADDRESS|CONNECTION|DNS|EMPTY|INTERNET|NAME|NETWORK|PROXY|TIMED_OUT|TUNNEL)\w*")
-"""What Chromium says where nobody answered; its other errors (a download, a bad certificate) are the page's own."""
+"""What Chromium says where no server answered; its other errors (a download, a bad certificate) are the page's own."""
 
 
 class Unreachable(ConnectionError):
@@ -79,7 +79,7 @@ async def replay(
 def picture_path(job: Any, row: int) -> Path | None:
     """Where the screenshot of a row goes: into `$SCREENSHOTS`; without it there are none.
 
-    The worker's own environment decides, not the table: whoever writes rows does not choose files on this disc.
+    The worker's own environment decides, not the table: a program that writes rows does not choose files on this disc.
     """
     folder = os.environ.get("SCREENSHOTS")
     return Path(folder) / f"job-{re.sub(r'[^0-9A-Za-z-]', '_', str(job))}-row-{row}.png" if folder else None

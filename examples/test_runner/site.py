@@ -43,7 +43,7 @@ def problem_of(name: str, email: str, seats: str) -> str:
     if not name:
         return "Please tell us your name"
     if email.count("@") != 1 or "." not in email.partition("@")[2]:
-        return "That is no e-mail address"
+        return "That is not an e-mail address"
     if not (seats.isascii() and seats.isdigit() and 1 <= int(seats) <= 100):
         return "Between 1 and 100 seats, please"
     return ""

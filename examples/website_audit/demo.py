@@ -21,7 +21,7 @@ BAR_WIDTH = 10
 
 
 async def play(database: Database, *, serve: bool) -> None:
-    """Create, insert, run, and print what is in the table then; with `serve`, go on until told to stop."""
+    """Create, insert, run, and print what is in the table then; with `serve`, go on until stopped."""
     console = Console()
     await database.create(Path(__file__).parent)
     with sites() as urls:
@@ -38,12 +38,12 @@ async def play(database: Database, *, serve: bool) -> None:
 
 
 async def _follow(console: Console, database: Database, last: int) -> None:
-    """Print every audit that somebody else inserts, once it has ended; of the next 500 ids, which may have gaps."""
-    told: set[int] = set()
+    """Print every audit that another program inserts, once it has ended; of the next 500 ids, which may have gaps."""
+    printed: set[int] = set()
     while True:
         rows = await database.rows("audits", range(last + 1, last + 501))
-        ended = [row for row in rows if row["status"] in ENDS and row["id"] not in told]
-        told |= {row["id"] for row in ended}
+        ended = [row for row in rows if row["status"] in ENDS and row["id"] not in printed]
+        printed |= {row["id"] for row in ended}
         if ended:
             console.print(table(ended))
         await asyncio.sleep(LOOK_S)

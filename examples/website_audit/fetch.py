@@ -1,4 +1,4 @@
-"""Fetch one page, the way a service must that is given addresses by strangers.
+"""Fetch one page, the way a service must that gets its addresses from unknown users.
 
 Promises: http and https only; at most so many redirects, bytes and seconds in all; every host is resolved once, every
 one of its addresses is looked at, and the connection goes to one of those. Addresses that are not public (this machine,
@@ -109,7 +109,7 @@ def _checked(url: str) -> SplitResult:
             return parts
     except ValueError:
         pass
-    raise BadAddress(f"{url!r} is no web address: write https://…")
+    raise BadAddress(f"{url!r} is not a web address: write https://…")
 
 
 def _connected(parts: SplitResult, deadline: _Deadline) -> socket.socket:
@@ -133,7 +133,7 @@ def _addresses(host: str, port: int) -> list[str]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError:
-        raise BadAddress(f"{host!r} is no name of a host") from None
+        raise BadAddress(f"{host!r} is not the name of a host") from None
     addresses = [str(one[4][0]).partition("%")[0] for one in found]
     if os.environ.get("AUDIT_PRIVATE_HOSTS") != "1":
         for one in addresses:

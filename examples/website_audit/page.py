@@ -6,7 +6,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 from msgspec import Struct
 
 TEXT_LIMIT = 500
-"""Of a title or a description: what is longer is not read by anybody."""
+"""Of a title or a description: what is longer is cut off."""
 
 
 class Page(Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ def read_page(html: str, url: str) -> Page:
 
 
 def _joined(url: str, href: str) -> str | None:
-    """The web address that a link leads to; None for mail, telephone, scripts and what is no address at all."""
+    """The web address that a link leads to; None for mail, telephone, scripts and what is not an address at all."""
     try:
         target = urljoin(url, href.strip())
         return target if urlsplit(target).scheme in {"http", "https"} else None

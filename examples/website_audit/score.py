@@ -53,7 +53,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 def scored(answer: Answer, page: Page) -> Report:
-    """The report. An answer that is no success (404) has no page to look at: it scores nothing."""
+    """The report. An answer that is not a success (404) has no page to look at: it scores nothing."""
     if not 200 <= answer.status < 300:
         nothing = Check("status", 0, 100, f"answers {answer.status}")
         return Report(score=0, checks=(nothing,), answer=answer, page=page)
@@ -62,7 +62,7 @@ def scored(answer: Answer, page: Page) -> Report:
 
 
 def status(answer: Answer, page: Page) -> Check:
-    """A success it is; a chain of redirects makes everybody wait."""
+    """Points for a success, fewer after a chain of redirects."""
     if answer.redirects > 1:
         return Check("status", 10, 15, f"{answer.redirects} redirects on the way")
     return Check("status", 15, 15)

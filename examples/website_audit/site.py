@@ -59,8 +59,8 @@ class Sites(BaseHTTPRequestHandler):
 
 @contextmanager
 def sites() -> Iterator[list[str]]:
-    """Serve them on a free port for the length of the block: their addresses, that of the one that is down last."""
-    # A socket that is bound and never listens: nobody else gets the port, and whoever connects is refused.
+    """Serve them on a free port for the length of the block: their addresses, the address that is down last."""
+    # A socket that is bound and never listens: no other program gets the port, and connections are refused.
     with socket.socket() as down, ThreadingHTTPServer(("127.0.0.1", 0), Sites) as server:
         down.bind(("127.0.0.1", 0))
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

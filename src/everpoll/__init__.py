@@ -22,10 +22,12 @@ if _typing.TYPE_CHECKING:
         IncidentNotFound,
         JobCanceled,
         JobFailed,
+        JobNotFound,
         JobTimeout,
         KeyTaken,
         LeaseLost,
         LoopNotFound,
+        NotFound,
         NoThreadLeft,
         NotRunning,
         ProcessEnded,
@@ -39,7 +41,7 @@ if _typing.TYPE_CHECKING:
         StoreUnavailable,
         TableUnfit,
         TaskNotFound,
-        UnknownJob,
+        WatchNotFound,
         WrongState,
     )
     from everpoll.jobs import Group, Job, Retry, Task
@@ -47,9 +49,12 @@ if _typing.TYPE_CHECKING:
     from everpoll.monitors import Alert, Service, ServiceInfo
     from everpoll.policy import Adaptive, Backoff, Breaker, Budget, Cancel, PauseReason, Rate, Snooze
     from everpoll.stores.contract import TaskInfo
+    from everpoll.tables import AdoptedTable, Row, Table
+    from everpoll.watches import Done, Fail, Learned, RunInfo, Started, Wait, Watch, WatchRun
 
 __all__ = [
     "Adaptive",
+    "AdoptedTable",
     "Alert",
     "AlreadyRunning",
     "Backoff",
@@ -59,9 +64,11 @@ __all__ = [
     "Budget",
     "Cancel",
     "CannotConnect",
+    "Done",
     "Everpoll",
     "EverpollError",
     "EverpollWarning",
+    "Fail",
     "Failed",
     "Group",
     "Health",
@@ -70,14 +77,17 @@ __all__ = [
     "Job",
     "JobCanceled",
     "JobFailed",
+    "JobNotFound",
     "JobTimeout",
     "KeyTaken",
+    "Learned",
     "LeaseLost",
     "Loop",
     "LoopNotFound",
     "LoopPolicy",
     "LoopState",
     "NoThreadLeft",
+    "NotFound",
     "NotRunning",
     "Ok",
     "Outcome",
@@ -88,21 +98,28 @@ __all__ = [
     "Retry",
     "RightsMissing",
     "RolledBack",
+    "Row",
     "RunCanceled",
     "RunFailed",
+    "RunInfo",
     "RunTimedOut",
     "SchemaOutdated",
     "Service",
     "ServiceInfo",
     "ServiceNotFound",
     "Snooze",
+    "Started",
     "Stop",
     "StoreUnavailable",
+    "Table",
     "TableUnfit",
     "Task",
     "TaskInfo",
     "TaskNotFound",
-    "UnknownJob",
+    "Wait",
+    "Watch",
+    "WatchNotFound",
+    "WatchRun",
     "WrongState",
     "__version__",
 ]
@@ -115,6 +132,8 @@ _NAMES = {
     "everpoll.monitors": "Alert Service ServiceInfo",
     "everpoll.policy": "Adaptive Backoff Breaker Budget Cancel PauseReason Rate Snooze",
     "everpoll.stores.contract": "TaskInfo",
+    "everpoll.tables": "AdoptedTable Row Table",
+    "everpoll.watches": "Done Fail Learned RunInfo Started Wait Watch WatchRun",
 }
 """Where names are at home, for the interpreter; all others are errors. Type checkers read the imports above."""
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}

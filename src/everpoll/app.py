@@ -1,28 +1,27 @@
-"""Everpoll: what the user holds. The only file that knows every room."""
+"""Everpoll, the object that a program creates. This is the only module that imports every room."""
 
 import asyncio
 import contextlib
 import logging
-import os
-import signal
-import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
 
 from everpoll.drivers.missing_packages import missing_server
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.health import Health
 from everpoll.engine.loop_showing import LoopShowing
+from everpoll.engine.opened_store import OpenedStore
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.queues import Queues
 from everpoll.engine.settler import OUTAGE
+from everpoll.engine.stop_signals import StopSignals, finish_all, finish_unless
 from everpoll.engine.unregistered import Unregistered
 from everpoll.engine.work import Works
 from everpoll.engine.worker import Worker
-from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, NotRunning, StoreUnavailable
+from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
 from everpoll.jobs.decorating import AsyncJob, JobDecorator
 from everpoll.jobs.flows import Chain, JobCall
@@ -58,18 +57,18 @@ R = TypeVar("R")
 
 
 class Companion(Protocol):
-    """What runs beside an app, and ends with it."""
+    """Something that runs beside an app and stops with it, for example an HTTP server."""
 
     async def stop(self, grace_s: float) -> None:
-        """End within the grace period. Repeatable."""
+        """Stop within the grace period. A second call changes nothing."""
 
 
 class Everpoll:
     """One app: register jobs and loops on it, then `await app.run()`, or `async with app:` inside your own program.
 
-    `url` says where tasks live: by default `$EVERPOLL_URL`, then `sqlite:///everpoll.db`. Nothing is opened before
-    the first job is enqueued or run, so an app of loops needs no database. One that has a database, by `url` or by
-    `$EVERPOLL_URL`, and answers HTTP publishes its loops there, for the servers of other processes.
+    `url` is the address of the database: by default `$EVERPOLL_URL`, then `sqlite:///everpoll.db`. The app opens it
+    when the first job is enqueued or run, so an app with only loops needs no database. If it has an address (`url` or
+    `$EVERPOLL_URL`) and serves HTTP, it publishes its loops there, and servers in other processes show them.
 
     An app belongs to the event loop that uses it first, until it is closed there or that event loop has ended.
     """
@@ -90,21 +89,17 @@ class Everpoll:
         clock: Clock | None = None,
         rng: Rng | None = None,
     ) -> None:
-        # A store of somebody's own: tests share one between several apps, as a fleet shares a database.
+        # A caller may pass a store: tests share one between several apps, as a fleet shares a database.
         self._has_database = url is not None or has_url()
         self.url = url if isinstance(url, str) else default_url() if url is None else "memory://"
         is_url = url is None or isinstance(url, str)
         self.url = with_connections(self.url, connections)
-        self._store: Store = store_for(self.url, clock) if url is None or isinstance(url, str) else url
+        store: Store = store_for(self.url, clock) if url is None or isinstance(url, str) else url
+        self._opened = OpenedStore(store, self._forget, migrate=migrate)
         self._clock = clock
         self._migrate = migrate
-        self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
-        self._opened_on: asyncio.AbstractEventLoop | None = None
-        self._owner: asyncio.AbstractEventLoop | None = None
-        self._pid = os.getpid()
         self._works = Works()
         self._worker: Worker | None = None
-        self._entered = False
         self._start_error: str | None = None
         self.worker_options = WorkerOptions(
             slots=slots,
@@ -118,7 +113,7 @@ class Everpoll:
         self._works.on_unregistered = self._unregistered.settle
         self.queues = Queues(self._served_queues, self.store)
         """The queues that a worker of this app serves, by name."""
-        has_memory = isinstance(self._store, MemoryStore)
+        has_memory = isinstance(store, MemoryStore)
         another = None if has_memory or not is_url else self._another_store
         wall = time.time if clock is None else clock.wall
         self.jobs = Jobs(self._works, self.store, lambda jobs: self._sync_calls(jobs, another), wall)
@@ -138,9 +133,9 @@ class Everpoll:
 
     @property
     def services(self) -> "Services":
-        """The services that this app looks at, by name."""
+        """The services that this app checks, by name."""
         if self._services is None:
-            # Loaded when it is first used: most programs have no services, and this takes 5 MB.
+            # Imported on first use: most programs have no services, and the room takes 5 MB.
             from everpoll.monitors.services import Services  # noqa: PLC0415
 
             self._services = Services(self.store, self._wall, self.worker_options.label)
@@ -163,7 +158,7 @@ class Everpoll:
     def job(self, /, **options: Unpack[JobOptions]) -> JobDecorator: ...
 
     def job(self, function: Callable[..., Any] | None = None, /, **options: Unpack[JobOptions]) -> Any:
-        """Make the decorated function a job: `await it.enqueue(…)` has a worker run it; plain ones run in threads.
+        """Make the decorated function a job: a worker runs it after `await it.enqueue(…)`; plain ones run in threads.
 
         Options: name, queue, priority, retry, timeout, run, fatal, classify, version, concurrency, rate, per,
         key, on_conflict, unique_for; see `JobOptions`. `@app.job` alone takes the defaults.
@@ -175,19 +170,19 @@ class Everpoll:
         return register if function is None else register(function)
 
     def on_done(self, hook: Hook) -> Hook:
-        """Call this with the `TaskInfo` of each job that is done, after the commit, in the worker that ran it.
+        """Call the hook with the `TaskInfo` of each job that is done, after the commit, in the worker that ran it.
 
-        Hooks observe: what they raise is logged, and a worker that dies tells of nothing. Effects that must last belong
-        in a job.
+        Hooks only observe: an exception is logged, and a worker that dies calls none. An effect that must happen
+        belongs in a job: use `.then`.
         """
         return self.jobs.hooks.add("done", hook)
 
     def on_failed(self, hook: Hook) -> Hook:
-        """Call this with the `TaskInfo` of each job that has failed: see `on_done`. `@job.on_failed` is for one job."""
+        """Call the hook with the `TaskInfo` of each job that failed: see `on_done`. `@job.on_failed` is for one job."""
         return self.jobs.hooks.add("failed", hook)
 
     def loop(self, every: Duration, **options: Unpack[LoopOptions]) -> Callable[[F], F]:
-        """Run the decorated function every so often, from one interval after the start; plain ones run in threads.
+        """Run the decorated function at an interval, from one interval after the start; plain ones run in threads.
 
         Options: name, cap, jitter, first, when, timeout, fixed_rate, when_hidden, adaptive, breaker, safety_every,
         on_outcome; see `LoopOptions`.
@@ -212,10 +207,10 @@ class Everpoll:
         args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Callable[[J], J]:
-        """Enqueue a job at times: `@app.schedule("*/5 * * * *", tz="Europe/Berlin")` above `@app.job()`.
+        """Enqueue a job on a schedule: `@app.schedule("*/5 * * * *", tz="Europe/Berlin")` above `@app.job()`.
 
-        Each slot enqueues it once over the fleet. `missed` says what becomes of slots that pass while no worker runs:
-        the latest one runs ("once"), none, or "all". A job that has several schedules needs a `name` for each.
+        Each slot enqueues the job once over the fleet. `missed` decides about slots that passed while no worker ran:
+        run the latest one ("once"), none ("skip") or all of them ("all"). Several schedules of a job need names.
         """
 
         def register(job: J) -> J:
@@ -229,7 +224,7 @@ class Everpoll:
     def watch(
         self, every: "Cadence | Backoff | Duration", budget: Budget, **options: Unpack[WatchOptions]
     ) -> Callable[[Callable[..., Any]], Watch[Any]]:
-        """Watch operations that run elsewhere: the decorated function is the look, `await it.begin(op)` starts a run.
+        """Watch operations in another system. The decorated function is the look; `await it.begin(op)` begins a run.
 
         A look returns `Done(value)`, `Fail(reason)`, `Wait(after=…)` or `w.verify(name)`. Options: see `WatchOptions`.
         """
@@ -240,23 +235,23 @@ class Everpoll:
         return register
 
     def service(self, name: str, target: str, **options: "Unpack[ServiceOptions]") -> "Service":
-        """Look at a service for ever: `app.service("billing", "https://billing.internal/health", every="30s")`.
+        """Check a service again and again: `app.service("billing", "https://billing.internal/health", every="30s")`.
 
-        The target is an http, https, tcp, tls or dns address, or `"beat:"` for a service that calls everpoll. The same
-        name again replaces the service, also while the app runs. Options: see `ServiceOptions`.
+        The target is an http, https, tcp, tls or dns address, or `"beat:"` for a service that calls everpoll.
+        Registering the same name again replaces the service, also while the app runs. Options: see `ServiceOptions`.
         """
         return self.services.add(name, target, **options)
 
     def table(
         self, table: Table, *, slots: int | None = None, url: str | None = None, token: Token | None = None
     ) -> AdoptedTable:
-        """Make a table of your own a queue: rows are claimed, run by its `@….handler`, and settled in place.
+        """Use a table of your own as a queue: rows are claimed, passed to its `@….handler`, and updated in place.
 
-        It is looked for at the app's own address, or at `url`: another database, or a Supabase project over HTTPS,
-        whose service key is `token`, or what that function returns (default: `$SUPABASE_SERVICE_KEY`).
+        The table is in the app's own database, or at `url`: another database, or a Supabase project over HTTPS. `token`
+        is the service key of that project, or a function that returns it (default: `$SUPABASE_SERVICE_KEY`).
         """
         if not isinstance(table, Table):
-            raise BadInput(f'{table!r} is no table: write app.table(Table("execution_jobs", …))')
+            raise BadInput(f'{table!r} is not a Table: write app.table(Table("execution_jobs", …))')
         if table.name in self.tables:
             raise BadInput(f"table {table.name!r} was adopted already: one table, one handler")
         source = source_for(self.url if url is None else url, table, token)
@@ -265,41 +260,37 @@ class Everpoll:
         return adopted
 
     def group(self, calls: Iterable[JobCall[Any] | Chain]) -> NewGroup:
-        """Run calls side by side: `await app.group([fetch.call(url), …]).then(report, 42).enqueue()`.
+        """Run calls in parallel: `await app.group([fetch.call(url), …]).then(report, 42).enqueue()`.
 
-        `report(group, 42)` runs once, when all of them have ended. A member may be a chain.
+        `report(group, 42)` runs once, after all calls have ended. A member may be a chain.
         """
         return self.jobs.group(calls)
 
     def task(self, task_id: int) -> Task[Any]:
-        """A handle on a task that was enqueued earlier or elsewhere."""
+        """Return a handle on a task that was enqueued earlier or by another process."""
         return self.jobs.task(task_id)
 
     @property
     def sync(self) -> SyncCalls:
-        """The calls of programs without an event loop: `job.sync.enqueue(…)`, `app.sync.task(id)`."""
+        """The calls for programs without an event loop: `job.sync.enqueue(…)`, `app.sync.task(id)`."""
         return self.jobs.sync
 
     def _sync_calls(self, jobs: Jobs, another: Callable[[], Awaitable[Store]] | None) -> SyncCalls:
-        return SyncCalls(another, jobs.beside, lambda: jobs, self._running_loop)
+        return SyncCalls(another, jobs.beside, lambda: jobs, lambda: self._opened.running_loop)
 
     async def _another_store(self) -> Store:
         store = store_for(self.url, self._clock)
         await store.open(migrate=self._migrate)
         return store
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop | None:
-        owner = self._owner
-        return owner if owner is not None and self._pid == os.getpid() and owner.is_running() else None
-
     def asgi(
         self, prefix: str = "", token: str | None = None, read_only: bool = False, hosts: Iterable[str] | None = None
     ) -> "HttpApp":
         """Return the HTTP API as an ASGI app, to mount in FastAPI, Starlette, Django, or to run by a server.
 
-        `prefix` is the path that a frame leaves in front (Django); one that says it in `root_path` needs none. `token`
-        is by default `$EVERPOLL_TOKEN`, beside `$EVERPOLL_READ_TOKEN`; without any, only callers on this machine are
-        answered. `hosts` are the names under which it is reached; by default, with a token, any.
+        `prefix` is the path under which the app is mounted, for frameworks that do not pass it in `root_path` (Django).
+        `token` is by default `$EVERPOLL_TOKEN`, beside `$EVERPOLL_READ_TOKEN`; without a token, only callers on this
+        machine get an answer. `hosts` are the accepted host names; the default accepts any, if there is a token.
         """
         try:
             from everpoll.server.mounting import mounted  # noqa: PLC0415 - the extra may be missing
@@ -310,29 +301,30 @@ class Everpoll:
         return made
 
     def accompany(self, companion: "Companion") -> None:
-        """Stop this with the app, before the store is closed: a server that answers for it."""
+        """Stop `companion` with the app, before the store is closed."""
         self._companions.append(companion)
 
     def exchange_store(self, store: Store) -> object:
-        """Work on a store in memory until `restore_store` gets what this returns: for `everpoll.testing`.
+        """Use another store until `restore_store` is called with the returned value: for `everpoll.testing`.
 
-        Synchronous callers use this very object, since no other one reaches its tasks.
+        Synchronous callers use the same object, since a second one could not see its tasks.
         """
-        if self._entered or self._worker is not None:
+        if self._opened.is_kept or self._worker is not None:
             raise AlreadyRunning("this app runs: exchange its store before it starts, or after close()")
-        before = (self._store, self._opened_on, self.sync.exchange(None), self.jobs.coalesces)
-        self._store, self._opened_on, self.jobs.coalesces = store, None, False
+        before = (self._opened.exchange(store), self.sync.exchange(None), self.jobs.coalesces)
+        self.jobs.coalesces = False
         self._forget()
         return before
 
     def restore_store(self, before: Any) -> None:
-        """Work on the store again that `exchange_store` has replaced."""
-        self._store, self._opened_on, another, self.jobs.coalesces = before
+        """Use the store again that `exchange_store` replaced."""
+        opened, another, self.jobs.coalesces = before
+        self._opened.exchange(*opened)
         self.sync.exchange(another)
         self._forget()
 
     def _forget(self) -> None:
-        """Forget what worked or waited with the store of before."""
+        """Drop the workers and waiters of the earlier store or event loop."""
         self._worker = None
         self._unregistered.forget()
         self.jobs.forget()
@@ -343,52 +335,19 @@ class Everpoll:
 
     @property
     def needs_store(self) -> bool:
-        """Whether the app has work in a database; one that has only loops has none."""
-        return len(self._works) > 0 or bool(self._services) or self._opened_on is not None
+        """Whether the app has work in a database. An app with only loops has none."""
+        return len(self._works) > 0 or bool(self._services) or self._opened.is_open
 
     async def store(self) -> Store:
-        """The store, connected and with its schema up to date."""
-        event_loop = asyncio.get_running_loop()
-        if self._opened_on is not event_loop:
-            await self._open_on(event_loop)
-        return self._store
+        """Return the store, connected and with its schema up to date."""
+        return await self._opened.opened()
 
-    async def _open_on(self, event_loop: asyncio.AbstractEventLoop) -> None:
-        self._claim(event_loop)
-        # A lock belongs to the event loop on which a task first had to wait for it.
-        if self._opening is None or self._opening[0] is not event_loop:
-            self._opening = (event_loop, asyncio.Lock())
-        async with self._opening[1]:
-            if self._opened_on is event_loop:
-                return
-            # Again: the task before may have failed to open the store, and released the app.
-            self._claim(event_loop)
-            if self._opened_on is not None:
-                # That event loop ended without close(), or is the parent's: what worked or waited on it is gone.
-                self._forget()
-            try:
-                await self._store.open(migrate=self._migrate)
-            except BaseException:
-                if not self._entered:
-                    self._release(event_loop)
-                raise
-            self._opened_on = event_loop
-
-    def _claim(self, event_loop: asyncio.AbstractEventLoop) -> None:
-        """Make the app this event loop's, or raise `NotRunning` at once, even while another is still opening it."""
-        with _Claims.lock:
-            owner, is_same_process = self._owner, self._pid == os.getpid()
-            if owner is not None and owner is not event_loop and is_same_process and owner.is_running():
-                raise NotRunning("this app is in use on another event loop: close it there first, or make another app")
-            self._owner, self._pid = event_loop, os.getpid()
-
-    def _release(self, event_loop: asyncio.AbstractEventLoop) -> None:
-        with _Claims.lock:
-            if self._owner is event_loop:
-                self._owner = None
+    @property
+    def _store(self) -> Store:
+        return self._opened.store
 
     def health(self) -> Health:
-        """Whether this app does its work: its worker polls and beats, or there is nothing for a worker to do."""
+        """Return whether this app works: its worker polls and sends heartbeats, or has nothing to do."""
         worker = None if self._worker is None else self._worker.health()
         tables = {name: health for name, one in self.tables.items() if (health := one.health()) is not None}
         pools = [self.jobs.threads, self.watches.threads, *(one.threads for one in self.tables.values())]
@@ -406,10 +365,10 @@ class Everpoll:
         )
 
     async def doctor(self, transaction_age: Duration = "5m") -> "Diagnosis":
-        """Look at the database and the fleet: what is wrong, with its evidence, and what to do. Changes nothing.
+        """Examine the database and the fleet: return what is wrong, the evidence, and what to do. Changes nothing.
 
-        Transactions that are open for longer than `transaction_age` are told of. It raises nothing for a database that
-        is away or has no schema: the diagnosis says so.
+        Transactions open for longer than `transaction_age` are reported. If the database is unreachable or has no
+        schema, nothing is raised: the diagnosis says so.
         """
         from everpoll.doctor import diagnose  # noqa: PLC0415 - few apps ask
 
@@ -423,11 +382,12 @@ class Everpoll:
         return {name: worker for name, worker in found.items() if worker is not None}
 
     async def close(self, grace: Duration = "10s") -> None:
-        """End everything and let go of the store: no new work, the grace period for what runs, then it is canceled."""
+        """Stop and close the store: take no new work, let handlers run for the grace period, then cancel them."""
         grace_s = seconds(grace, name="grace")
         event_loop = asyncio.get_running_loop()
-        self._claim(event_loop)
-        worker, self._worker, self._entered, self._start_error = self._worker, None, False, None
+        self._opened.use_from(event_loop)
+        self._opened.is_kept = False
+        worker, self._worker, self._start_error = self._worker, None, None
         showing, self._showing = self._showing, None
         for http_app in self._http_apps:
             http_app.close()
@@ -440,17 +400,16 @@ class Everpoll:
                 *(one.stop(grace_s) for one in self.tables.values()),
                 *(one.stop(grace_s) for one in self._companions),
             ]
-            await _all(*stopping, *([] if worker is None else [worker.stop(grace_s)]))
+            await finish_all(*stopping, *([] if worker is None else [worker.stop(grace_s)]))
         finally:
             await self.watches.close()
             await self.jobs.close()
-            await self._store.close()
-            self._opened_on = None
-            # Whoever began to wait while the store was being closed would wait for ever, and may have opened it again.
+            await self._opened.close()
+            # A caller that began to wait during this close would wait forever, and may have opened the store again.
             await self.jobs.close()
             await self.watches.close()
-            await self._store.close()
-            self._release(event_loop)
+            await self._opened.close()
+            self._opened.release(event_loop)
 
     def _leased_queues(self) -> list[str]:
         return list(self.worker_options.queues or self._works.queues)
@@ -463,9 +422,9 @@ class Everpoll:
 
     @contextlib.asynccontextmanager
     async def working(self, grace: Duration = 0) -> AsyncIterator[None]:
-        """A worker for the length of the block, without loops: what `everpoll.testing.drain` uses.
+        """Run a worker for the length of the block, without loops: what `everpoll.testing.drain` uses.
 
-        Where this app runs already, its own worker is the one.
+        If the app runs already, the block uses its worker.
         """
         mine = await self._start_worker()
         try:
@@ -477,10 +436,10 @@ class Everpoll:
                 await mine.stop(grace)
 
     async def __aenter__(self) -> Self:
-        self._claim(asyncio.get_running_loop())
-        if self._entered:
+        self._opened.use_from(asyncio.get_running_loop())
+        if self._opened.is_kept:
             raise AlreadyRunning("this app runs already: enter it once, and use it inside that block")
-        self._entered = True
+        self._opened.is_kept = True
         try:
             await self._start()
         except BaseException:
@@ -494,10 +453,10 @@ class Everpoll:
         await self.close(grace=0 if kind else "10s")
 
     async def run(self, grace: Duration = "10s") -> None:
-        """Run until SIGTERM, SIGINT or cancellation; a second signal ends without waiting for the grace period."""
+        """Run until SIGTERM, SIGINT or cancellation. A second signal cuts the grace period short."""
         grace_s = seconds(grace, name="grace")
-        self._claim(asyncio.get_running_loop())
-        asked = _Signals()
+        self._opened.use_from(asyncio.get_running_loop())
+        asked = StopSignals()
         try:
             with asked:
                 starting = asyncio.ensure_future(self._start_when_possible())
@@ -511,7 +470,7 @@ class Everpoll:
                     first.cancel()
                     starting.cancel()
                     await asyncio.wait({starting})
-                await self._close_unless(asked.second, grace_s)
+                await finish_unless(asked.second, self.close(grace_s))
         except BaseException:
             await self.close(grace_s)
             raise
@@ -524,7 +483,7 @@ class Everpoll:
             try:
                 await table.start()
             except StoreUnavailable as error:
-                # Another database than that of the other tables, perhaps: they and the loops do not wait for it.
+                # It may be in another database: the other tables and the loops do not wait for it.
                 away = away or error
         self.watches.rounds.start()
         if self._services is not None:
@@ -537,7 +496,7 @@ class Everpoll:
             raise away
 
     async def _start_services(self) -> None:
-        # An app that has only loops needs no database: it asks none for services that it does not have.
+        # An app with only loops needs no database, so it does not look for services in one.
         scouts = len(self._works) > 0 or self.services.is_set_up
         await self.services.start(self.worker_options.lease_s, self.worker_options.keep_s, scouts=scouts)
 
@@ -547,8 +506,8 @@ class Everpoll:
             await self._services.stop(grace_s)
 
     async def _start_worker(self) -> Worker | None:
-        """The worker, if it was started just now."""
-        # The store first: it finds out whether a worker of an event loop that is gone was left behind.
+        """Start the worker; return it, or None if there is nothing to run or it runs already."""
+        # Opening the store first drops a worker that an ended event loop left behind.
         store = await self.store() if len(self._works) else None
         if store is None or self._worker is not None:
             return None
@@ -562,7 +521,7 @@ class Everpoll:
     def _show_loops(self) -> None:
         """Publish the loops of this process where no worker for jobs does.
 
-        An app of loops opens no database for that, unless it has one and answers HTTP, which shows the loops of all.
+        An app with only loops opens a database for that only if it has an address and serves HTTP.
         """
         answers_http = self._has_database and bool(self._companions or self._http_apps)
         is_wanted = len(self.loops) > 0 and self._worker is None and (self.needs_store or answers_http)
@@ -572,7 +531,7 @@ class Everpoll:
         if self.needs_store or self.url.startswith("memory:"):
             self._showing = LoopShowing(self.store, None, self.loops.cards, options)
         else:
-            # Its own: the app itself goes on needing no database.
+            # A store of its own, so that the app itself still needs no database.
             own = store_for(self.url)
 
             async def opened() -> Store:
@@ -587,7 +546,7 @@ class Everpoll:
         self.watches.settled(task_ids)
 
     async def _start_when_possible(self) -> None:
-        """A worker that boots before its database waits for it; an address that leads nowhere is an error at once."""
+        """Start, and retry while the database is unreachable. A wrong address raises `CannotConnect` at once."""
         failures, warnings = 0, RepeatedWarnings(logger, "starting", event_loop_time)
         while True:
             try:
@@ -604,75 +563,3 @@ class Everpoll:
                 self._start_error = None
                 warnings.works()
                 return
-
-    async def _close_unless(self, hurried: asyncio.Event, grace_s: float) -> None:
-        """Close with the grace period, or without what is left of it once hurried."""
-        closing = asyncio.ensure_future(self.close(grace_s))
-        again = asyncio.ensure_future(hurried.wait())
-        try:
-            await asyncio.wait({closing, again}, return_when=asyncio.FIRST_COMPLETED)
-            if not closing.done():
-                closing.cancel()
-                # Not awaited itself: its cancellation is ours to ignore, one of this task is not.
-                await asyncio.wait({closing})
-            if not closing.cancelled():
-                closing.result()
-        finally:
-            closing.cancel()
-            again.cancel()
-
-
-class _Claims:
-    """Shared by all apps, and replaced after a fork: another thread of the parent may have held the lock."""
-
-    lock: ClassVar[threading.Lock] = threading.Lock()
-
-    @classmethod
-    def begin_anew(cls) -> None:
-        cls.lock = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Claims.begin_anew)
-
-
-async def _all(*closing: Any) -> None:
-    """Run them together; a cancellation reaches each of them, and none is left behind."""
-    tasks = [asyncio.ensure_future(one) for one in closing]
-    try:
-        await asyncio.wait(tasks)
-    except asyncio.CancelledError:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        raise
-    for task in tasks:
-        task.result()
-
-
-class _Signals:
-    """SIGTERM and SIGINT as two events, the first and any further one; the handlers before are put back at the end."""
-
-    def __init__(self) -> None:
-        self.first = asyncio.Event()
-        self.second = asyncio.Event()
-
-    def __enter__(self) -> Self:
-        self._before: dict[signal.Signals, Any] = {}
-        for wanted in (signal.SIGTERM, signal.SIGINT):
-            before = signal.getsignal(wanted)
-            # Not in the main thread, or not on this platform: then cancellation is the way to end it.
-            with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
-                asyncio.get_running_loop().add_signal_handler(wanted, self._received)
-                self._before[wanted] = before
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for wanted, before in self._before.items():
-            asyncio.get_running_loop().remove_signal_handler(wanted)
-            # asyncio leaves the default behind; None stands for a handler that Python does not know.
-            if before is not None:
-                signal.signal(wanted, before)
-
-    def _received(self) -> None:
-        (self.second if self.first.is_set() else self.first).set()

@@ -4,8 +4,13 @@ EverpollError
 ├── BadInput (ValueError)       a value handed to everpoll that cannot be used
 │   ├── BadDuration             not a duration: the message shows what is accepted
 │   └── WrongState              a task or a run that has ended, runs, or does not run: what was asked does not fit that
-├── LoopNotFound (LookupError)  no loop has that name
-├── ServiceNotFound (LookupError)  no service has that name
+├── NotFound (LookupError)      nothing has that name or id; caught by this one name for all fronts
+│   ├── JobNotFound             … no job of that name is registered here
+│   ├── WatchNotFound           … no watch of that name is registered here
+│   ├── LoopNotFound            … no loop has that name
+│   ├── ServiceNotFound         … no service has that name
+│   ├── TaskNotFound            … no task, or run of a watch, has that id
+│   └── IncidentNotFound        … no incident has that id
 ├── NotRunning                  the call needs a started app
 ├── AlreadyRunning              the app was entered a second time
 ├── StoreUnavailable            the database cannot be reached, or broke off; it may work again later
@@ -14,10 +19,7 @@ EverpollError
 ├── SchemaOutdated              the database's schema is older than this release, and migrating is turned off
 ├── TableUnfit                  a table of the user's own lacks columns that its mapping names; carries the DDL
 ├── LeaseLost                   this worker was declared dead; what it held belongs to others
-├── TaskNotFound (LookupError)  no task has that id
-├── IncidentNotFound (LookupError)  no incident has that id
 ├── KeyTaken                    `enqueue` that rejects: another task has the key; carries that task
-├── UnknownJob (LookupError)    no job of that name is registered here
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── ProcessEnded                the process of a job with run="process" ended before it answered
 ├── NoThreadLeft                every thread for plain functions hangs in one that is past its timeout
@@ -25,7 +27,7 @@ EverpollError
 ├── JobFailed                   `result()` of a job that failed; carries the last error
 ├── JobCanceled                 `result()` of a job that was canceled
 ├── RunFailed                   `result()` of a watch's run that failed; carries the evidence
-│   └── RunTimedOut             … whose budget was spent
+│   └── RunTimedOut             … its budget was spent
 ├── RunCanceled                 `result()` of a run that was canceled
 └── NothingLeftToWait           virtual time: everything waits, and nothing can ever wake it
 
@@ -51,12 +53,32 @@ class WrongState(BadInput):
     """What was asked does not fit the state that the task is in; the message names the state."""
 
 
-class LoopNotFound(EverpollError, LookupError):
+class NotFound(EverpollError, LookupError):
+    """Nothing has that name or id; the message names those that exist, where there are few."""
+
+
+class JobNotFound(NotFound):
+    """No job of that name is registered here."""
+
+
+class WatchNotFound(NotFound):
+    """No watch of that name is registered here."""
+
+
+class LoopNotFound(NotFound):
     """No loop has that name."""
 
 
-class ServiceNotFound(EverpollError, LookupError):
+class ServiceNotFound(NotFound):
     """No service has that name."""
+
+
+class TaskNotFound(NotFound):
+    """No task, or run of a watch, has that id."""
+
+
+class IncidentNotFound(NotFound):
+    """No incident has that id."""
 
 
 class NotRunning(EverpollError):
@@ -95,24 +117,12 @@ class LeaseLost(EverpollError):
     """This incarnation of the worker was declared dead."""
 
 
-class TaskNotFound(EverpollError, LookupError):
-    """No task has that id."""
-
-
-class IncidentNotFound(EverpollError, LookupError):
-    """No incident has that id."""
-
-
 class KeyTaken(EverpollError):
-    """Another task has the key, and the enqueue said `on_conflict="reject"`; `task` is the one that has it."""
+    """Another task has the key, and the enqueue said `on_conflict="reject"`; `task` is that task."""
 
     def __init__(self, message: str, task: _typing.Any = None) -> None:
         super().__init__(message)
         self.task = task
-
-
-class UnknownJob(EverpollError, LookupError):
-    """No job of that name is registered here."""
 
 
 class JobTimeout(EverpollError, TimeoutError):

@@ -9,6 +9,7 @@ import pytest
 
 import own_threads
 from everpoll import Everpoll, NotRunning, StoreUnavailable
+from everpoll.stores.contract import Store
 from everpoll.stores.memory import MemoryStore
 from everpoll.testing import VirtualClock
 
@@ -38,7 +39,7 @@ def threads() -> list[str]:
     return [thread.name for thread in own_threads.started()]
 
 
-def squaring(url: str, lease: str = "30s") -> Everpoll:
+def squaring(url: str | Store, lease: str = "30s") -> Everpoll:
     app = Everpoll(url, lease=lease)
 
     @app.job(name="square")
@@ -154,8 +155,7 @@ async def test_close_without_start_and_close_twice() -> None:
 
 
 async def test_entering_fails_clearly_where_the_database_is_not_there_and_leaves_nothing() -> None:
-    app = squaring("memory://")
-    app._store = LateStore(VirtualClock())
+    app = squaring(LateStore(VirtualClock()))
     with pytest.raises(StoreUnavailable):
         await app.__aenter__()
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -164,8 +164,8 @@ async def test_entering_fails_clearly_where_the_database_is_not_there_and_leaves
 
 def test_run_waits_for_a_database_that_is_not_there_yet() -> None:
     clock = VirtualClock()
-    app = squaring("memory://")
-    app._store = store = LateStore(clock)
+    store = LateStore(clock)
+    app = squaring(store)
 
     async def scene() -> None:
         running = asyncio.ensure_future(app.run())
@@ -187,8 +187,7 @@ def test_run_waits_for_a_database_that_is_not_there_yet() -> None:
 @pytest.mark.parametrize("wanted", [signal.SIGTERM, signal.SIGINT])
 def test_run_ends_on_a_signal_while_it_waits_for_the_database(wanted: signal.Signals) -> None:
     clock = VirtualClock()
-    app = squaring("memory://")
-    app._store = LateStore(clock)
+    app = squaring(LateStore(clock))
 
     async def scene() -> None:
         running = asyncio.ensure_future(app.run())
@@ -205,8 +204,7 @@ def test_run_ends_on_a_signal_while_it_waits_for_the_database(wanted: signal.Sig
 
 def test_run_ends_by_cancellation_while_it_waits_for_the_database() -> None:
     clock = VirtualClock()
-    app = squaring("memory://")
-    app._store = LateStore(clock)
+    app = squaring(LateStore(clock))
 
     async def scene() -> None:
         running = asyncio.ensure_future(app.run())

@@ -48,7 +48,7 @@ def test_a_warning_ends_with_1_and_its_remedy_is_shown(folder: Path, shell: Shel
     ended = shell("doctor", "--url", "sqlite:///shop.db")
     assert ended.code == 1
     assert "! files" in ended.words
-    assert "→ run: chmod o-rwx" in ended.words
+    assert "→ run `chmod o-rwx" in ended.words
     assert "1 warning" in ended.words
 
 

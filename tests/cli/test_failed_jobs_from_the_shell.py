@@ -62,4 +62,4 @@ def test_live_jobs_are_canceled_by_filter(shell: Shell, url: str) -> None:
     assert shell.json(*wanted, "--yes")["moved"] == 2
     assert "at least one of --name" in shell("jobs", "cancel", "--url", url).err
     listed = shell.json("jobs", "list", "--error", "KeyError", "--url", url)
-    assert [one["state"] for one in listed["tasks"]] == ["failed"]
+    assert [one["state"] for one in listed] == ["failed"]

@@ -196,7 +196,7 @@ def test_only_references_to_secrets_are_stored(run: Run, database: Monitored, re
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["show", "nix"], "no service is called 'nix': `everpoll services list` shows those that are"),
+        (["show", "nix"], "no service is called 'nix': `everpoll services list` shows all services"),
         (["remove", "nix"], "no service is called 'nix'"),
         (["check", "nix"], "no service is called 'nix'"),
         (["mute", "nix", "1h"], "no service is called 'nix'"),

@@ -107,6 +107,27 @@ def test_ddl_prints_nothing_where_check_is_content(shop: Shop) -> None:
     assert shop.everpoll("tables", "ddl", "shop:app", "audits") == "-- audits\n"
 
 
+def test_rows_and_workers_of_a_table_are_shown(shop: Shop) -> None:
+    """`tables list`, `workers --app` and `why TABLE:KEY`."""
+    shop.execute(shop.everpoll("tables", "ddl", "shop:app", "execution_jobs"))
+    shop.execute(
+        "insert into execution_jobs (status, worker_id, started_at, last_heartbeat) values "
+        "('queued', null, null, null), ('running', 'web-1', now(), now())"
+    )
+    listed = shop.everpoll("tables", "list", "shop:app")
+    assert "1 queued, 1 running, 0 completed, 0 failed" in listed
+    assert "there is no table 'audits'" in listed
+    found = json.loads(shop.everpoll("tables", "list", "shop:app", "execution_jobs", "--json"))
+    assert found[0]["workers"][0]["label"] == "web-1"
+    shop.execute(shop.everpoll("tables", "ddl", "shop:app", "audits"))
+    workers = shop.everpoll("workers", "--app", "shop:app")
+    assert workers.splitlines()[-1].split()[:4] == ["web-1", "alive", "execution_jobs", "1"]
+    assert json.loads(shop.everpoll("workers", "--app", "shop:app", "--json"))[0]["table"] == "execution_jobs"
+    assert "runs on worker web-1" in shop.everpoll("why", "execution_jobs:2", "--app", "shop:app")
+    assert "waits for a free slot" in shop.everpoll("why", "execution_jobs:1", "--app", "shop:app")
+    assert "has no row '9'" in shop.everpoll("why", "execution_jobs:9", "--app", "shop:app", code=2)
+
+
 def test_what_cannot_be_meant_is_told(shop: Shop) -> None:
     assert "adopted: execution_jobs, audits" in shop.everpoll("tables", "check", "shop:app", "orders", code=2)
     assert "has adopted no tables" in shop.everpoll("tables", "ddl", "shop:none", code=2)

@@ -425,11 +425,11 @@ def test_a_terminal_of_eighty_columns_shows_looks_elapsed_next_look_and_status()
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["example.com/ops/7"], "'example.com/ops/7' is no URL: write https://example.com/ops/7"),
+        (["example.com/ops/7"], "'example.com/ops/7' is not a URL: write https://example.com/ops/7"),
         (["ftp://example.com/x"], "ftp://example.com/x must be an http or https URL with a host"),
         (["http://[::1/x"], "cannot be read as a URL"),
         (["https://bob:hunter22@example.com/x"], "has a user or password in it; send credentials with"),
-        (["http://example.com", "--data", "{year"], "--data is no JSON"),
+        (["http://example.com", "--data", "{year"], "--data is not JSON"),
         (["http://example.com", "--data", "@nowhere.json"], "--data @nowhere.json: No such file or directory"),
         (["http://example.com", "--header", "hunter22"], "--header, number 1, cannot be read: write --header"),
         (["http://example.com", "--header", "A: b\nC: hunter22"], "--header, number 1, cannot be read"),

@@ -71,7 +71,7 @@ def test_what_cannot_be_read_is_waited_for_and_said_so() -> None:
 def test_an_address_that_is_none_is_shown_without_its_secrets(address: str) -> None:
     ended = until(address)
     assert ended.returncode == 1
-    assert "is no URL: write https://" in ended.stderr
+    assert "is not a URL: write https://" in ended.stderr
     assert "s3cret" not in ended.stderr
     assert "user" not in ended.stderr
 

@@ -154,8 +154,10 @@ def shop_server(folder: Path, *, is_filled: bool = True, **variables: str) -> It
     """Serve the shop from a database in this folder."""
     database = f"sqlite:///{folder / 'shop.db'}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EVERPOLL_")}
+    # The server has the sources of the tests, also where those are not the installed ones.
+    sources = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     with serving(paths) as remote:
-        own = {"EVERPOLL_URL": database, "SHOP_REMOTE": remote.url, "PYTHONPATH": str(TESTS)}
+        own = {"EVERPOLL_URL": database, "SHOP_REMOTE": remote.url, "PYTHONPATH": sources}
         server = ShopServer(f"http://127.0.0.1:{reserved_port()}", database, remote, kept | own | variables)
         try:
             _make_orders(folder / "shop.db", is_filled=is_filled)

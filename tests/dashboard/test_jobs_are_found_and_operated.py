@@ -182,3 +182,30 @@ def test_many_jobs_keep_few_rows_in_the_page(shop: ShopServer, pages: Pages) -> 
     expect(page.get_by_role("heading", level=1)).to_contain_text("audit")
     page.go_back()
     expect(page.locator(f"[data-row-id='{wanted}']")).to_be_in_viewport()
+
+
+def test_failures_are_grouped_by_cause_and_retried_by_the_group(shop: ShopServer, pages: Pages) -> None:
+    """Jobs of one name and class of error are one group, with its text once; Retry shows a dry run first."""
+    more = [shop.enqueue("charge", order) for order in (21, 22)]
+    for one in more:
+        shop.until_job(one, state="failed")
+    page = pages.open("/jobs")
+    page.get_by_role("link", name="Causes of failures").click()
+    expect(page).to_have_url(re.compile("/jobs/causes$"))
+    group = page.locator("[data-cause='charge ValueError']")
+    expect(group).to_contain_text("card of order <n> was declined")
+    expect(group.get_by_role("link", name=more[-1], exact=True)).to_be_visible()
+    found = re.match(r"\s*(\d+)", group.inner_text())
+    assert found is not None
+    assert int(found[1]) >= 3
+    group.get_by_role("button", name="Retry all").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text(f"{found[1]} jobs would be queued again.")
+    dialog.get_by_role("button", name=f"Retry {found[1]} jobs").click()
+    # Those of other tests among them may be skipped: a key is taken.
+    expect(dialog).to_contain_text(re.compile(r"\d+ jobs queued again\."), timeout=30_000)
+    dialog.get_by_role("button", name="Close").click()
+    for one in (*more, shop.ids["failed"]):
+        shop.until_job(one, state="failed")
+    group.get_by_role("link", name="Show jobs").click()
+    expect(page).to_have_url(re.compile("/jobs\\?state=failed&name=charge&error=ValueError$"))

@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from dashboard.conftest import need_dashboard
-from dashboard.pages import Complaints, Pages
+from dashboard.pages import Complaints, Pages, axe
 from dashboard.shop_server import ShopServer, shop_server
 from server.site import READ_TOKEN, TOKEN
 
@@ -17,6 +17,7 @@ ACTIONS = re.compile(
 VIEWS = [
     "/jobs",
     "/jobs/{failed}",
+    "/jobs/causes",
     "/jobs/{scheduled}",
     "/runs",
     "/runs/{run waiting}",
@@ -106,3 +107,36 @@ def test_a_session_that_has_ended_leads_over_the_login_page_back_to_its_view(
     _log_in(page, TOKEN)
     assert page.url == f"{guarded.url}/jobs?state=failed&q=7"
     expect(row).to_be_visible()
+
+
+def test_logging_out_forgets_the_session(guarded: ShopServer, guarded_pages: Pages) -> None:
+    """The button is in the settings; afterwards every page is the login page, in this tab and in others."""
+    page = guarded_pages.open("/jobs")
+    _log_in(page, TOKEN)
+    page.get_by_role("button", name="Settings").click()
+    assert axe(page) == []
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    page.goto(f"{guarded.url}/jobs")
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_a_login_page_that_is_not_needed_offers_the_way_out(guarded: ShopServer, guarded_pages: Pages) -> None:
+    page = guarded_pages.open("/jobs")
+    _log_in(page, READ_TOKEN)
+    page.goto(f"{guarded.url}/login")
+    expect(page.locator("main")).to_contain_text("You are logged in.")
+    assert axe(page) == []
+    page.get_by_role("link", name="Open the dashboard").click()
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    page.goto(f"{guarded.url}/logout")
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+
+
+def test_where_no_token_is_needed_there_is_nothing_to_log_out_of(shop: ShopServer, pages: Pages) -> None:
+    page = pages.open("/jobs")
+    expect(page.locator("[data-freshness]")).to_contain_text("Live", timeout=60_000)
+    page.get_by_role("button", name="Settings").click()
+    expect(page.get_by_role("button", name="Keys")).to_be_visible()
+    expect(page.get_by_role("button", name="Log out")).to_have_count(0)

@@ -13,6 +13,7 @@ VIEWS = [
     "/jobs",
     "/jobs/{failed}",
     "/jobs/{retrying}",
+    "/jobs/causes",
     "/events",
     "/workers",
     "/queues",
@@ -30,7 +31,12 @@ VIEWS = [
     "/tables",
     "/doctor",
 ]
-LISTS = {"/jobs?q=nothing": "No job fits", "/events?name=nothing": "No event fits", "/loops?q=nothing": "No loop fits"}
+LISTS = {
+    "/jobs?q=nothing": "No job fits",
+    "/jobs/causes?name=nothing": "No failed job fits",
+    "/events?name=nothing": "No event fits",
+    "/loops?q=nothing": "No loop fits",
+}
 CLIPPED = """() => [...document.querySelectorAll("h1, h2, button, .status, dt, .tile .value")]
   .filter((one) => one.clientWidth > 0 && one.scrollWidth > one.clientWidth + 1)
   .filter((one) => getComputedStyle(one).overflowX === "hidden")

@@ -1,4 +1,4 @@
-"""What the tutorial of services tells its reader to type works: a service goes down, alerts once, and recovers."""
+"""The tutorial of services works as typed: a service goes down, alerts once, and recovers."""
 
 import json
 import os
@@ -90,10 +90,10 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
     assert re.fullmatch(
         r"  db of billing has been down for .*: too many connections; affects billing\n", worker.stdout.readline()
     )
-    told = reader.types(*EVERPOLL, "why", "billing")
-    assert re.match(r"billing has been down for .*: HTTP 503, db: too many connections\.\n", told)
-    assert "held back, because db below it is down" in told
-    assert "failed below it: db" in told
+    answer = reader.types(*EVERPOLL, "why", "billing")
+    assert re.match(r"billing has been down for .*: HTTP 503, db: too many connections\.\n", answer)
+    assert "held back, because db below it is down" in answer
+    assert "failed below it: db" in answer
     assert "down db of billing: too many connections" in reader.types(*EVERPOLL, "services", "incidents")
     reader.types(*EVERPOLL, "check", f"http://127.0.0.1:{reader.port}/health", code=1)
 

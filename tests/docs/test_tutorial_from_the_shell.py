@@ -1,4 +1,4 @@
-"""What the tutorial of jobs tells its reader to type works: its files, its commands, and what they answer."""
+"""The tutorial of jobs works as typed: its files, its commands, and their output."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ EVERPOLL = (sys.executable, "-m", "everpoll")
 
 
 class Reader:
-    """Somebody who saves the files and types the commands, in a folder of their own."""
+    """Saves the files and types the commands, in a folder of its own."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -68,10 +68,10 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
             ["2", "send_invoice", "done", "1"],
             ["1", "send_invoice", "done", "1"],
         ]
-        told = reader.types(*EVERPOLL, "why", "3")
-        assert told.startswith("It failed after 3 attempts: ConnectionError: the mail server does not answer.")
-        assert "failed by till-1: attempt 3 of 3 failed (ConnectionError: the mail server does not answer)" in told
-        assert "mend the cause, then run `everpoll jobs retry 3`: it gets fresh attempts" in told
+        answer = reader.types(*EVERPOLL, "why", "3")
+        assert answer.startswith("It failed after 3 attempts: ConnectionError: the mail server does not answer.")
+        assert "failed by till-1: attempt 3 of 3 failed (ConnectionError: the mail server does not answer)" in answer
+        assert "mend the cause, then run `everpoll jobs retry 3`: it gets fresh attempts" in answer
         assert "Traceback" in reader.types(*EVERPOLL, "jobs", "show", "3")
         worker.terminate()
         assert worker.wait(timeout=30) == 0

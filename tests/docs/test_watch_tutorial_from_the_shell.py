@@ -1,4 +1,4 @@
-"""What the tutorial of watches tells its reader to type works: a worker is killed midway, and nothing is lost."""
+"""The tutorial of watches works as typed: a worker is killed midway, and nothing is lost."""
 
 import json
 import os
@@ -17,9 +17,9 @@ EVERPOLL = ("-m", "everpoll")
 
 
 class Reader:
-    """Somebody who saves the files and types the commands, with a port of their own.
+    """Saves the files and types the commands, with a port of its own.
 
-    Their cloud is ready when a file says so: no clock decides here.
+    Its cloud is ready when a file says so: no clock decides here.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -70,8 +70,8 @@ def reader(tmp_path: Path) -> "Reader":  # type: ignore[misc]  # a generator, as
 
 def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
     cloud = reader.runs("cloud.py", "20")
-    told = reader.types(*EVERPOLL, "until", f"{reader.url}/reports", "--method", "POST", "--every", "500ms")
-    assert re.search(r"ready after \d+ looks? in", told)
+    answer = reader.types(*EVERPOLL, "until", f"{reader.url}/reports", "--method", "POST", "--every", "500ms")
+    assert re.search(r"ready after \d+ looks? in", answer)
     reader.makes_the_cloud("slow")
     assert reader.types("begin.py", "2026") == "report:2026 is begun\n"
     assert reader.types("begin.py", "2026") == "report:2026 is there already\n"

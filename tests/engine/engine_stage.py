@@ -24,6 +24,7 @@ from everpoll.stores.contract import (
     Leased,
     NewTask,
     Pulse,
+    Rescued,
     Settlement,
     TaskInfo,
     WorkerCard,
@@ -169,8 +170,8 @@ class FreezingPulse:
             return Beat(is_alive=True)
         return self._pulse.beat(incarnation, lease_s, running)
 
-    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
-        return 0 if self._is_frozen() else self._pulse.rescue(incarnation, dead, overdue)
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
+        return Rescued() if self._is_frozen() else self._pulse.rescue(incarnation, dead, overdue)
 
     def close(self) -> None:
         self._pulse.close()

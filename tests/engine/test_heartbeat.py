@@ -20,7 +20,7 @@ from everpoll.engine.work import Run, Work, Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import StoreUnavailable
 from everpoll.policy.liveness import Sighting
-from everpoll.stores.contract import Beat, Leased, NewTask, Settlement, WorkerCard
+from everpoll.stores.contract import Beat, Leased, NewTask, Rescued, Settlement, WorkerCard
 from everpoll.stores.memory import MemoryStore
 
 LIMIT_S = 20.0
@@ -53,9 +53,9 @@ class FakePulse:
             self._changed.notify_all()
         return self._answer(self.beats)
 
-    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         self.rescues.append((list(dead), list(overdue)))
-        return len(dead) + len(overdue)
+        return Rescued(len(dead) + len(overdue))
 
     def close(self) -> None:
         self.closed += 1
@@ -73,7 +73,7 @@ class Heart:
         self, pulse: FakePulse, lease_s: float, running: Sequence[int] = (), overdue: Sequence[tuple[int, int]] = ()
     ) -> None:
         self.told: asyncio.Queue[Beat] = asyncio.Queue()
-        self.rescued: asyncio.Queue[int] = asyncio.Queue()
+        self.rescued: asyncio.Queue[Rescued] = asyncio.Queue()
         self.failures: asyncio.Queue[str] = asyncio.Queue()
         self.silences: asyncio.Queue[float] = asyncio.Queue()
         listeners = Listeners(
@@ -141,7 +141,7 @@ async def test_a_worker_whose_number_stands_still_is_declared_dead_by_that_numbe
     pulse = FakePulse(answer)
     heart = Heart(pulse, QUICK_S)
     async with asyncio.timeout(LIMIT_S):
-        assert await heart.rescued.get() == 1
+        assert (await heart.rescued.get()).tasks == 1
     await heart.heartbeat.stop()
     assert pulse.rescues[0] == ([(9, 5)], [])
 
@@ -150,14 +150,16 @@ async def test_handlers_past_their_deadline_are_named_to_the_rescue() -> None:
     pulse = FakePulse()
     heart = Heart(pulse, SLOW_S, running=[3, 4], overdue=[(3, 1)])
     async with asyncio.timeout(LIMIT_S):
-        assert await heart.rescued.get() == 1
+        assert (await heart.rescued.get()).tasks == 1
     await heart.heartbeat.stop()
     assert pulse.rescues == [([], [(3, 1)])]
 
 
 async def test_a_rescue_that_fails_costs_no_beat() -> None:
     class Unlucky(FakePulse):
-        def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+        def rescue(
+            self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]
+        ) -> Rescued:
             raise StoreUnavailable("connection refused")
 
     pulse = Unlucky(lambda _: Beat(is_alive=True, has_leftovers=True))

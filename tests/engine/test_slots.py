@@ -131,7 +131,7 @@ def test_an_unknown_name_fails_clearly_and_at_once(stage: EngineStage) -> None:
             "no job called 'adit' is registered in this worker; registered: audit, sweep. If another app has it, give "
             "the two apps queues of their own in place of 'default'"
         )
-        assert error["type"] == "UnknownJob"
+        assert error["type"] == "JobNotFound"
 
     stage.play(scene)
 

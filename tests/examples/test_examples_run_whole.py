@@ -110,7 +110,7 @@ async def test_the_website_audit_scores_every_site_and_gives_up_on_the_one_that_
     assert down["next_attempt_at"], "there was a backoff between the attempts"
     # What can never be fetched is not tried again.
     assert (by_site["ftp"]["status"], by_site["ftp"]["retry_count"]) == ("failed", 0)
-    assert "no web address" in by_site["ftp"]["error"]
+    assert "not a web address" in by_site["ftp"]["error"]
 
     assert "pending" in ended.stdout
     assert "tried 3x" in ended.stdout

@@ -183,12 +183,12 @@ def test_addresses_are_joined(base_url: str, url: str, address: str) -> None:
     "url", ["/cart", "file:///etc/hostname", "javascript:alert(1)", "about:blank", "http://", "http://["]
 )
 def test_what_is_no_web_address_is_refused(url: str) -> None:
-    with pytest.raises(BadRecording, match=r"step 1 \(open\): .* is no web address"):
+    with pytest.raises(BadRecording, match=r"step 1 \(open\): .* is not a web address"):
         steps_for(Recording("A", (Open(url),)), {}, Config())
 
 
 def test_a_csv_cannot_smuggle_in_another_kind_of_address() -> None:
-    with pytest.raises(BadRecording, match="no web address"):
+    with pytest.raises(BadRecording, match="not a web address"):
         steps_for(Recording("A", (Open("${url}"),)), {"url": "file:///etc/hostname"}, SHOP)
 
 

@@ -122,7 +122,7 @@ def test_a_machine_without_a_browser_is_told_how_to_get_one(monkeypatch: pytest.
     with pytest.raises(NoBrowser, match=r"none of chromium, .* is on PATH; install one"):
         chromium()
     monkeypatch.setenv("CHROMIUM", "/nowhere/chrome")
-    with pytest.raises(NoBrowser, match="'/nowhere/chrome', which is no program"):
+    with pytest.raises(NoBrowser, match="'/nowhere/chrome', which is not a program"):
         chromium()
 
 
@@ -150,8 +150,8 @@ def test_a_key_of_a_row_cannot_choose_the_file_of_a_picture(
     [
         ("Ada", "ada@example.com", "3", ""),
         ("", "ada@example.com", "3", "Please tell us your name"),
-        ("Ada", "ada@example", "3", "That is no e-mail address"),
-        ("Ada", "a@b@example.com", "3", "That is no e-mail address"),
+        ("Ada", "ada@example", "3", "That is not an e-mail address"),
+        ("Ada", "a@b@example.com", "3", "That is not an e-mail address"),
         ("Ada", "ada@example.com", "0", "Between 1 and 100 seats, please"),
         ("Ada", "ada@example.com", "101", "Between 1 and 100 seats, please"),
         ("Ada", "ada@example.com", "²", "Between 1 and 100 seats, please"),

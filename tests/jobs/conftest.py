@@ -37,4 +37,4 @@ def app(another_store: Callable[[], Store]) -> Iterator[Everpoll]:
     """An app on an empty store; the test enters it, or runs no worker."""
     app = Everpoll(another_store(), lease="30s")
     yield app
-    assert app._opened_on is None, "the test did not close its app"
+    assert not app._opened.is_open, "the test did not close its app"

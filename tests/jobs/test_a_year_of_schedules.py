@@ -7,7 +7,8 @@ import pytest
 
 from everpoll import Everpoll
 from everpoll.engine.work import Run
-from everpoll.jobs.schedules import FORGOTTEN_S, KIND, QUEUE
+from everpoll.jobs.schedule_rows import KIND, QUEUE
+from everpoll.jobs.schedule_runs import FORGOTTEN_S
 from everpoll.stores.contract import TaskFilter, WorkerCard
 from everpoll.stores.memory import MemoryStore
 from jobs.test_timetables import DAY_S, HOUR_S, ZONES

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from everpoll import BadInput, Everpoll, Task, UnknownJob
+from everpoll import BadInput, Everpoll, JobNotFound, Task
 from jobs.jobs_stage import LIMIT_S, counted, ended
 
 
@@ -241,7 +241,7 @@ def test_a_name_is_registered_once_and_an_unknown_one_is_told(app: Everpoll) -> 
 
     with pytest.raises(BadInput, match="job 'audit' is registered already; give one of the two another name="):
         app.job(name="audit")(audit)
-    with pytest.raises(UnknownJob, match="no job is called 'adit'; registered: audit"):
+    with pytest.raises(JobNotFound, match="no job is called 'adit'; registered: audit"):
         app.jobs["adit"]
     assert app.jobs["audit"] is audit
     assert len(app.jobs) == 1

@@ -97,4 +97,4 @@ async def test_a_job_that_no_worker_knows_tells_that_it_failed(another_store: Ca
         [answer] = await (await app.store()).enqueue([NewTask(name="unknown", args='{"args":[],"kwargs":{}}')])
         await ended(app.task(answer.id))
         [event] = await feed(app)
-    assert (event.task_id, event.body["what"], event.body["type"]) == (answer.id, "failed", "UnknownJob")
+    assert (event.task_id, event.body["what"], event.body["type"]) == (answer.id, "failed", "JobNotFound")

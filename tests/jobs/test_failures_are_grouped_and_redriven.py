@@ -12,7 +12,7 @@ from everpoll import Backoff, BadInput, Everpoll, Hopeless, Retry, TaskInfo
 from everpoll.jobs.causes import normalised
 from everpoll.jobs.outcome import raised
 from everpoll.jobs.verdicts import ErrorRules, Verdict
-from everpoll.stores.contract import Again, Ended, Lease
+from everpoll.stores.contract import RESCUE_LIMIT, Again, Ended, Lease, Store, WorkerCard
 from everpoll.testing import drain
 from jobs.jobs_stage import LIMIT_S, ended, soon
 
@@ -210,6 +210,50 @@ async def test_hooks_hear_of_ends_after_the_commit(app: Everpoll) -> None:
         await soon(all_heard)
     failed = [("any failed", "breaks", "failed"), ("its failed", "breaks", "failed")]
     assert heard == [("any done", "works", "done"), *failed]
+
+
+async def test_a_hook_hears_once_of_a_job_that_lost_its_workers(another_store: Callable[[], Store]) -> None:
+    """The rescue ends it: the worker that rescues calls its hooks, and no other worker does."""
+    heard: list[tuple[str, str, int]] = []
+    has_heard = asyncio.Event()
+
+    def worker(label: str) -> Everpoll:
+        app = Everpoll(another_store(), lease="30s")
+
+        @app.job()
+        async def poison() -> None: ...
+
+        @app.on_failed
+        async def hook(info: TaskInfo) -> None:
+            heard.append((label, info.state, info.rescues))
+            has_heard.set()
+
+        return app
+
+    first, second = worker("first"), worker("second")
+    task = await first.jobs["poison"].enqueue()
+    for incarnation in range(1, RESCUE_LIMIT + 1):
+        await lose_a_worker(await first.store(), incarnation, is_last=incarnation == RESCUE_LIMIT)
+    async with first, second:
+        await soon(has_heard)
+        assert (await ended(task)).state == "failed"
+    assert [one[1:] for one in heard] == [("failed", RESCUE_LIMIT)]
+
+
+async def lose_a_worker(store: Store, incarnation: int, *, is_last: bool) -> None:
+    """Lease what is due, and sign off without having settled it; the last worker leaves the rescue to others."""
+    card = WorkerCard(incarnation=incarnation, label="w", host="h", pid=1, queues=("default",), slots=9, version="0")
+    await store.sign_on(card, 30.0)
+    assert len((await store.lease(incarnation, {"default": 9}, 9)).leases) == 1
+    await store.sign_off(incarnation)
+
+    def rescue() -> None:
+        pulse = store.pulse()
+        assert pulse.rescue(99, [], []).tasks == 1
+        pulse.close()
+
+    if not is_last:
+        await asyncio.to_thread(rescue)
 
 
 async def test_a_closing_app_lets_its_hooks_hear_the_last_jobs(app: Everpoll) -> None:

@@ -77,9 +77,7 @@ async def test_a_task_that_was_lost_meanwhile_raises_when_it_is_back(app: Everpo
 
 def virtual() -> tuple[VirtualClock, Everpoll]:
     clock = VirtualClock()
-    app = Everpoll("memory://")
-    app._store = MemoryStore(clock)
-    return clock, app
+    return clock, Everpoll(MemoryStore(clock))
 
 
 def test_the_jobs_own_timeout_ends_the_wait() -> None:

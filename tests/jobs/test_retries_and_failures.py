@@ -342,7 +342,7 @@ async def test_a_traceback_begins_in_the_users_own_code() -> None:
 def test_an_option_that_does_not_exist_is_refused() -> None:
     """A typo would silently mean the default."""
     app = Everpoll("memory://")
-    with pytest.raises(BadInput, match="job 'f': que= is no option; there are name, queue, priority"):
+    with pytest.raises(BadInput, match="job 'f': que= is not an option; there are name, queue, priority"):
 
         @app.job(que="mail")  # type: ignore[call-overload, untyped-decorator]  # that is the mistake
         def f() -> None: ...
@@ -350,5 +350,5 @@ def test_an_option_that_does_not_exist_is_refused() -> None:
     @app.job()
     def g() -> None: ...
 
-    with pytest.raises(BadInput, match="job 'g': dely= is no option; there are delay, priority, key"):
+    with pytest.raises(BadInput, match="job 'g': dely= is not an option; there are delay, priority, key"):
         g.new_task((), {}, dely="5s")  # type: ignore[call-arg]  # that is the mistake

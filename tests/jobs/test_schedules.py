@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from everpoll import BadInput, Everpoll, Task
-from everpoll.jobs.schedules import KIND, QUEUE
+from everpoll.jobs.schedule_rows import KIND, QUEUE
 from everpoll.stores.contract import Store, TaskFilter
 from jobs.jobs_stage import LIMIT_S
 

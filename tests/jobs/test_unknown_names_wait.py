@@ -99,7 +99,7 @@ async def test_a_name_that_no_live_worker_knows_fails_after_unknown(another_stor
     [task_id] = await put(old, "greet")
     async with old:
         info = await ended(old.task(task_id))
-    assert (info.state, info.errors[0]["type"]) == ("failed", "UnknownJob")
+    assert (info.state, info.errors[0]["type"]) == ("failed", "JobNotFound")
     assert "it waited 300ms for a worker that registers it" in info.errors[0]["error"]
     assert info.trail[0]["what"] == "set-aside"
 

@@ -76,10 +76,10 @@ def test_what_is_accepted(value: Duration, expected: float) -> None:
         (LONGEST_S * 1.01, "longer than ten years"),
         (timedelta(seconds=-1), "negative"),
         (timedelta.max, "longer than ten years"),
-        (True, "bool is no duration"),
-        (None, "NoneType is no duration"),
-        (b"5s", "bytes is no duration"),
-        ([5], "list is no duration"),
+        (True, "bool is not a duration"),
+        (None, "NoneType is not a duration"),
+        (b"5s", "bytes is not a duration"),
+        ([5], "list is not a duration"),
     ],
 )
 def test_what_is_refused(value: Duration, problem: str) -> None:

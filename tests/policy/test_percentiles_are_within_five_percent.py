@@ -37,6 +37,13 @@ def test_any_percentile_of_any_merge(parts: list[list[int]], share: float) -> No
         assert found == pytest.approx(exact(values, share), rel=0.05)
 
 
+@given(st.lists(LATENCIES_US, max_size=60), st.lists(SHARES, max_size=4))
+def test_several_at_once_are_those_one_by_one(values: list[int], shares: list[float]) -> None:
+    histogram = Histogram.of(values)
+    ordered = tuple(sorted(shares))
+    assert histogram.percentiles(ordered) == [histogram.percentile(share) for share in ordered]
+
+
 @given(PARTS, st.randoms(use_true_random=False))
 def test_merging_in_any_order_and_grouping_gives_the_same(parts: list[list[int]], rng: Random) -> None:
     histograms = [Histogram.of(part) for part in parts]

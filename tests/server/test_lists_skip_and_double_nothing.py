@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from server.site import Site, example_app, site
 
 
@@ -45,6 +47,19 @@ async def test_services_by_pages(url: str) -> None:
             if after is None:
                 break
         assert sorted(seen) == sorted({*names, "billing"})
+
+
+async def test_jobs_are_found_behind_many_newer_services(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page looks at 10 tasks here, and a list without a filter goes on until it has a job."""
+    monkeypatch.setattr("everpoll.stores.task_search.SEARCH_LIMIT", 10)
+    app = example_app(url)
+    async with site(app, works=False) as here:
+        task = await here.app.jobs["audit"].enqueue("https://example.com")
+        define = app.services.define
+        await app.services.publish([define(f"s{number}", "http://127.0.0.1:9/", {}) for number in range(35)])
+        assert [one["id"] for one in (await here.get("/api/jobs"))["items"]] == [task.id]
+        assert [one["id"] for one in (await here.get("/api/jobs", state="queued"))["items"]] == [task.id]
+        assert (await here.get("/api/jobs", name="audit"))["items"] == []
 
 
 async def test_a_cursor_is_of_one_list_only(url: str) -> None:

@@ -1,10 +1,13 @@
 """Runs, loops, workers, queues and tables over HTTP, and hints of what has changed."""
 
 import asyncio
+import contextlib
+import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from everpoll import Everpoll
 from everpoll.tables import Table
 from server.site import Site, events_of, example_app, site, until
 
@@ -89,6 +92,21 @@ async def test_workers_and_queues(url: str) -> None:
         # What they run changes between two answers; who they are does not.
         paged = [one["incarnation"] for one in (*page["items"], *rest["items"])]
         assert paged == [one["incarnation"] for one in workers]
+
+
+async def test_workers_of_adopted_tables_are_listed(tmp_path: Path) -> None:
+    """Those of the process that answers, also while they hold no rows."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "own.db")) as connection:
+        columns = "id integer primary key, status text, created_at text, worker_id text, started_at text"
+        connection.execute(f"create table orders ({columns})")
+    app = Everpoll(f"sqlite:///{tmp_path}/everpoll.db")
+
+    @app.table(Table("orders"), slots=3, url=f"sqlite:///{tmp_path}/own.db").handler
+    async def pack(row: object) -> None: ...
+
+    async with site(app) as here:
+        [worker] = [one for one in (await here.get("/api/workers"))["items"] if one["table"] == "orders"]
+        assert (worker["slots"], worker["running"], worker["queues"], worker["is_alive"]) == (3, 0, [], True)
 
 
 async def test_schedules_of_the_fleet(url: str) -> None:

@@ -16,6 +16,7 @@ from everpoll.stores.contract import (
     Lease,
     NewTask,
     Pulse,
+    Rescued,
     Store,
     TaskInfo,
     WorkerCard,
@@ -115,8 +116,14 @@ class Stage:
         self, worker: int, dead: Sequence[tuple[int, int]] = (), overdue: Sequence[tuple[int, int]] = ()
     ) -> int:
         """What this worker's heartbeat does about others that it has seen standing still."""
-        rescued: int = await self._in_heart((await self._own_pulse()).rescue, worker, list(dead), list(overdue))
-        return rescued
+        return (await self.rescued(worker, dead, overdue)).tasks
+
+    async def rescued(
+        self, worker: int, dead: Sequence[tuple[int, int]] = (), overdue: Sequence[tuple[int, int]] = ()
+    ) -> Rescued:
+        """The same, with the tasks that ended by it."""
+        found: Rescued = await self._in_heart((await self._own_pulse()).rescue, worker, list(dead), list(overdue))
+        return found
 
     async def in_heart(self, call: Callable[[Pulse], T]) -> T:
         """Do something with the pulse, in the heartbeat's own thread."""

@@ -109,7 +109,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._model = Model()
         self._active: list[int] = []
         self._vigils: defaultdict[int, Vigil] = defaultdict(Vigil)
-        self._hands: list[tuple[int, Lease]] = []
+        self._held_leases: list[tuple[int, Lease]] = []
         self._ended: Counter[tuple[int, int]] = Counter()
         self._feed_after = self._run(self._stage.store.events(None)).after
         self._feed: list[tuple[int, int]] = []
@@ -229,7 +229,7 @@ class StoreMachine(RuleBasedStateMachine):
             fence = (lease.sequence, lease.attempt, lease.rescues, lease.cancel_requested)
             assert fence == (task.sequence, task.attempt, task.rescues, task.cancel), "invariant 4: attempts"
             assert (lease.memory, lease.args) == (task.memory, task.args)
-            self._hands.append((worker, lease))
+            self._held_leases.append((worker, lease))
         if len(expected) < len(due):
             assert (looked.next_due_s, looked.is_all) == (None, False), "a look that left something says so"
         else:
@@ -267,15 +267,15 @@ class StoreMachine(RuleBasedStateMachine):
     def settle_what_is_held(self, picks: list[tuple[int, str]], delay_s: float) -> None:
         self._settle_some(self._standing(), picks, delay_s)
 
-    @precondition(lambda self: self._hands)
+    @precondition(lambda self: self._held_leases)
     @rule(picks=PICKS, delay_s=DELAYS_S)
     def settle_what_was_held(self, picks: list[tuple[int, str]], delay_s: float) -> None:
         """Any lease that there ever was: a zombie, or a handler that comes twice."""
-        self._settle_some(self._hands, picks, delay_s)
+        self._settle_some(self._held_leases, picks, delay_s)
 
     def _standing(self) -> list[tuple[int, Lease]]:
         held = {(one.holder, one.id, one.sequence) for one in self._model.tasks.values()}
-        return [(worker, lease) for worker, lease in self._hands if (worker, lease.id, lease.sequence) in held]
+        return [(worker, lease) for worker, lease in self._held_leases if (worker, lease.id, lease.sequence) in held]
 
     def _settle_some(self, hands: list[tuple[int, Lease]], picks: list[tuple[int, str]], delay_s: float) -> None:
         worker, _ = hands[picks[0][0] % len(hands)]
@@ -283,11 +283,11 @@ class StoreMachine(RuleBasedStateMachine):
         leases = [(mine[pick % len(mine)], way) for pick, way in picks]
         self._settle(worker, {lease.id: settlement(lease, way, delay_s) for lease, way in leases})
 
-    @precondition(lambda self: self._hands and self._active)
+    @precondition(lambda self: self._held_leases and self._active)
     @rule(what=PICK, thief=PICK, way=st.sampled_from(WAYS))
     def steal(self, what: int, thief: int, way: str) -> None:
         """Somebody settles what may be another's."""
-        _, lease = self._hands[what % len(self._hands)]
+        _, lease = self._held_leases[what % len(self._held_leases)]
         self._settle(self._active[thief % len(self._active)], {lease.id: settlement(lease, way, 500.0)})
 
     def _settle(self, worker: int, batch: dict[int, tuple[Settlement, str | None]]) -> None:

@@ -224,7 +224,7 @@ async def test_many_rescuers_take_everything_back_once(stage: Stage) -> None:
     def heart(finder: int) -> int:
         pulse = stage.store.pulse()
         try:
-            return pulse.rescue(finder, [(dead, 0)], [])
+            return pulse.rescue(finder, [(dead, 0)], []).tasks
         finally:
             pulse.close()
 

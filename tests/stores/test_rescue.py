@@ -128,6 +128,22 @@ async def test_a_task_that_kills_its_workers_is_poison(stage: Stage) -> None:
     assert anew.is_new
 
 
+async def test_a_rescue_names_the_tasks_that_it_ends(stage: Stage) -> None:
+    """Those that have lost too many workers, and those that are to be canceled; not those that come back."""
+    poison = await stage.put_one()
+    witness = await stage.worker(lease_s=HOUR_S)
+    for _ in range(RESCUE_LIMIT - 1):
+        await stage.take_one(victim := await stage.worker())
+        await stage.declare_dead(witness, victim)
+    victim = await stage.worker()
+    canceled, _ = await stage.put(2)
+    assert len(await stage.take(victim, 3)) == 3
+    await stage.store.cancel(canceled, "{}")
+    await stage.store.sign_off(victim)
+    rescued = await stage.rescued(witness)
+    assert (rescued.tasks, sorted(rescued.ended)) == (3, [poison, canceled])
+
+
 async def test_the_poison_counts_as_rescued(stage: Stage) -> None:
     """`rescued` says that something happened, ended ones included."""
     task_id = await stage.put_one()

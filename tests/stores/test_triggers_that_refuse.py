@@ -15,7 +15,7 @@ from everpoll.engine.heart import Heart, Listeners, Rhythm
 from everpoll.engine.meter import Meter
 from everpoll.engine.settler import SettlementListeners, Settler
 from everpoll.policy import Backoff
-from everpoll.stores.contract import Again, Ended, Lease, Settlement, TaskInfo
+from everpoll.stores.contract import Again, Ended, Lease, Rescued, Settlement, TaskInfo
 from stores.backends import Backend, backend_names
 from stores.conftest import made
 from stores.stage import Stage, whats
@@ -169,13 +169,13 @@ async def test_on_a_rescue(stage: Stage) -> None:
     await stage.store.sign_off(gone)
     worker = await stage.worker()
     leases = await held(stage, worker)
-    rescued: list[int] = []
+    rescued: list[Rescued] = []
     told = Listeners(lambda beat: None, rescued.append, pytest.fail, lambda silence_s: None)
     fences = [(lease.id, lease.sequence) for lease in leases]
     heart = Heart(worker, Rhythm(60.0, 20.0), lambda: ([], fences), time.monotonic, told)
     async with refusing(stage, "delete", "update"):
         await stage.in_heart(heart.beat)
-    assert rescued == [3]
+    assert [one.tasks for one in rescued] == [3]
     assert [(await stage.show(one.id)).state for one in leases] == ["queued", "running", "queued"]
     assert (await stage.show(leftover.id)).state == "queued"
     await stage.in_heart(heart.beat)

@@ -67,7 +67,7 @@ def test_a_table_is_adopted_once_with_one_handler() -> None:
     jobs = app.table(Table("jobs"), url="postgresql://localhost/none")
     with pytest.raises(BadInput, match="was adopted already"):
         app.table(Table("jobs", backoff=Backoff("1s")), url="postgresql://localhost/none")
-    with pytest.raises(BadInput, match="no address of a database"):
+    with pytest.raises(BadInput, match="not the address of a database"):
         app.table(Table("others"), url="ftp://localhost")
     with pytest.raises(BadInput, match="is no table"):
         app.table("jobs")  # type: ignore[arg-type]

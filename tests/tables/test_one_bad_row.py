@@ -91,14 +91,14 @@ async def test_a_row_that_cannot_end_at_all_is_told_and_the_others_go_on(
     await refuse(stage, 1, "completed", "failed", "queued")
     beats = {"heartbeat_every": "50ms", "stale_after": "150ms"}
     async with stage.working(nothing, stage.mapping(**beats), slots=2) as working:
-        await stage.until(lambda _: "cannot be given back" in caplog.text)
+        await stage.until(lambda _: "cannot be handed back" in caplog.text)
         await stage.queue(*range(3, 30))
         await stage.until(lambda rows: [row["status"] for row in rows] == ["running"] + ["completed"] * 28)
         assert working.app.health().healthy
-    assert caplog.text.count("cannot be given back") == 1
+    assert caplog.text.count("cannot be handed back") == 1
 
 
-def test_what_is_refused_is_left_alone_for_a_while_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_refused_is_left_alone_for_a_while_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     now = [0.0]
     refusals = Refusals("jobs", "claimed", lambda: now[0])
     for _ in range(3):

@@ -235,7 +235,7 @@ def test_a_store_whose_clock_is_set_back_forgets_no_sighting_and_waits_for_none(
         store: Any = await stage.app.store()
         store._epoch -= back_s
         store._lines._waiting = [(at - back_s, task_id) for at, task_id in store._lines._waiting]
-        for row in store._shelves.live.values():
+        for row in store._index.live.values():
             row.due_at -= back_s
         await run.result("20m")
         assert stage.clock.now() < 60

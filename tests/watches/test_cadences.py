@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -11,8 +10,10 @@ import pytest
 from bench import cadence
 from everpoll import Backoff
 from everpoll.policy import Rng
-from everpoll.watches import Done, History, Learned, Wait
+from everpoll.watches import Cadence, Done, History, Learned, PastRun, Wait, learned_plan
 from everpoll.watches.cadence import Growing
+from everpoll.watches.learned_plan import weighted
+from everpoll.watches.learning import past_run
 from watches.stage import WatchStage
 
 FALLBACK = Backoff("2s", cap="30s", jitter=0)
@@ -43,28 +44,132 @@ def test_a_backoff_is_the_first_cadence() -> None:
     assert waits == [2, 4, 8, 16, 30, 30]
 
 
-def test_until_it_has_seen_enough_runs_learned_is_its_fallback() -> None:
-    learned = Learned(FALLBACK, needed=20)
-    history = History(looks=2, elapsed_s=6, durations_s=(100.0,) * 19)
-    assert learned.next_s(history, Random(1)) == 8
+def test_until_five_runs_have_ended_learned_is_its_fallback() -> None:
+    history = History(looks=2, elapsed_s=6, durations_s=(100.0,) * 4)
+    assert Learned(FALLBACK).next_s(history, Random(1)) == 8
 
 
-def test_learned_looks_often_where_many_runs_end_and_seldom_where_few_do() -> None:
-    learned = Learned(Backoff("2s", cap="5m", jitter=0), look_worth="2s")
-    durations = tuple(float(one) for one in range(100, 200))
-    first_s = learned.next_s(History(0, 0.0, durations), Random(1))
-    assert first_s == pytest.approx(math.sqrt(2 * 2 * 100 * 109 / 10))
-    among = learned.next_s(History(1, 150.0, durations), Random(1))
-    assert among == pytest.approx(math.sqrt(2 * 2 * 49 * 4 / 4))
-    beyond = learned.next_s(History(5, 500.0, durations), Random(1))
-    assert beyond == 64, "longer than any run before: the fallback goes on"
+def test_learned_looks_first_where_runs_end_and_says_why() -> None:
+    plan = Learned(FALLBACK).learn([PastRun(57, 63)] * 30)
+    first_s, why = plan.decided(History(), Random(1))
+    assert 45 < first_s < 75
+    assert why.startswith("half of the runs ended within the next 1m"), why
+    beyond_s, why = plan.decided(History(3, 500.0), Random(1))
+    assert beyond_s == 16
+    assert why == "longer than nearly all earlier runs: the backoff says 16s"
 
 
-def test_over_10_000_runs_of_mixed_length_learned_is_no_later_and_uses_no_more_looks() -> None:
-    """The table in docs/explanation is made by the same simulation: `make bench ARGS=cadence`."""
-    document, learned = cadence.simulated()
-    for figure in ("looks", "mean_s", "median_s", "p95_s"):
-        assert getattr(learned, figure) <= getattr(document, figure), figure
+def test_half_as_many_looks() -> None:
+    rng = Random(1)
+    runs = [PastRun(end, end) for end in (rng.lognormvariate(5, 0.5) for _ in range(100))]
+    counts = {share: _looks_until(Learned(FALLBACK, looks=share), runs) for share in (1.0, 0.5)}
+    plain = sum(_count(Growing(FALLBACK), run.ended_s) for run in runs)
+    assert counts[1.0] <= plain
+    assert counts[0.5] <= 0.55 * plain
+
+
+def _looks_until(learned: Learned, runs: list[PastRun]) -> int:
+    plan = learned.learn(runs)
+    return sum(_count(plan, run.ended_s) for run in runs)
+
+
+def _count(cadence: Cadence, duration_s: float) -> int:
+    rng, at_s, looks = Random(2), 0.0, 0
+    while at_s < duration_s:
+        at_s += cadence.next_s(History(looks, at_s), rng)
+        looks += 1
+    return looks
+
+
+def test_old_runs_are_forgotten_once_durations_have_changed() -> None:
+    runs = [PastRun(300, 310)] * 6 + [PastRun(58, 62), PastRun(55, 66), PastRun(61, 64)] * 20
+    assert len(weighted(runs)) == 6
+    assert len(weighted(runs[6:])) == 60, "the rest is alike"
+
+
+def test_a_plan_takes_as_many_steps_as_there_are_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted, not timed: at most four solutions, of one step a point, whatever the history."""
+    solved, sizes = learned_plan.solved, list[int]()
+
+    def counted(curve: learned_plan.Curve, price_s: float) -> list[float]:
+        sizes.append(len(curve.points))
+        return solved(curve, price_s)
+
+    monkeypatch.setattr(learned_plan, "solved", counted)
+    rng = Random(3)
+    Learned(FALLBACK).learn([PastRun(end * 0.9, end) for end in (rng.paretovariate(1.2) for _ in range(200))])
+    assert 1 <= len(sizes) <= learned_plan.SOLUTIONS
+    assert max(sizes) <= learned_plan.POINTS + 1
+
+
+@pytest.mark.parametrize("name", ["about 60 s", "5 s or 180 s"])
+def test_learned_makes_fewer_looks_and_finds_the_end_sooner(name: str) -> None:
+    durations = cadence.drawn(cadence.FAMILIES[name], 1, 160)
+    learned, plain = cadence.by_learning(durations, 1, skipped=60), cadence.by_backoff(durations, 2, skipped=60)
+    assert learned.looks < 0.95 * plain.looks
+    assert learned.delay_s < 0.95 * plain.delay_s
+
+
+def test_no_thin_drifting_or_swapped_history_is_worse_on_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    families = {name: cadence.FAMILIES[name] for name in ("about 20 s, widely spread", "about 10 min")}
+    monkeypatch.setattr(cadence, "FAMILIES", families)
+    for kind, cases in cadence.hard_cases((1,)).items():
+        assert cadence.worse_on_both(cases) == [], kind
+
+
+@pytest.mark.prove
+def test_no_history_of_any_family_is_worse_on_both() -> None:
+    for kind, cases in cadence.hard_cases((1, 2, 3)).items():
+        assert cadence.worse_on_both(cases) == [], kind
+
+
+def test_an_honest_percentage_helps() -> None:
+    assert cadence.progress_gain("honest", "about 10 min", (1,)) > 2.5
+
+
+def test_rows_of_earlier_releases_are_understood_and_broken_ones_are_left_out() -> None:
+    assert past_run({"took_s": 12.5}) == PastRun(12.5, 12.5)
+    assert past_run({"span": [3, None]}) == PastRun(3, math.inf)
+    assert past_run({"span": [3, 4], "marks": [[0.5, 2.0]]}) == PastRun(3, 4, ((0.5, 2.0),))
+    broken: list[Any] = [None, [], {}, {"span": [4, 3]}, {"span": ["x", 1]}, {"span": [1, 2], "marks": [[0, 1]]}]
+    assert [past_run(one) for one in broken] == [None] * len(broken)
+
+
+def test_the_end_of_a_run_that_was_confirmed_is_its_first_sighting(stage: WatchStage) -> None:
+    async def look(_op: Any, w: Any) -> Any:
+        return Done() if w.confirm("gone", w.elapsed >= 18, times=2, gap="60s") else Wait()
+
+    watch = stage.watch(look, every="10s")
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r")
+        await stage.ended(run)
+        [result] = await (await stage.app.store()).last_results("watch", watch.name)
+        running_s, ended_s = result["span"]
+        assert running_s < 18 <= ended_s < 35
+
+    stage.play(scene)
+
+
+def test_each_kind_of_operation_has_its_own_history_and_progress_is_kept(stage: WatchStage) -> None:
+    async def look(op: Any, w: Any) -> Any:
+        return Done() if w.elapsed >= op["takes"] else Wait(progress=min(1.0, w.elapsed / op["takes"]))
+
+    watch = stage.watch(look, every=Learned(FALLBACK), learn_by="size")
+
+    async def scene() -> None:
+        for number in range(6):
+            for size, takes in (("small", 60), ("large", 200)):
+                await (await watch.begin({"size": size, "takes": takes}, id=f"{size}{number}")).result()
+        await asyncio.sleep(400)
+        run = await watch.begin({"size": "large", "takes": 200}, id="last")
+        await asyncio.sleep(1)
+        assert len(watch.learning.runs("small")) == len(watch.learning.runs("large")) == 6
+        assert all(60 <= one.ended_s < 120 and one.progress for one in watch.learning.runs("small"))
+        assert "ended within the next" in (await run.info()).log[0].why
+        await run.result()
+
+    stage.play(scene)
 
 
 def test_durations_of_ended_runs_are_kept_per_watch_and_handed_to_the_cadence(stage: WatchStage) -> None:
@@ -92,15 +197,3 @@ def test_durations_of_ended_runs_are_kept_per_watch_and_handed_to_the_cadence(st
         assert [round(one, 1) for one in asked[-1].durations_s] == [37.5, 27.5, 17.5], "in the middle of the last gap"
 
     stage.play(scene)
-
-
-def test_the_figures_in_the_documentation_are_those_of_the_simulation() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "explanation" / "when-to-look.md").read_text(encoding="utf-8")
-    document, learned = cadence.simulated()
-    for label, figure in (
-        ("looks a run", "looks"),
-        ("mean s", "mean_s"),
-        ("median s", "median_s"),
-        ("95 % s", "p95_s"),
-    ):
-        assert f"{label} | {getattr(document, figure):.2f} | {getattr(learned, figure):.2f} |" in page

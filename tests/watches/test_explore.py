@@ -111,7 +111,7 @@ async def _ends(world: World, outcome: str) -> RunInfo:
 @pytest.mark.parametrize("adopts", [True, False])
 def test_invariants_7_and_8_a_run_over_every_crash_and_every_zombie(adopts: bool) -> None:
     exploration = explore(lambda world: make(world, adopts=adopts), begin, ends_ready, remote=Cloud)
-    assert exploration.told == 1 + 2 * len(exploration.points)
+    assert exploration.stories == 1 + 2 * len(exploration.points)
     assert {"after_lease", "before_start", "after_start", "before_settle", "after_settle"} <= set(exploration.points)
     assert {"before_status", "after_status", "before_clean", "after_clean"} <= set(exploration.points)
 

@@ -47,7 +47,7 @@ def test_the_worst_row_that_functions_can_make_has_a_size(stage: WatchStage) -> 
         run = await watch.begin({}, id="r")
         store: Any = await stage.app.store()
         while (await run.info()).outcome is None:
-            row = store._shelves.live.get(run.task_id)
+            row = store._index.live.get(run.task_id)
             if row is not None:
                 sizes.append(len(row.memory))
             await stage.clock.advance(1)

@@ -109,7 +109,7 @@ def test_without_any_id_the_run_fails_with_a_message_that_says_so(stage: WatchSt
 
     async def scene() -> None:
         run = await watch.begin({}, id="run-1")
-        with pytest.raises(RunFailed, match="start returned '0', which is no handle"):
+        with pytest.raises(RunFailed, match="start returned '0', which is not a handle"):
             await run.result()
 
     stage.play(scene)
@@ -275,7 +275,7 @@ def test_what_ended_in_its_start_teaches_nothing_about_when_to_look(stage: Watch
         await run.result()
         await stage.ended(run)
         [result] = await (await stage.app.store()).last_results("watch", "query")
-        assert result.get("took_s") is None
+        assert result.get("span") is None
 
     stage.play(scene)
 
@@ -288,8 +288,8 @@ def test_a_start_whose_words_make_no_sense_is_told_so() -> None:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (None, "start returned None, which is no handle"),
-        (Started(None), "start returned None, which is no handle"),
+        (None, "start returned None, which is not a handle"),
+        (Started(None), "start returned None, which is not a handle"),
         ("x" * 1_000_001, "it was started, and its answer cannot be stored: .* bytes, more than 1,000,000"),
         (Started("id-1", Done(float("nan"))), "it was started, and its answer cannot be stored: .* does not know nan"),
     ],

@@ -1,5 +1,6 @@
 """When the next look is: the one rule, on its own."""
 
+import math
 from typing import Any
 
 import pytest
@@ -60,8 +61,7 @@ def test_looks_that_are_spent_say_so_also_behind_the_deadline() -> None:
     assert spent(BUDGET, 500.0, 10) == "budget of 10 looks is spent: 10 looks since the start"
 
 
-def test_a_run_that_did_not_end_by_itself_teaches_no_cadence(stage: WatchStage) -> None:
-    """Where it was given up or canceled says nothing of how long it takes."""
+def test_a_run_that_was_given_up_teaches_that_it_ran_at_least_so_long(stage: WatchStage) -> None:
 
     async def look(op: Any, w: Any) -> Any:
         return Done() if w.elapsed >= op else Wait()
@@ -77,6 +77,7 @@ def test_a_run_that_did_not_end_by_itself_teaches_no_cadence(stage: WatchStage) 
         await stage.ended(canceled)
         watch._learned_at = None
         await watch._learn()
-        assert len(watch.durations_s) == 1
+        assert [run.ended_s == math.inf for run in watch.learning.runs()] == [True, True, False]
+        assert all(0 < run.running_s <= 65 for run in watch.learning.runs())
 
     stage.play(scene)

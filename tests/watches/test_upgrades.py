@@ -211,7 +211,7 @@ def test_an_operation_that_does_not_fit_parks_as_well(stage: WatchStage) -> None
         return Done()
 
     watch = stage.watch(look)
-    watch._op_type._type = Order
+    watch.op_type._type = Order
 
     async def scene() -> None:
         store = await stage.app.store()

@@ -79,7 +79,7 @@ def test_whoever_waits_when_the_app_is_closed_is_told_and_opens_nothing(stage: W
         for one in waiting:
             with pytest.raises(NotRunning, match="the app was closed"):
                 await one
-        assert stage.app._opened_on is None
+        assert not stage.app._opened.is_open
 
     stage.play(scene)
 
@@ -184,7 +184,7 @@ async def test_waiting_on_a_real_store_that_is_closed_leaves_no_thread_open(tmp_
         await asyncio.sleep(0.05)
     with pytest.raises(NotRunning):
         await waiting
-    assert app._opened_on is None
+    assert not app._opened.is_open
 
 
 def one_task(store: Any, seq: int = 1) -> NewTask:
@@ -202,7 +202,7 @@ def test_what_happened_while_the_feed_found_its_place_is_told(stage: WatchStage)
         async def ended(task_ids: Any) -> Any:
             found = await real(task_ids)
             store.ended = real
-            store._feed.add(store._shelves.live[task.id], stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
+            store._feed.add(store._index.live[task.id], stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
             return found
 
         waiters = RunWaiters(store)
@@ -227,7 +227,7 @@ def test_a_caller_that_comes_late_is_told_as_soon_as_the_first_was(stage: WatchS
         late = asyncio.ensure_future(waiters.ask(ids[2], Wanted(after=1)))
         await asyncio.sleep(0.07)
         began = stage.clock.now()
-        store._feed.add(store._shelves.live[ids[2]], stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
+        store._feed.add(store._index.live[ids[2]], stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
         await late
         assert stage.clock.now() - began < 0.3
         for one in early:
@@ -330,7 +330,7 @@ def test_whoever_reads_on_in_events_after_the_app_was_closed_opens_no_store(stag
         await stage.app.close()
         with pytest.raises(NotRunning, match="the app was closed"):
             _ = [event async for event in events]
-        assert stage.app._opened_on is None
+        assert not stage.app._opened.is_open
 
     stage.play(scene)
 
@@ -378,7 +378,7 @@ def test_what_has_changed_is_read_before_the_first_looks_of_many_new_callers(sta
         await asyncio.sleep(1)
         waiting = [asyncio.ensure_future(waiters.ask(task_id, Wanted(after=1))) for task_id in rest]
         await asyncio.sleep(0.05)
-        store._feed.add(store._shelves.live[first], stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
+        store._feed.add(store._index.live[first], stage.clock.wall(), [NewEvent(2, '{"phase":"looking"}')])
         waiters.settled([first])
         began = stage.clock.now()
         await hearing

@@ -18,7 +18,9 @@ def test_a_handle_that_is_none_starts_nothing_by_mistake(stage: WatchStage, hand
     watch = stage.whole()
 
     async def scene() -> None:
-        with pytest.raises(BadInput, match=r"watch 'query': handle=.* is no handle; leave it out to have it started"):
+        with pytest.raises(
+            BadInput, match=r"watch 'query': handle=.* is not a handle; leave it out to have it started"
+        ):
             await watch.begin({}, id="r", handle=handle)
         assert stage.remote.count("start") == 0
 

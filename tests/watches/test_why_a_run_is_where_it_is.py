@@ -99,9 +99,7 @@ def test_a_delayed_run_says_so(stage: WatchStage) -> None:
 
     async def scene() -> None:
         run = await watch.begin({}, id="r", delay="1h")
-        assert (await answer(stage, run)).verdict == (
-            "It was begun with a delay, and nobody has started it yet: that comes in 1h."
-        )
+        assert (await answer(stage, run)).verdict == ("It was begun with a delay, and is first started in 1h.")
 
     stage.play(scene, working=False)
 
@@ -119,7 +117,7 @@ def test_a_breaker_and_a_rate_are_named_with_the_remote(stage: WatchStage) -> No
         await asyncio.sleep(20)
         told = await answer(stage, broken)
         assert told.verdict.startswith("It is postponed by the breaker of its remote, and asks again in ")
-        assert "mc.example failed 1 times in a row: nobody asks it for " in told.verdict
+        assert "mc.example failed 1 times in a row: not asked for " in told.verdict
         assert "its budget of time stands still meanwhile, for 28m" in told.verdict
         assert " more at most" in told.verdict
         told = await answer(stage, later)
@@ -163,7 +161,7 @@ def test_a_run_that_is_being_canceled_says_what_it_waits_for(stage: WatchStage) 
         await asyncio.sleep(0.1)  # asked again after a second, give or take a fifth
         told = await answer(stage, run)
         assert told.verdict.startswith(
-            "It is being canceled: the remote was told to cancel and has not ended yet; asked again in "
+            "It is being canceled: the remote was asked to cancel and has not ended yet; asked again in "
         )
         assert "a caller asked to cancel it: nobody wants it any more" in told.evidence
 

@@ -1,4 +1,4 @@
-/** Actions: a change is asked for, then told as confirmed or refused. Nothing is shown as done before it is. */
+/** Actions: a change is asked for, then shown as confirmed or refused. Nothing is shown as done before it is. */
 
 import { notices } from "../app/notices.svelte.ts";
 import { ApiError, send } from "./api.ts";
@@ -12,7 +12,7 @@ export interface Order<T> {
   done: (answer: T) => { text: string; link?: { text: string; path: string } };
 }
 
-/** Send an order; return the answer, or null if the server refused it. The reason is told either way. */
+/** Send an order; return the answer, or null if the server refused it. The reader sees the reason either way. */
 export async function carryOut<T>(order: Order<T>): Promise<T | null> {
   try {
     const answer = await send<T>(order.method ?? "POST", order.path, order.body);

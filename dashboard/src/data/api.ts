@@ -85,22 +85,22 @@ async function ask(path: string, init: RequestInit): Promise<Response> {
     throw new ApiError(0, "The server does not answer.");
   }
   clock.sync(answer.headers.get("Everpoll-Time"), performance.now() - began);
-  session.heardAccess(answer.headers.get("Everpoll-Access"));
+  session.heard(answer.headers);
   if (answer.ok || answer.status === 304) return answer;
   if (answer.status === 401) session.end();
   throw await problem(answer);
 }
 
 async function problem(answer: Response): Promise<ApiError> {
-  let told: Record<string, unknown> = {};
+  let fields: Record<string, unknown> = {};
   try {
-    told = (await answer.json()) as Record<string, unknown>;
+    fields = (await answer.json()) as Record<string, unknown>;
   } catch {
     // A proxy in between answers in its own words.
   }
-  const detail = typeof told["detail"] === "string" ? told["detail"] : `The server answered ${answer.status}.`;
-  const argument = typeof told["argument"] === "string" ? told["argument"] : null;
-  const holder = told["holder"] === undefined || told["holder"] === null ? null : String(told["holder"]);
+  const detail = typeof fields["detail"] === "string" ? fields["detail"] : `The server answered ${answer.status}.`;
+  const argument = typeof fields["argument"] === "string" ? fields["argument"] : null;
+  const holder = fields["holder"] === undefined || fields["holder"] === null ? null : String(fields["holder"]);
   return new ApiError(answer.status, detail, argument, holder);
 }
 

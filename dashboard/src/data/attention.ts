@@ -48,7 +48,9 @@ export function concerns(seen: Observed): Concern[] {
   return all.sort((one, other) => other.weight - one.weight || other.since - one.since || one.id.localeCompare(other.id));
 }
 
-function fleet({ workers, queues, nowMs }: Observed): Concern[] {
+function fleet({ workers: all, queues, nowMs }: Observed): Concern[] {
+  // A worker of an adopted table runs no tasks.
+  const workers = all.filter((worker) => !worker.table);
   const ready = queues.reduce((sum, queue) => sum + queue.ready, 0);
   const found: Concern[] = [];
   if (!workers.some((worker) => worker.is_alive) && (ready > 0 || workers.length > 0)) {

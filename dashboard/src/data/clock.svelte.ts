@@ -1,5 +1,5 @@
 /**
- * The server's clock, as this browser knows it. Countdowns and ages follow it, so a browser whose own clock is wrong
+ * The server's clock, as this browser knows it. Countdowns and ages follow it, so a browser with a wrong clock
  * shows the same as any other.
  *
  * It runs on the monotonic clock of the page: setting the computer's clock moves nothing.

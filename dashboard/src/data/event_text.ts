@@ -49,7 +49,7 @@ function toneOf(event: EventItem, what: string): Tone {
   for (const word of [outcome, what]) {
     if (FAILED.has(word)) return "fail";
     if (WELL.has(word)) return "ok";
-    // A retry that an operator asked for is no warning.
+    // A retry that an operator asked for is not a warning.
     if (WARNED.has(word) && !(word === "retry" && event.body?.["by"] !== undefined && event.body["attempt"] === undefined)) return "warn";
   }
   return "idle";

@@ -27,7 +27,7 @@ const WORDS: Record<string, { what: string; tone: Tone }> = {
 /** Return the entries, oldest first. */
 export function story(job: JobDetail): StoryEntry[] {
   const entries: StoryEntry[] = [{ at: ms(job.created_at), what: "Enqueued", tone: "idle", by: "", says: `on queue ${job.queue}` }];
-  for (const entry of job.trail) entries.push(told(entry));
+  for (const entry of job.trail) entries.push(storyEntry(entry));
   if (job.started_at !== null) {
     entries.push({ at: ms(job.started_at), what: `Attempt ${job.attempt} started`, tone: "active", by: job.worker ?? "", says: "" });
   }
@@ -37,13 +37,13 @@ export function story(job: JobDetail): StoryEntry[] {
   }
   const known = new Set(entries.map((entry) => `${entry.what} ${entry.by}`));
   for (const action of job.actions) {
-    const entry = told({ ...action.body, at: ms(action.at) / 1000 });
+    const entry = storyEntry({ ...action.body, at: ms(action.at) / 1000 });
     if (!known.has(`${entry.what} ${entry.by}`)) entries.push(entry);
   }
   return entries.sort((one, other) => (one.at ?? 0) - (other.at ?? 0));
 }
 
-function told(entry: TrailEntry): StoryEntry {
+function storyEntry(entry: TrailEntry): StoryEntry {
   const what = entry.what ?? "Noted";
   const byOperator = what === "retry" && entry.attempt === undefined;
   const word = byOperator ? { what: "Retried", tone: "active" as const } : (WORDS[what] ?? { what, tone: "idle" as const });

@@ -22,9 +22,9 @@ export interface ListingOptions<T> {
   query: () => Record<string, string | boolean | null>;
   id: (item: T) => string;
   topics: readonly Topic[];
-  /** How many rows to read at first; 50 unless told. */
+  /** How many rows to read at first; 50 by default. */
   first?: number;
-  /** The order of the rows that are loaded, for lists whose API has no order to choose; reactive. */
+  /** The order of the rows that are loaded, for lists without a choice of order in the API; reactive. */
   order?: () => { name: string; compare: (one: T, other: T) => number };
 }
 

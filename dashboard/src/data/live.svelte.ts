@@ -220,7 +220,7 @@ class Live {
     this.isStreaming = true;
     clearTimeout(this.#timers.lost);
     this.heard();
-    // Reads everything once: what changed while there was no stream was not told.
+    // Reads everything once: changes while there was no stream were not announced.
     this.#loop?.pushUp();
   }
 

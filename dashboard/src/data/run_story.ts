@@ -4,9 +4,9 @@ import type { Decision, RunDetail, RunItem } from "./shapes.ts";
 import type { Tone } from "./status.ts";
 import { ms } from "./times.ts";
 
-/** One entry of the run's log: a look, equal looks in a row, or a step that is no look. */
+/** One entry of the run's log: a look, equal looks in a row, or a step that is not a look. */
 export interface Stretch {
-  /** The first and the last look; null: it was no look. */
+  /** The first and the last look; null: it was not a look. */
   first: number | null;
   last: number | null;
   times: number;
@@ -59,7 +59,7 @@ function stretch(one: Decision, first: number | null, last: number | null): Stre
   };
 }
 
-/** Return "look 7", "looks 2–39", or the name of a step that was no look. */
+/** Return "look 7", "looks 2–39", or the name of a step that was not a look. */
 export function stretchName(one: Stretch): string {
   if (one.first === null || one.last === null) return one.rule.replaceAll("_", " ");
   return one.first === one.last ? `look ${one.last}` : `looks ${one.first}–${one.last}`;

@@ -5,9 +5,14 @@ class Session {
   /** The cookie is not valid any more: the page asks to log in again. */
   hasEnded = $state(false);
 
-  heardAccess(access: string | null): void {
+  /** This browser came by the login page, and can log out. */
+  isLoggedIn = $state(false);
+
+  heard(headers: Headers): void {
+    const access = headers.get("Everpoll-Access");
     if (access === null) return;
     this.canWrite = access === "write";
+    this.isLoggedIn = headers.has("Everpoll-Session");
     this.hasEnded = false;
   }
 

@@ -75,6 +75,21 @@ export interface Why {
   advice: string | null;
 }
 
+export interface Cause {
+  name: string;
+  type: string;
+  error: string;
+  count: number;
+  first_at: string;
+  last_at: string;
+  examples: Id[];
+}
+
+export interface CauseList {
+  items: Cause[];
+  is_capped: boolean;
+}
+
 export interface BulkAnswer {
   id: string;
   action: "redrive" | "cancel" | "delete";
@@ -102,6 +117,8 @@ export interface WorkerItem {
   beat_at: string;
   is_alive: boolean;
   stopped_at: string | null;
+  /** The adopted table of which it runs rows; null or absent: it runs tasks of its queues. */
+  table?: string | null;
 }
 
 export interface QueueItem {

@@ -114,7 +114,7 @@ export class Loop {
     this.#step({ type: "pause", reason });
   }
 
-  /** Take one reason away. A loop whose time is over runs at once, another keeps the time that remains. */
+  /** Take one reason away. A loop that is due runs at once, another keeps the time that remains. */
   resume(reason: Exclude<PauseReason, "shutdown"> = "operator"): void {
     this.#step({ type: "resume", reason });
   }

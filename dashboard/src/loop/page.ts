@@ -1,5 +1,5 @@
 /**
- * Pauses loops while nobody can see the page.
+ * Pauses loops while the page is hidden.
  *
  * Hiding counts at once. Showing counts after 300 ms, so that switching through tabs starts nothing. A page that the
  * browser puts into its back-forward cache (`pagehide`) or freezes counts as hidden: it would keep its connections, and

@@ -1,6 +1,7 @@
 /** The views, by path. A view gets the values of ":name" parts as `params`; everything else it reads from the query. */
 
 import type { Component } from "svelte";
+import Causes from "./Causes.svelte";
 import Events from "./Events.svelte";
 import Graph from "./Graph.svelte";
 import Job from "./Job.svelte";
@@ -27,6 +28,7 @@ export interface ViewRoute {
 export const VIEWS: ViewRoute[] = [
   { pattern: "/", view: Overview },
   { pattern: "/jobs", view: Jobs },
+  { pattern: "/jobs/causes", view: Causes },
   { pattern: "/jobs/:id", view: Job },
   { pattern: "/loops", view: Loops },
   { pattern: "/workers", view: Workers },

@@ -77,7 +77,7 @@ class Stage:
         self._app = app = Everpoll(f"sqlite:///{database}")
         self._console = Console()
         self._scenario = add_loops(app)
-        # The loops of the story, without the one that only brings new jobs.
+        # The loops of the story, without the loop that only brings new jobs.
         self._names = list(app.loops)
         self._jobs = add_jobs(app)
         self._services = ServiceStory()

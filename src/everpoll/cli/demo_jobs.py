@@ -63,7 +63,7 @@ class JobStory:
 def add_jobs(app: Everpoll) -> JobStory:
     """Register four jobs, and a loop that keeps them coming."""
     story = JobStory()
-    rng = random.Random(11)  # noqa: S311 - a story, told the same way every time
+    rng = random.Random(11)  # noqa: S311 - the same story every time
 
     @app.job()
     async def audit(site: str) -> int:

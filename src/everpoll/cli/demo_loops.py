@@ -27,7 +27,7 @@ class Seen:
 
 @dataclass
 class Scenario:
-    """The story as it unfolds: told lines, counts per loop, and what each loop is there to show."""
+    """The story as it unfolds: its lines, counts per loop, and what each loop shows."""
 
     shows: dict[str, str] = field(default_factory=dict)
     seen: dict[str, Seen] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class Scenario:
 
     def caption(self) -> str:
         """What is going on with all of them at once."""
-        return "nobody is looking: paused" if self.hidden else "somebody is looking"
+        return "no viewer: paused" if self.hidden else "a viewer is there"
 
     def watch(self, app: Everpoll, name: str) -> Callable[[Outcome], None]:
         """The hook that keeps the counts of one loop."""
@@ -62,7 +62,7 @@ class Sources:
 
     def __init__(self) -> None:
         self._calls: Counter[str] = Counter()
-        self._rng = random.Random(7)  # noqa: S311 - a story, told the same way every time
+        self._rng = random.Random(7)  # noqa: S311 - the same story every time
 
     def _call(self, name: str) -> int:
         self._calls[name] += 1
@@ -124,5 +124,5 @@ def add_loops(app: Everpoll) -> Scenario:
         asyncio.get_running_loop().call_later(HIDDEN_FOR_S, turn)
 
     # A slowdown of 1: this loop goes on while the others are hidden.
-    add(viewers, HIDDEN_EVERY, "pauses the others while nobody looks", first="5s", jitter=0, when_hidden=1)
+    add(viewers, HIDDEN_EVERY, "pauses the others while no viewer is there", first="5s", jitter=0, when_hidden=1)
     return scenario

@@ -20,7 +20,7 @@ ITEMS = ("book", "lamp", "cup", "broken cup")
 
 def add_table(app: Everpoll, database: Path) -> Counter[str]:
     """Create a table in the demo's file, adopt it, and register a loop that inserts rows; return the counts of ends."""
-    rng = random.Random(3)  # noqa: S311 - a story, told the same way every time
+    rng = random.Random(3)  # noqa: S311 - the same story every time
     ends: Counter[str] = Counter()
     with contextlib.closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(_CREATE)

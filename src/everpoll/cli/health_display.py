@@ -69,9 +69,9 @@ def print_head(out: Console, status: str, name: str, error: str | None, facts: S
     out.print(f"[{STATUS_STYLE[status]}]● {status}[/]  [bold]{one_line(name)}[/]")
     if error is not None:
         out.print(f"[red]{one_line(error)}[/]")
-    told = [fact for fact in facts if fact]
-    if told:
-        out.print("[dim] · [/]".join(told))
+    known = [fact for fact in facts if fact]
+    if known:
+        out.print("[dim] · [/]".join(known))
 
 
 def http_word(http_status: int | None) -> str:

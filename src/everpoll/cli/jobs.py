@@ -10,6 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from everpoll.cli.completion import job_states
 from everpoll.cli.jobs_in_bulk import (
     DryRun,
     Error,
@@ -21,7 +22,19 @@ from everpoll.cli.jobs_in_bulk import (
     causes,
     redrive,
 )
-from everpoll.cli.session import AsJson, Url, actor, ago, console, numbered, plain, print_json, tell_more, with_store
+from everpoll.cli.session import (
+    AsJson,
+    OfApp,
+    Url,
+    actor,
+    ago,
+    console,
+    numbered,
+    plain,
+    print_json,
+    tell_more,
+    with_store,
+)
 from everpoll.engine.actors import action
 from everpoll.engine.live_workers import gone_here
 from everpoll.engine.why import limit_text, recorded
@@ -69,8 +82,10 @@ TaskId = Annotated[int, typer.Argument(help="The task's id.", metavar="ID")]
 
 @jobs.command("list")
 def list_jobs(  # noqa: PLR0913, PLR0917 - the options of the command
-    state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(STATES)}.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Only this queue.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help=f"Only this state: {', '.join(STATES)}.", autocompletion=job_states)
+    ] = None,
+    queue: QueueOption = None,
     name: Name = None,
     error: Error = None,
     limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 20,
@@ -85,7 +100,7 @@ def list_jobs(  # noqa: PLR0913, PLR0917 - the options of the command
     after = None if after is None else numbered(after, "the last line of a page says which")
     page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
     if as_json:
-        print_json(page)
+        print_json(page.tasks)
         return
     console().print(_table(page) if page.tasks else "No jobs.")
     tell_more(page.after, page.searched_back_to)
@@ -270,12 +285,22 @@ def delete(task_id: TaskId, url: Url = None) -> None:
     typer.echo(f"task {task_id} is forgotten")
 
 
-def workers(url: Url = None, as_json: AsJson = False) -> None:
-    """List the workers: alive, silent, gone, and those that ended within a day."""
+def workers(url: Url = None, app: OfApp = None, as_json: AsJson = False) -> None:
+    """List the workers: alive, silent, gone, and those that ended within a day; with --app its tables' too."""
+    if app is not None:
+        from everpoll.cli import tables  # noqa: PLC0415 - most lists need no table
+
+        tables.list_workers(app, url, as_json)
+        return
     found: list[WorkerInfo] = with_store(url, lambda store: store.workers())
     if as_json:
         print_json(found)
-        return
+    else:
+        show_workers(found)
+
+
+def show_workers(found: Sequence[WorkerInfo]) -> None:
+    """Print the workers of a store."""
     out = console()
     out.print(_workers(found, gone_here(found), out.width) if found else "No workers.")
 

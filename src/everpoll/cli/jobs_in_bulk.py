@@ -9,6 +9,7 @@ import typer
 from rich import box
 from rich.table import Table
 
+from everpoll.cli.completion import end_states, job_names, queue_names
 from everpoll.cli.session import AsJson, Url, actor, ago, console, plain, print_json, with_store
 from everpoll.engine.bulk import BulkAnswer, BulkOrder
 from everpoll.errors import BadInput
@@ -17,8 +18,8 @@ from everpoll.stores.contract import Store, TaskFilter, TaskState
 
 Canceled = Redriven
 """The same counts."""
-Name = Annotated[str | None, typer.Option(help="Only this job.")]
-QueueOption = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
+Name = Annotated[str | None, typer.Option(help="Only this job.", autocompletion=job_names)]
+QueueOption = Annotated[str | None, typer.Option("--queue", help="Only this queue.", autocompletion=queue_names)]
 Error = Annotated[str | None, typer.Option(help="Only where the last error is of this class, as KeyError.")]
 Since = Annotated[str | None, typer.Option(help="Only what was enqueued so long ago or later, as 2h.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
@@ -51,7 +52,9 @@ def redrive(  # noqa: PLR0913, PLR0917 - the options of the command
     queue: QueueOption = None,
     error: Error = None,
     since: Since = None,
-    state: Annotated[str, typer.Option(help="Which ended jobs: failed, canceled or done.")] = "failed",
+    state: Annotated[
+        str, typer.Option(help="Which ended jobs: failed, canceled or done.", autocompletion=end_states)
+    ] = "failed",
     everything: Annotated[bool, typer.Option("--everything", help="All of that state, without a filter.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,

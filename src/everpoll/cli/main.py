@@ -1,9 +1,10 @@
 """`everpoll`: where the commands come together, and where errors become one readable line.
 
 A command is imported when it is called: the help of `everpoll` and short commands load neither a client nor a driver
-that they do not use.
+that they do not use. The same holds where a shell asks how a command goes on (`--show-completion`).
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -54,9 +55,14 @@ COMMANDS = {
     "maintenance": Command(
         "maintenance:maintenance", "Plan, list and remove windows in which incidents do not alert.", is_group=True
     ),
-    "tables": Command("tables:tables", "Check adopted tables, print their DDL.", is_group=True),
-    "workers": Command("jobs:workers", "List the workers: alive, silent, gone, and those that ended within a day."),
-    "why": Command("why:explain", "Say why a task is where it is, or a service as it is, with the evidence."),
+    "tables": Command("tables:tables", "List and check adopted tables, print their DDL.", is_group=True),
+    "workers": Command(
+        "jobs:workers",
+        "List the workers: alive, silent, gone, and those that ended within a day; with --app its tables' too.",
+    ),
+    "why": Command(
+        "why:explain", "Say why a task, a service or a row of an adopted table is as it is, with the evidence."
+    ),
     "until": Command(
         "until:until",
         "Wait for a remote operation: exit 0 when it is ready, 1 when it failed, 2 when the time is over.",
@@ -78,13 +84,18 @@ def everpoll(
     """Durable polling for Python: look, judge, decide when to look again."""
 
 
-def commands(*wanted: str) -> typer.Typer:
+COMPLETING = "_EVERPOLL_COMPLETE"
+"""A shell that completes a line sets this variable, and one of the next two: the line so far."""
+LINES = ("COMP_WORDS", "_TYPER_COMPLETE_ARGS")
+
+
+def commands(*wanted: str, completes: bool = False) -> typer.Typer:
     """Return the command line; of commands that are not wanted, only their names and help."""
     found = typer.Typer(
         name="everpoll",
         help=everpoll.__doc__,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=completes,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -123,13 +134,19 @@ def main(
 ) -> None:
     """Run the command line; an error that everpoll explains is shown without a traceback.
 
-    A program that has an app and a database passes them, and its commands use them unless they are told otherwise.
+    A program that has an app and a database passes them, and its commands use them by default.
     """
     given = sys.argv[1:] if arguments is None else arguments
-    called = next((argument for argument in given if not argument.startswith("-")), "")
-    command = typer.main.get_command(commands(called))
+    is_completing = COMPLETING in os.environ
+    line = _line_so_far() if is_completing else given
+    called = next((argument for argument in line if not argument.startswith("-")), "")
+    # Only the options of `everpoll` itself, and completions, need what this loads.
+    completes = program is None and (is_completing or not called)
+    command = typer.main.get_command(commands(called, completes=completes))
     try:
-        command(given, prog_name=program, default_map=_defaults(command, {"app": app, "url": url}))
+        # Completion scripts are about the program that a shell finds by this name, also if it is called by another.
+        name = "everpoll" if completes else program
+        command(given, prog_name=name, default_map=_defaults(command, {"app": app, "url": url}))
     except EverpollError as error:
         from everpoll.policy.visible_texts import visible  # noqa: PLC0415 - only for errors
 
@@ -137,6 +154,12 @@ def main(
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _line_so_far() -> list[str]:
+    """Return the words behind `everpoll` of the line that a shell completes."""
+    line = next((os.environ[name] for name in LINES if name in os.environ), "")
+    return line.split()[1:]
 
 
 def _defaults(command: Any, given: dict[str, str | None]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import typer
 from rich import box
 from rich.table import Table
 
+from everpoll.cli.completion import queue_names
 from everpoll.cli.session import AsJson, Url, actor, ago, console, plain, print_json, with_store
 from everpoll.engine.queues import Queue
 from everpoll.policy.visible_texts import visible
@@ -14,7 +15,7 @@ from everpoll.stores.contract import COUNT_LIMIT, QueueInfo, Store
 
 queues = typer.Typer(name="queues", help="List, pause and resume queues.", no_args_is_help=True)
 
-QueueName = Annotated[str, typer.Argument(help="The queue's name.", metavar="QUEUE")]
+QueueName = Annotated[str, typer.Argument(help="The queue's name.", metavar="QUEUE", autocompletion=queue_names)]
 
 
 @queues.command("list")

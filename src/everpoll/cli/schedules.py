@@ -7,7 +7,7 @@ from rich import box
 from rich.table import Table
 
 from everpoll.cli.session import AsJson, Url, ago, console, plain, print_json, with_store
-from everpoll.jobs.schedules import ScheduleInfo, list_schedules
+from everpoll.jobs.schedule_listing import ScheduleInfo, list_schedules
 from everpoll.policy import human
 
 schedules = typer.Typer(name="schedules", help="List schedules: what is enqueued when.", no_args_is_help=True)

@@ -9,6 +9,7 @@ from typing import Annotated, TypeVar
 import msgspec
 import typer
 
+from everpoll.cli.completion import service_names
 from everpoll.cli.session import ago, with_store
 from everpoll.engine.live_workers import is_any_alive
 from everpoll.errors import BadInput, ServiceNotFound
@@ -23,7 +24,9 @@ REMOVAL_S = 5.0
 """How long a command waits for a worker to remove a service; a running one does it within two seconds."""
 REMOVAL_POLL_S = 0.1
 
-ServiceName = Annotated[str, typer.Argument(help="The name of the service.", metavar="NAME")]
+ServiceName = Annotated[
+    str, typer.Argument(help="The name of the service.", metavar="NAME", autocompletion=service_names)
+]
 
 
 def with_services(url: str | None, use: Callable[[Services, Store], Awaitable[T]], *, may_create: bool = False) -> T:

@@ -40,8 +40,8 @@ def check_service(name: ServiceName, url: Url = None, as_json: AsJson = False) -
     info, dependencies = with_services(url, use)
     error, warnings = without_secrets(info.error), without_secrets(info.warnings)
     if as_json:
-        told = {"healthy": info.healthy, "error": error, "warnings": warnings, "dependencies": dependencies}
-        print_json(asdict(info) | told)
+        details = {"healthy": info.healthy, "error": error, "warnings": warnings, "dependencies": dependencies}
+        print_json(asdict(info) | details)
     else:
         out = console()
         facts = [http_word(info.http_status), latency(info.latency_ms), f"looked {since(info.looked_at)}"]

@@ -1,7 +1,7 @@
 """`everpoll services import FILE`: services from a Depsera manifest (JSON) or a Gatus configuration (YAML).
 
-The file is recognised by its content. Promises: what could not be carried over is told in words, and a service that is
-there already is kept unless `--replace` says otherwise. A file costs a bounded amount of memory, whatever it refers to.
+The file is recognised by its content. Promises: what could not be carried over is reported in words. A service that is
+there already is kept, unless `--replace` is given. A file costs a bounded amount of memory, whatever it refers to.
 """
 
 from pathlib import Path

@@ -37,6 +37,12 @@ Url = Annotated[
     str | None,
     typer.Option("--url", help="Where tasks live; default: $EVERPOLL_URL, then ./everpoll.db.", show_default=False),
 ]
+OfApp = Annotated[
+    str | None,
+    typer.Option(
+        "--app", help="An app, for its adopted tables: module:name.", metavar="MODULE:APP", show_default=False
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 _IMPORTERS = {__file__, importlib.__file__, "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>"}
@@ -67,7 +73,7 @@ def with_store(url: str | None, use: Callable[[Store], Awaitable[T]], *, may_cre
 
 
 def actor() -> str:
-    """Who uses the command line, for the log: the user's name and the host's."""
+    """Return the user of the command line, for the log: the account's name and the host's."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container whose user has no name
@@ -135,7 +141,7 @@ def plain(text: str) -> str:
 def numbered(after: int, accepted: str) -> int:
     """What `--after` was given, if there can be such a number."""
     if not 0 <= after <= LAST_NUMBER:
-        raise BadInput(f"--after {after}: write a number that there can be; {accepted}")
+        raise BadInput(f"--after {after}: must be between 0 and 2^63-1; {accepted}")
     return after
 
 

@@ -1,22 +1,128 @@
-"""`everpoll tables`: whether an app's adopted tables are as their mappings say, and the DDL for what is missing."""
+"""`everpoll tables`: an app's adopted tables: rows by status, whether they are as mapped, DDL for what is missing."""
 
 import asyncio
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from typing import Annotated, TypeVar
 
 import typer
+from msgspec import Struct
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from everpoll.cli.session import AsJson, console, found_app, print_json
-from everpoll.errors import BadInput
+from everpoll.cli.session import AsJson, ago, console, found_app, plain, print_json, with_store
+from everpoll.engine.why import Why
+from everpoll.errors import BadInput, EverpollError, TaskNotFound
+from everpoll.stores.contract import WorkerInfo
 from everpoll.tables import AdoptedTable
 from everpoll.tables.contract import Finding, TableSource
+from everpoll.tables.overview import StatusCount, TableWorker
+from everpoll.tables.why import counted_text, why_row
 
-tables = typer.Typer(name="tables", help="Check adopted tables, print their DDL.", no_args_is_help=True)
+T = TypeVar("T")
+
+tables = typer.Typer(name="tables", help="List and check adopted tables, print their DDL.", no_args_is_help=True)
 
 App = Annotated[str, typer.Argument(help="Where the app is: module:name.", metavar="MODULE:APP")]
 Name = Annotated[str | None, typer.Argument(help="Only this table; default: all of them.", metavar="TABLE")]
+
+
+class TableOverview(Struct, frozen=True, kw_only=True):
+    """One line of `everpoll tables list`."""
+
+    name: str
+    has_handler: bool
+    counts: list[StatusCount]
+    workers: list[TableWorker]
+    """Those that hold rows."""
+    error: str | None = None
+    """Why the table could not be read; the rest is empty then."""
+
+
+@tables.command("list")
+def list_tables(app: App, table: Name = None, as_json: AsJson = False) -> None:
+    """List adopted tables, with their rows by status and the workers that hold rows. Counts stop at 10,000."""
+    found = [asyncio.run(_overview(adopted)) for adopted in _wanted(app, table)]
+    if as_json:
+        print_json(found)
+        return
+    listed = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in ("table", "handler", "rows", "workers with rows"):
+        listed.add_column(column, overflow="fold")
+    for one in found:
+        rows = one.error or ", ".join(map(counted_text, one.counts))
+        listed.add_row(plain(one.name), "yes" if one.has_handler else "no", plain(rows), str(len(one.workers)))
+    console().print(listed)
+
+
+async def _overview(adopted: AdoptedTable) -> TableOverview:
+    async def use(source: TableSource) -> TableOverview:
+        counts, workers = await source.counts(), await source.workers()
+        return TableOverview(name=adopted.name, has_handler=adopted.has_handler, counts=counts, workers=workers)
+
+    try:
+        return await _used(adopted, use)
+    except EverpollError as error:
+        return TableOverview(
+            name=adopted.name, has_handler=adopted.has_handler, counts=[], workers=[], error=str(error)
+        )
+
+
+def list_workers(path: str, url: str | None, as_json: bool) -> None:
+    """`everpoll workers --app`: the workers of the app's store, if it has work there, and those of its tables."""
+    from everpoll.cli.jobs import show_workers  # noqa: PLC0415 - imports all of jobs
+
+    app = found_app(path)
+    with_rows = [one for adopted in app.tables.values() for one in asyncio.run(_used(adopted, _workers_of))]
+    is_needed = url is not None or app.needs_store
+    found: list[WorkerInfo] = with_store(url or app.url, lambda store: store.workers()) if is_needed else []
+    if as_json:
+        print_json([*found, *with_rows])
+        return
+    if found or not with_rows:
+        show_workers(found)
+    if with_rows:
+        console().print(_workers(with_rows))
+
+
+async def _workers_of(source: TableSource) -> list[TableWorker]:
+    return await source.workers()
+
+
+def _workers(found: list[TableWorker]) -> Table:
+    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for column in ("worker", "state", "table"):
+        shown.add_column(column, overflow="fold")
+    for column in ("running", "heartbeat", "oldest claim"):
+        shown.add_column(column, no_wrap=True, justify="right")
+    states = {True: "[green]alive[/]", False: "[bold red]silent[/]", None: "unknown"}
+    for one in found:
+        row = (plain(one.label), states[one.is_alive], plain(one.table), str(one.running))
+        shown.add_row(*row, ago(one.beat_at) or "none", ago(one.started_at))
+    return shown
+
+
+def why_table_row(app: str, name: str) -> Why | None:
+    """Why the row TABLE:KEY is where it is; None where the app has not adopted a table of that name."""
+    table_name, _, key = name.partition(":")
+    adopted = found_app(app).tables.get(table_name)
+    if adopted is None:
+        return None
+
+    async def use(source: TableSource) -> Why:
+        row = await source.row_state(key)
+        if row is None:
+            raise TaskNotFound(f"table {table_name!r} has no row {key!r}")
+        return why_row(adopted.table, name, row, await source.counts(), await source.workers())
+
+    return asyncio.run(_used(adopted, use))
+
+
+async def _used(adopted: AdoptedTable, use: Callable[[TableSource], Awaitable[T]]) -> T:
+    try:
+        return await use(adopted.source)
+    finally:
+        await adopted.source.close()
 
 
 @tables.command()
@@ -24,14 +130,14 @@ def ddl(app: App, table: Name = None) -> None:
     """Print the statements that give the tables what their mappings name: columns, indexes, push. Runs none of them."""
     for adopted in _wanted(app, table):
         typer.echo(f"-- {adopted.name}")
-        for statement in asyncio.run(_statements(adopted.source)):
+        for statement in asyncio.run(_used(adopted, _statements)):
             typer.echo(f"{statement};")
 
 
 @tables.command()
 def check(app: App, table: Name = None, as_json: AsJson = False) -> None:
     """Look at columns, the index and its use, push and heartbeat. Ends with 1 if something needed is missing."""
-    found = {adopted.name: asyncio.run(_inspected(adopted.source)) for adopted in _wanted(app, table)}
+    found = {adopted.name: asyncio.run(_used(adopted, _inspected)) for adopted in _wanted(app, table)}
     if as_json:
         print_json(found)
     else:
@@ -57,19 +163,13 @@ def _wanted(path: str, name: str | None) -> list[AdoptedTable]:
 
 async def _statements(source: TableSource) -> list[str]:
     """What the table as it is lacks, and what may be run again."""
-    try:
-        # Looked at, it knows which columns are missing. Not opened: that is a worker's, and may change an SQLite file.
-        await source.inspect()
-        return source.ddl()
-    finally:
-        await source.close()
+    # Inspected, it knows which columns are missing. Not opened: only a worker may switch an SQLite file to WAL.
+    await source.inspect()
+    return source.ddl()
 
 
 async def _inspected(source: TableSource) -> list[Finding]:
-    try:
-        return await source.inspect()
-    finally:
-        await source.close()
+    return await source.inspect()
 
 
 def _shown(name: str, findings: list[Finding]) -> Table:

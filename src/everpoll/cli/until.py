@@ -37,7 +37,7 @@ GROWING = Backoff("2s", factor=1.5, cap="30s", jitter=0.1)
 TIMEOUT = "29m"
 NO_ANSWER = "no answer in time"
 CANCEL_BUDGET_S = 30.0
-# The remote is told within a third of that, even in the middle of a look.
+# A cancel reaches the remote within a third of that, even in the middle of a look.
 LEASE = "3s"
 CODES = {"ready": 0, "failed": 1, "canceled": 1, "timed_out": 2}
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -204,7 +204,7 @@ class Until:
                 asyncio.get_running_loop().add_signal_handler(wanted, received, wanted)
 
     async def _ended(self, run: WatchRun, interrupted: asyncio.Event) -> None:
-        """Wait for the outcome, or for somebody who does not want to wait any more."""
+        """Wait for the outcome, or for an interrupt."""
         if await _first(_outcome(run), interrupted) or self._operation.cancel is None:
             return
         interrupted.clear()
@@ -243,8 +243,8 @@ class Until:
         if operation.start is not None:
             watch.start(self._start)
         if operation.cancel is not None:
-            told = operation.cancel
-            watch.cancel(lambda _op, handle: told(handle))
+            cancel = operation.cancel
+            watch.cancel(lambda _op, handle: cancel(handle))
         return watch
 
     async def _start(self, _op: Any, key: str) -> Any:
@@ -264,8 +264,6 @@ class Until:
             return verdict
         self._value = verdict.value
         return replace(verdict, value=None)
-
-    # ── what is told at the end ──────────────────────────────────────────────────────────────────────────────────────
 
     def _tell(self, info: RunInfo, console: Console, *, quiet: bool) -> None:
         progress = self._progress
@@ -294,12 +292,12 @@ class Until:
     def _left_behind(self, info: RunInfo) -> str:
         if self._operation.cancel is None:
             return "the operation goes on at the remote"
-        return info.reason or "whether the remote was told to cancel is not known"
+        return info.reason or "whether the cancel reached the remote is not known"
 
     def _summary(self, info: RunInfo) -> dict[str, Any]:
         evidence = info.evidence
         if isinstance(evidence, dict):
-            # Where in this program an error came up tells nobody anything.
+            # Where in this program an error came up is of no use to the caller.
             evidence = {name: value for name, value in evidence.items() if name != "traceback"}
         return {
             "outcome": info.outcome,
@@ -322,7 +320,7 @@ async def _outcome(run: WatchRun) -> None:
 
 
 async def _first(waiting: Coroutine[Any, Any, None], interrupted: asyncio.Event) -> bool:
-    """True: it has ended. False: somebody interrupted before."""
+    """Return True if it has ended, False if an interrupt came first."""
     task, signaled = asyncio.ensure_future(waiting), asyncio.ensure_future(interrupted.wait())
     try:
         await asyncio.wait({task, signaled}, return_when=asyncio.FIRST_COMPLETED)

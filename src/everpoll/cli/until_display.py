@@ -38,7 +38,7 @@ class Progress:
     next_at: float | None = None
     is_canceling: bool = False
     on_line: list[Callable[[str], None]] = field(default_factory=list)
-    """Told a line for each decision."""
+    """Called with a line for each decision."""
 
     @property
     def elapsed(self) -> str:

@@ -100,7 +100,7 @@ def _named(wanted: Wanted) -> str:
                 return name
         # Without what may be secret: a user and password, a query, a fragment.
         bare = re.split(r"[?#]", wanted.url, maxsplit=1)[0].rpartition("@")[2]
-        raise BadInput(f"{bare!r} is no URL: write https://{bare}")
+        raise BadInput(f"{bare!r} is not a URL: write https://{bare}")
     host = _host(wanted.url)
     known = {"management.azure.com": "azure", "api.openai.com": "openai", "api.anthropic.com": "anthropic"}
     return "google" if host.endswith(".googleapis.com") else known.get(host, "auto")
@@ -155,7 +155,7 @@ def google_address(url: str) -> tuple[str, str, str]:
     segments = parts.path.strip("/").split("/")
     places = [number for number, one in enumerate(segments) if _VERSION.fullmatch(one)]
     if not places or places[0] + 1 >= len(segments):
-        raise BadInput(f"{shown(url)} is no address of Google's: write https://HOST/v1/operations/NAME")
+        raise BadInput(f"{shown(url)} is not an address of Google's: write https://HOST/v1/operations/NAME")
     base = "/".join([f"{parts.scheme}://{parts.netloc}", *segments[: places[0]]])
     return base, segments[places[0]], "/".join(segments[places[0] + 1 :])
 
@@ -193,7 +193,7 @@ def _batch_address(wanted: Wanted, base: str) -> tuple[str, str]:
         return base, wanted.url
     found = re.fullmatch(r"(.+)/batches(?:/([^/?]+))?/?", wanted.url)
     if found is None or (found[2] is None and not wanted.begins):
-        raise BadInput(f"{shown(wanted.url)} is no address of a batch: write its id, or {base}/batches/ID")
+        raise BadInput(f"{shown(wanted.url)} is not an address of a batch: write its id, or {base}/batches/ID")
     return found[1], found[2] or ""
 
 
@@ -213,7 +213,7 @@ def _waiter(wanted: Wanted, fetch: Fetch) -> Operation:
     except (OSError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
-        why = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        why = error.strerror if isinstance(error, OSError) else "it is not JSON"
         raise BadInput(f"--model {wanted.model}: {why}") from None
     adapter = WaiterOverHttp(model, wanted, fetch)
     return Operation(adapter="waiter", look=adapter.look, handle=wanted.url, every_s=model.delay_s, budget=model.budget)
@@ -236,7 +236,7 @@ class AnyOperation(Http202):
     def __init__(self, headers: Mapping[str, str], fetch: Fetch, cancel_method: str | None) -> None:
         super().__init__(headers=headers, fetch=fetch, cancel_method=cancel_method, value_limit=None)
         self._azure = AzureOperation(headers=headers, fetch=fetch, value_limit=None)
-        # Only their judgement is used, which asks nobody.
+        # Only their judgement is used, which makes no request.
         self._google = GoogleOperation("https://localhost", value_limit=None)
         self._openai, self._anthropic = OpenAIBatch("unused"), AnthropicBatch("unused")
 
@@ -274,7 +274,7 @@ class AnyOperation(Http202):
 
 
 def shape_of(body: Mapping[str, Any]) -> Shape | None:
-    """Whose operation this body is, if it is one of those that say it with a plain 200."""
+    """Return the protocol that this body belongs to, if it is one of those that answer with a plain 200."""
     name = body.get("name")
     if isinstance(name, str) and (isinstance(body.get("done"), bool) or "operations/" in name):
         return "google"
@@ -337,11 +337,11 @@ class Telling:
         try:
             response = await fetch(method, url, headers=headers, body=body)
         except NotReached as error:
-            raise self._told(error, _host(url)) from None
+            raise self._explained(error, _host(url)) from None
         self._has_answered = True
         return response
 
-    def _told(self, error: NotReached, host: str) -> Exception:
+    def _explained(self, error: NotReached, host: str) -> Exception:
         if error.kind is Kind.TLS:
             return Refused(error.reason)
         if error.kind is Kind.DNS:
@@ -361,12 +361,13 @@ def data_from(text: str) -> Any:
         try:
             source = Path(text[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
+            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
             raise BadInput(f"--data {text}: {why}") from None
     try:
         return msgspec.json.decode(source)
     except msgspec.DecodeError as error:
-        raise BadInput(f"--data is no JSON: {error}; write --data '{{\"year\": 2026}}', or --data @file.json") from None
+        like = """write --data '{"year": 2026}', or --data @file.json"""
+        raise BadInput(f"--data is not JSON: {error}; {like}") from None
 
 
 def _host(url: str) -> str:

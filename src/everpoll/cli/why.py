@@ -1,11 +1,11 @@
-"""`everpoll why`: why a job, a run or a service is as it is, with what was recorded when decisions were made."""
+"""`everpoll why`: why a job, a run, a service or a row of an adopted table is as it is, with the recorded evidence."""
 
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from everpoll.cli.session import AsJson, Url, console, plain, print_json, with_store
+from everpoll.cli.session import AsJson, OfApp, Url, console, plain, print_json, with_store
 from everpoll.engine.live_workers import gone_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
@@ -17,13 +17,16 @@ from everpoll.stores.contract import Store, TaskInfo
 from everpoll.watches.why import why as why_run
 
 TaskOrService = Annotated[
-    str, typer.Argument(help="A task's id, WATCH:RUN for a run of a watch, or a service's name.", metavar="ID")
+    str,
+    typer.Argument(
+        help="A task's id, WATCH:RUN for a run of a watch, a service's name, or with --app TABLE:KEY.", metavar="ID"
+    ),
 ]
 ID_DIGITS = 18
 
 
-def explain(task: TaskOrService, url: Url = None, as_json: AsJson = False) -> None:
-    """Say why a task is where it is, or a service as it is, with the evidence."""
+def explain(task: TaskOrService, url: Url = None, app: OfApp = None, as_json: AsJson = False) -> None:
+    """Say why a task, a service or a row of an adopted table is as it is, with the evidence."""
 
     async def use(store: Store) -> Why:
         service = await found_service(store, task)
@@ -39,7 +42,7 @@ def explain(task: TaskOrService, url: Url = None, as_json: AsJson = False) -> No
         limit = None if found.limit is None else await store.limit(found.limit.key)
         return why_task(found, workers, queues, losses, now, gone, limit)
 
-    answer = with_store(url, use)
+    answer = _of_row(app, task) or with_store(url, use)
     if as_json:
         print_json(answer)
         return
@@ -49,6 +52,15 @@ def explain(task: TaskOrService, url: Url = None, as_json: AsJson = False) -> No
         out.print(f"  {plain(line)}", soft_wrap=True)
     if answer.advice:
         out.print(f"[green]→[/] {plain(answer.advice)}")
+
+
+def _of_row(app: str | None, name: str) -> Why | None:
+    """The answer for a row of a table that the app has adopted; None where the name means something else."""
+    if app is None or ":" not in name:
+        return None
+    from everpoll.cli.tables import why_table_row  # noqa: PLC0415 - most answers need no table
+
+    return why_table_row(app, name)
 
 
 async def found_service(store: Store, name: str) -> TaskInfo | None:
@@ -66,7 +78,10 @@ async def found_task(store: Store, name: str) -> TaskInfo:
     if ":" in name:
         run = await store.find("watch", name)
         if run is None:
-            raise TaskNotFound(f"no run {name} here: it was never begun, or its history was dropped")
+            raise TaskNotFound(
+                f"no run {name} here: it was never begun, or its history was dropped; "
+                "for a row of an adopted table add --app MODULE:APP"
+            )
         return run
     if not _is_id(name):
         raise BadInput(

@@ -1,6 +1,6 @@
 """Judgements about the fleet: workers, leases, queues, names of tasks. Pure.
 
-`Fleet` is what is known about workers; `gone` are incarnations whose process this host does not have any more.
+`Fleet` is what is known about workers; `gone` are incarnations with a process that this host does not have any more.
 """
 
 from collections.abc import Collection, Sequence
@@ -49,7 +49,7 @@ def workers(fleet: Fleet, due: Sequence[DueTasks]) -> Verdict:
     alive = fleet.alive
     waiting = sum(one.tasks for one in due if one.oldest_s >= LATE_S)
     if not alive and waiting:
-        found.append(problem(f"no worker is alive, and {counted(waiting, 'task')} wait", START))
+        found.append(problem(f"no worker is alive, and {_waiting(waiting)}", START))
     if not alive:
         return worst_of(found, fine(f"no worker is alive, and no task has been due for {human(LATE_S)}"))
     slots, running = sum(one.slots for one in alive), sum(one.running for one in alive)
@@ -78,14 +78,14 @@ def leases(facts: LeaseFacts, fleet: Fleet) -> Verdict:
 
 
 def _stuck(tasks: int, worker: WorkerInfo | None, *, has_rescuer: bool) -> Verdict:
-    whose = (
+    holder = (
         "a worker that is not known any more"
         if worker is None
         else f"worker {worker.label}, which has ended"
         if worker.stopped_at is not None
         else f"worker {worker.label}, which was last heard {human(round(worker.beat_age_s))} ago"
     )
-    says = f"{counted(tasks, 'task')} leased by {whose}"
+    says = f"{counted(tasks, 'task')} leased by {holder}"
     if not has_rescuer:
         return problem(f"{says}; no worker is alive to take them back", START)
     if worker is not None and worker.stopped_at is None and worker.beat_age_s < STUCK_S:
@@ -107,7 +107,7 @@ def queues(due: Sequence[DueTasks], found: Sequence[QueueInfo], fleet: Fleet) ->
         problem(
             f"no live worker serves queue {queue!r}: {counted(sum(one.tasks for one in some), 'due task')}, the oldest "
             f"for {human(round(max(one.oldest_s for one in some)))} ({listed(sorted({one.name for one in some}))})",
-            "start a worker whose app has this queue: `everpoll run module:app`",
+            "start a worker with an app that has this queue: `everpoll run module:app`",
         )
         for queue, some in sorted(late.items())
     ]
@@ -119,12 +119,16 @@ def queues(due: Sequence[DueTasks], found: Sequence[QueueInfo], fleet: Fleet) ->
     return worst_of(verdicts, fine(fair))
 
 
+def _waiting(tasks: int) -> str:
+    return f"{counted(tasks, 'task')} {'waits' if tasks == 1 else 'wait'}"
+
+
 def paused(found: Sequence[QueueInfo]) -> Verdict:
     """Whether a paused queue has tasks that wait."""
     verdicts = [
         warning(
             f"queue {one.queue!r} is paused{f' by {one.paused.by}' if one.paused.by else ''}"
-            f"{f' ({one.paused.reason})' if one.paused.reason else ''}, and {counted(one.ready, 'task')} wait in it",
+            f"{f' ({one.paused.reason})' if one.paused.reason else ''}, and {_waiting(one.ready)} in it",
             f"to go on: `everpoll queues resume {one.queue}`",
         )
         for one in found
@@ -148,7 +152,7 @@ def names(due: Sequence[DueTasks], fleet: Fleet, registered: Collection[str] = (
         hint = (
             "its own app has it: restart the workers with this release"
             if one.name in registered
-            else ("start a worker whose app registers it, or cancel these tasks with `everpoll jobs cancel`")
+            else ("start a worker with an app that registers it, or cancel these tasks with `everpoll jobs cancel`")
         )
         says = (
             f"no live worker of queue {one.queue!r} registers {one.name!r}: {counted(one.tasks, 'due task')}, "

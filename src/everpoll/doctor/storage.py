@@ -63,7 +63,7 @@ def files(facts: FileFacts) -> Verdict:
     """Whether this user may write the file, and other users may not read it."""
     found = []
     if not facts.is_writable:
-        found.append(problem(f"{facts.path} is not writable for this user", f"run: chmod u+w {facts.path}"))
+        found.append(problem(f"{facts.path} is not writable for this user", f"run `chmod u+w {facts.path}`"))
     if not facts.is_folder_writable:
         found.append(
             problem(
@@ -76,7 +76,7 @@ def files(facts: FileFacts) -> Verdict:
         found.append(
             warning(
                 f"every user of this machine may {may} {facts.path} (mode {facts.mode:04o}), and with it all arguments",
-                f"run: chmod o-rwx {facts.path}",
+                f"run `chmod o-rwx {facts.path}`",
             )
         )
     mode = "" if facts.mode is None else f" (mode {facts.mode:04o})"

@@ -10,7 +10,7 @@ import re
 HIDDEN = "***"
 SHOWN_CHARS = 300
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*:/{1,2}")
-# To the end: where a value ends cannot be told, for it may have any separator in it.
+# To the end: where a value ends is not known, for it may have any separator in it.
 _NAMED = re.compile(r"(\w*(?:pass|pwd|secret|token|key)\w*\s*=).*", re.IGNORECASE | re.DOTALL)
 _USER = re.compile(r"[\w.%+~-]*")
 _PORT = re.compile(r":\d{1,5}(?=[/?,]|$)")
@@ -36,5 +36,5 @@ def _without_password(rest: str) -> str:
         user, colon, _ = head.partition(":")
         return f"{user if _USER.fullmatch(user) else HIDDEN}{f':{HIDDEN}' if colon else ''}@{tail}"
     hosts = re.split(r"[/?]", rest, maxsplit=1)[0]
-    # What follows a colon and is no port may be a password whose host was forgotten.
+    # A text behind a colon that is not a port may be a password, with the host left out.
     return rest if ":" not in _PORT.sub("", _IPV6.sub("", hosts)) else f"{hosts.partition(':')[0]}:{HIDDEN}"

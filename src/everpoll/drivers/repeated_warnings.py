@@ -39,7 +39,7 @@ class RepeatedWarnings:
         self._failures = 0
         """Since it worked last."""
         self._unlogged = 0
-        self._is_told = False
+        self._has_logged = False
         """Whether one of these failures was logged."""
         self._since = 0.0
         self._logged_at = self._worked_at = float("-inf")
@@ -57,16 +57,16 @@ class RepeatedWarnings:
         if self._unlogged:
             message += " (%d more in the last %s)"
             args = (*args, self._unlogged, human(round(now - self._logged_at)))
-        self._unlogged, self._logged_at, self._is_told = 0, now, True
+        self._unlogged, self._logged_at, self._has_logged = 0, now, True
         self._logger.log(level, message, *args, exc_info=level > logging.WARNING)
 
     def works(self) -> None:
         """Say so if a failure was logged before."""
         if not self._failures:
             return
-        now, failures, was_told = self._clock(), self._failures, self._is_told
-        self._failures, self._is_told, self._worked_at = 0, False, now
-        if was_told:
+        now, failures, had_logged = self._clock(), self._failures, self._has_logged
+        self._failures, self._has_logged, self._worked_at = 0, False, now
+        if had_logged:
             times = "1 failure" if failures == 1 else f"{failures} failures"
             self._logger.info("%s works again after %s in %s", self._what, times, human(round(now - self._since, 1)))
 

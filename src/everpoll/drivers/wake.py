@@ -1,4 +1,4 @@
-"""Waking: what whoever waits for work gives to whoever hears of it."""
+"""Waking: how a listener calls what waits for work."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,12 +8,12 @@ class Wake(NamedTuple):
     """There is a reason to look."""
 
     cancel: bool = False
-    """Somebody may want a running task canceled."""
+    """A cancel of a running task may have been requested."""
     due_s: float = 0.0
-    """What it is about falls due that many seconds from now: whoever looks until then anyhow may sleep on."""
+    """The task falls due that many seconds from now: a worker that looks by then anyhow may sleep on."""
 
 
 OnWake = Callable[[Wake], None]
-"""Told when to look."""
+"""Called when it is time to look."""
 
 NOW = Wake()

@@ -1,4 +1,4 @@
-"""Notes about what people do: what it was, who did it, and why, as the trail and the feed keep them."""
+"""Notes about what people do: the action, the actor and the reason, as the trail and the feed keep them."""
 
 from everpoll.errors import BadInput
 from everpoll.policy import flaw_of, shown

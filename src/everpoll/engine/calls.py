@@ -1,7 +1,7 @@
 """Calling users' functions: async ones in the event loop, plain ones in threads, within a timeout.
 
 Promises: a function that takes too long raises `JobTimeout` here; whatever a function raises can be written down.
-Never: hands back while a thread still runs, which nothing can interrupt; only the timeout leaves it behind.
+Never: returns while a thread still runs, which nothing can interrupt; only the timeout leaves it behind.
 """
 
 import asyncio
@@ -113,25 +113,25 @@ def failure(run: Run, error: BaseException) -> BaseException:
     """What a function raised, as its own failure; raises `CancelledError` where it was the engine that stopped it.
 
     Whatever it is, GeneratorExit and SystemExit included, or its task would be handed back and run again for ever. Only
-    KeyboardInterrupt passes through: somebody pressed Ctrl-C while it ran.
+    KeyboardInterrupt passes through: a person pressed Ctrl-C while it ran.
     """
     if isinstance(error, KeyboardInterrupt):
         raise error
     if isinstance(error, asyncio.CancelledError):
         if run.stop_reason is not None or _is_canceled():
             raise error
-        # Nobody canceled it: something that it awaited was canceled, which is its failure as any other.
+        # The engine did not cancel it: something that it awaited was canceled, which is a failure like any other.
         return error
     if run.stop_reason is not None:
-        # It was stopped, and its clean-up raised: that is no attempt of its own.
+        # It was stopped, and its clean-up raised: that does not count as an attempt.
         raise asyncio.CancelledError(str(run.stop_reason)) from error
     return error
 
 
 def described(error: BaseException) -> dict[str, str]:
     """Type, text and traceback of an error, such as every database can hold."""
-    if isinstance(told := getattr(error, "description", None), dict):
-        return told  # by the process in which it was raised
+    if isinstance(described_there := getattr(error, "description", None), dict):
+        return described_there  # by the process in which it was raised
     lines = traceback.format_exception(type(error), error, own_frames(error))
     return {
         "type": type(error).__name__,
@@ -141,7 +141,7 @@ def described(error: BaseException) -> dict[str, str]:
 
 
 def own_frames(error: BaseException) -> TracebackType | None:
-    """From the function of the user on: how everpoll came to call it tells nobody anything."""
+    """From the function of the user on: the frames of everpoll that called it do not help the reader."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(HOME):
         frames = frames.tb_next

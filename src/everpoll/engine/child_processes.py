@@ -2,10 +2,10 @@
 
     start ──▶ idle ──request──▶ busy ──answer──▶ idle
                                   ├── timeout, cancel ──▶ SIGTERM, then SIGKILL, with all that it started
-                                  └── it ends by itself ──▶ exit code or signal, in the error
+                                                                   └── it exits ──▶ exit code or signal, in the error
 
 Promises: a child is a new interpreter, so nothing of the worker's memory is copied. A call that is too late or canceled
-returns once its process is gone. A child whose worker is gone ends by itself. Never more children than `limit`; calls
+returns once its process is gone. A child whose worker is gone exits. Never more children than `limit`; calls
 wait for one that is free. What goes to a child and back is JSON.
 """
 
@@ -70,7 +70,7 @@ class Child:
             raise ProcessEnded(_end(await self._waited())) from None
 
     async def end(self) -> None:
-        """End it and all that it started: ask, then force. Returns when it is gone, whoever cancels meanwhile."""
+        """End it and all that it started: ask, then force. Returns when it is gone, even if it is canceled."""
         ending = asyncio.ensure_future(self._end())
         while not ending.done():
             with contextlib.suppress(asyncio.CancelledError):
@@ -86,7 +86,7 @@ class Child:
         self._writer.close()
 
     async def let_go(self) -> None:
-        """Have an idle process end by itself."""
+        """Have an idle process exit."""
         self._writer.close()
         try:
             await asyncio.to_thread(self._process.wait, CLOSE_S)

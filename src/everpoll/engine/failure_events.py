@@ -1,4 +1,4 @@
-"""What the feed is told when an attempt of a job fails, or a job is canceled: the note of the trail, in short.
+"""The event in the feed when an attempt of a job fails, or a job is canceled: the note of the trail, in short.
 
 Promises: one event for each failed attempt and each cancel, written with the settlement; none for what is done. The
 error has a bound: its traceback, and the rest of its text, are in the trail.
@@ -11,12 +11,12 @@ from everpoll.stores.contract import NewEvent, encode
 from everpoll.stores.operations import UNNUMBERED
 
 ERROR_BYTES = 500
-TOLD = ("what", "attempt", "type", "error", "why")
+SHOWN_FIELDS = ("what", "attempt", "type", "error", "why")
 
 
 def failure_event(note: dict[str, Any], seq: int = UNNUMBERED) -> tuple[NewEvent, ...]:
     """The event of a settlement with that note, under that number of the task's own."""
-    body = {name: note[name] for name in TOLD if name in note}
+    body = {name: note[name] for name in SHOWN_FIELDS if name in note}
     if "error" in body:
         body["error"] = storable(str(body["error"]), ERROR_BYTES)
     return (NewEvent(seq, encode(body)),)

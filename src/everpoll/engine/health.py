@@ -18,4 +18,4 @@ class Health(Struct, frozen=True, kw_only=True):
     threads_left_behind: int = 0
     """Threads of plain functions that have not returned from a function past its timeout."""
     start_error: str | None = None
-    """Why `app.run()` could not start its work yet; it tries again by itself."""
+    """Why `app.run()` could not start its work yet; it keeps trying."""

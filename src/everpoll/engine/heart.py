@@ -13,7 +13,7 @@ from everpoll.drivers.repeated_warnings import RepeatedWarnings
 from everpoll.engine.refusals import may_be_of_one
 from everpoll.logs.context import about
 from everpoll.policy.liveness import Vigil, judge
-from everpoll.stores.contract import Beat, Pulse
+from everpoll.stores.contract import Beat, Pulse, Rescued
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -30,7 +30,7 @@ class Listeners:
     """What the heartbeat tells its worker."""
 
     on_beat: Callable[[Beat], None]
-    on_rescue: Callable[[int], None]
+    on_rescue: Callable[[Rescued], None]
     on_failure: Callable[[str], None]
     on_silence: Callable[[float], None]
 
@@ -124,11 +124,11 @@ class Heart:
             self._warnings.failed(error, what, type(error).__name__, error)
         else:
             self._warnings.works()
-            if rescued:
+            if rescued.tasks:
                 self._listeners.on_rescue(rescued)
 
-    def _rescued(self, pulse: Pulse, dead: Fences, overdue: Fences) -> int:
-        """How many tasks came back. One that the database refuses to touch must not hold up the others."""
+    def _rescued(self, pulse: Pulse, dead: Fences, overdue: Fences) -> Rescued:
+        """Rescue; a task that the database refuses to touch must not hold up the others."""
         try:
             return pulse.rescue(self._incarnation, dead, overdue)
         except Exception as error:
@@ -137,7 +137,8 @@ class Heart:
         rescued = pulse.rescue(self._incarnation, dead, ())
         for fence in overdue:
             try:
-                rescued += pulse.rescue(self._incarnation, (), [fence])
+                one = pulse.rescue(self._incarnation, (), [fence])
+                rescued = Rescued(rescued.tasks + one.tasks, rescued.ended + one.ended)
             except Exception as error:
                 if not may_be_of_one(error):
                     raise

@@ -1,7 +1,7 @@
 """The heartbeat: one row write per beat, from its own thread and connection.
 
 Promises: a handler that blocks the event loop does not cost the worker its lease. A worker that could not beat for
-two thirds of its lease is told so (`on_silence`), while there still is time to cancel its handlers, and again for as
+two thirds of its lease is notified (`on_silence`), while there still is time to cancel its handlers, and again for as
 long as that lasts. Both hold for a beat that fails and for one that hangs: the thread beats, the event loop watches.
 The first beat comes at once: it opens the connection, and begins to watch the others.
 Never: the thread touches the event loop except through `call_soon_threadsafe`; a beat that hangs never holds up `stop`.
@@ -39,13 +39,13 @@ class Heartbeat:
         self._rhythm = rhythm
         self._event_loop = asyncio.get_running_loop()
         self._listeners = listeners
-        told = Listeners(
+        listeners_in_loop = Listeners(
             lambda beat: self._tell(listeners.on_beat, beat),
             lambda rescued: self._tell(listeners.on_rescue, rescued),
             lambda text: self._tell(listeners.on_failure, text),
             lambda silence_s: self._tell(listeners.on_silence, silence_s),
         )
-        self._heart = Heart(incarnation, rhythm, running, time.monotonic, told, publish)
+        self._heart = Heart(incarnation, rhythm, running, time.monotonic, listeners_in_loop, publish)
         self._over = False
         self._nudged = threading.Event()
         self._watcher: asyncio.TimerHandle | None = None
@@ -78,7 +78,7 @@ class Heartbeat:
             self._watcher.cancel()
         if not self._thread.is_alive():
             return
-        # Joined in an executor: that is real time for everybody, and virtual time stands still for it.
+        # Joined in an executor: the thread takes real time, and virtual time stands still for it.
         joiner = DaemonThreads(1, "everpoll-heartbeat-end")
         try:
             await self._event_loop.run_in_executor(joiner, self._thread.join, STOP_S)
@@ -124,7 +124,7 @@ class Heartbeat:
         try:
             self._event_loop.call_soon_threadsafe(callback, *args)
         except RuntimeError:
-            self._over = True  # the event loop is closed: no worker is left to be told
+            self._over = True  # the event loop is closed: no worker is left to notify
 
 
 def _close(pulse: Pulse | None) -> None:

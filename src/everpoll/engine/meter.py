@@ -42,7 +42,7 @@ class PollerHealth(Struct, frozen=True, kw_only=True):
     running: int
     slots: int
     stopping: int = 0
-    """Of those running, how many were told to end and have not yet: a plain function that ignores `is_stopping`, or a
+    """Of those running, how many were canceled and have not ended: a plain function that ignores `is_stopping`, or a
     handler that suppresses its cancellation, keeps its slot until it returns."""
     heartbeat_age_s: float | None = None
     """Since the last heartbeat that the database answered; None while the worker signs on."""
@@ -100,7 +100,7 @@ class Meter:
         return max(self._failed_looks, self._failed_beats)
 
     def settlement(self, at: float, count: int, lost: int) -> None:
-        """A batch was settled; some of it may have been lost to another owner."""
+        """A batch was settled; some of it may have been lost to another incarnation."""
         self.settled += count - lost
         self.lost += lost
         self._settled.append((at, count, lost))

@@ -7,7 +7,7 @@
 
 Promises: while neither debug nor info is on, an ordinary end costs one comparison, since levels are looked up once for
 each batch of leases. A storm of ends or of failures is bounded (`RationedLog`), apart from each other. Looks of watches
-and of services are told by their own rooms.
+and of services are logged by their own rooms.
 """
 
 import logging
@@ -36,7 +36,7 @@ class Narrator:
         self._failures = {kind: RationedLog(logger) for kind, logger in LOGGERS.items()}
 
     def wanted(self) -> tuple[bool, bool]:
-        """Return whether starts and ordinary ends are to be told: asked once for each batch."""
+        """Return whether starts and ordinary ends are to be logged: asked once for each batch."""
         ends = any(logger.isEnabledFor(logging.INFO) for logger in LOGGERS.values())
         return ends and any(logger.isEnabledFor(logging.DEBUG) for logger in LOGGERS.values()), ends
 
@@ -47,8 +47,8 @@ class Narrator:
             logger.debug("%s: starts, attempt %d", run.lease.label, run.lease.attempt, extra=about(**run.log_fields()))
 
     def ended(self, run: Run, settlement: Settlement, took_s: float | None) -> None:
-        """Tell how a run ended; `took_s` is None where its handler never began."""
-        if run.kind not in LOGGERS or run.is_told:
+        """Log how a run ended; `took_s` is None where its handler never began."""
+        if run.kind not in LOGGERS or run.is_logged:
             return
         note = {} if settlement.note is None else msgspec.json.decode(settlement.note)
         fields = run.log_fields()

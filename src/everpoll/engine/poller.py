@@ -36,10 +36,10 @@ DUE_SLACK_S = 0.001
 # Tasks that fall due within this time of one another are leased by one look (measured with 1,250 looks of watches a
 # second: a third less CPU than with a look for each, for 2 ms of lateness).
 DUE_TOGETHER_S = 0.005
-# Due, and yet not to be had: somebody else holds the row for the moment.
+# Due, and yet not leased: another transaction has the row locked for the moment.
 HELD_REST_S = 0.05
 CANCEL_HEEDED_S = 600.0
-"""Longer than a handler goes on that was told to end."""
+"""Longer than a canceled handler goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Poller:
         self._stopping = asyncio.Event()
         self._may_lease = asyncio.Event()
         self._may_lease.set()
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
         self._empty = 0
         self._is_more_due = False
         self.waiting_s: float | None = None
@@ -100,7 +100,7 @@ class Poller:
             self._signals.woken.set()
 
     def pause(self) -> None:
-        """Lease nothing: whoever leases without a heart that beats leases for the rescue."""
+        """Lease nothing: without a heartbeat, leased tasks would only be rescued."""
         self._may_lease.clear()
 
     def resume(self) -> None:
@@ -133,7 +133,7 @@ class Poller:
                 continue
             self._is_more_due = looked is not None and not looked.is_all and bool(looked.leases)
             if self._stopping.is_set():
-                self._pool.give_back(looked.leases if looked else (), self.incarnation)
+                self._pool.hand_back(looked.leases if looked else (), self.incarnation)
             elif looked is None:
                 # No empty look, so the sequence of rests stays where it is; and no push can be trusted now.
                 await self._wait(self._options.poll.delay(1))

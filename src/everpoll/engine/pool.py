@@ -10,7 +10,7 @@ Promises: never more handlers than slots; each run yields exactly one settlement
 that goes on behind its deadline although it was canceled holds no slot: the pool settles its task, runs others in its
 place, and ignores its late end.
 A handler is canceled for a reason, and the reason decides: canceled ends the task, the others hand it back. A run that
-is stopped before it has begun is settled on the spot, whoever keeps the event loop busy, and never begins. No run sees
+is stopped before it has begun is settled on the spot, however busy the event loop is, and never begins. No run sees
 the context variables of another, or is hit by a cancellation that was meant for another.
 """
 
@@ -50,7 +50,7 @@ CANCELED_REST_S = 1.0
 OVERDUE_S = DEADLINE_GRACE_S - 1.0
 SPARE_SHARE = 1 / 8
 """Of the slots: with fewer free, the pool is saturated."""
-GIVE_BACK = {
+HAND_BACK_REASONS = {
     StopReason.SHUTDOWN: "its worker shuts down",
     StopReason.FENCED: "its worker could not reach the database",
     StopReason.LOST: "its worker was declared dead",
@@ -126,7 +126,7 @@ class Pool:
 
     @property
     def free(self) -> int:
-        """Slots that nobody uses."""
+        """Slots that no run uses."""
         return self.slots - len(self._carriers)
 
     @property
@@ -180,11 +180,11 @@ class Pool:
 
     @property
     def stopping(self) -> int:
-        """Handlers that were told to end and have not yet."""
+        """Handlers that were canceled and have not ended yet."""
         return sum(run.stop_reason is not None for run in self._carriers)
 
     def running(self) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids, and the fences of those that run past their deadline although they were told to end.
+        """The ids, and the fences of those that run past their deadline although they were canceled.
 
         Called from the heartbeat's thread: one copy first.
         """
@@ -193,7 +193,7 @@ class Pool:
         overdue = [run.lease for run in runs if run.deadline is not None and run.deadline < overdue_at]
         return [run.lease.id for run in runs], [(lease.id, lease.sequence) for lease in overdue]
 
-    def give_back(self, leases: Sequence[Lease], incarnation: int) -> None:
+    def hand_back(self, leases: Sequence[Lease], incarnation: int) -> None:
         """Hand back what was leased but is not to be run any more."""
         for lease in leases:
             self._settle(incarnation, _stopped(Run(lease, incarnation, None, stop_reason=StopReason.SHUTDOWN)))
@@ -208,7 +208,7 @@ class Pool:
         return not self._carriers
 
     def abandon(self) -> list[int]:
-        """Give back what still runs although it was canceled; its results will be lost."""
+        """Hand back what still runs although it was canceled; its results will be lost."""
         left = list(self._carriers)
         for run in left:
             self._settle(run.incarnation, _stopped(run))
@@ -271,7 +271,7 @@ class Pool:
         carrier.cancel()
 
     def _have_spare(self) -> None:
-        """Somebody to take over, once whoever runs now suspends or ends."""
+        """Schedule a carrier that takes over once the current one suspends or ends."""
         if self._spare is None or self._spare.cancelling() or self._spare.done():
             # Not by create_task: an eager factory would run it here and now.
             self._spare = asyncio.Task(self._carry(), loop=self._event_loop, context=self._context.copy())
@@ -319,7 +319,7 @@ class Pool:
                 try:
                     if copy_context() != context:
                         break
-                except Exception:  # noqa: BLE001 - a value that cannot be compared is not the one that was there before
+                except Exception:  # noqa: BLE001 - a value that cannot be compared counts as changed
                     break
         finally:
             if waiting:
@@ -328,12 +328,16 @@ class Pool:
     def _begin(self, run: Run) -> Awaitable[Settlement]:
         """Call its handler, or what stands in for it."""
         lease, work = run.lease, run.work
-        if lease.cancel_requested and not self._is_strange(run) and (work is None or not work.handles_cancel):
+        if (
+            lease.cancel_requested
+            and not self._is_unregistered_with_memory(run)
+            and (work is None or not work.handles_cancel)
+        ):
             run.stop_reason = StopReason.CANCELED
         if run.stop_reason is not None:
             return _at_once(_stopped(run))
         if work is None:
-            if self._works.on_unregistered is None or self._is_strange(run):
+            if self._works.on_unregistered is None or self._is_unregistered_with_memory(run):
                 return _at_once(_unknown(run, self._works))
             return self._works.on_unregistered(run)
         if work.timeout_s is not None:
@@ -341,9 +345,9 @@ class Pool:
             run.ends_by(self._event_loop.time() + work.timeout_s)
         return work.run(run) if self._tracer is None else traced(self._tracer, run)
 
-    def _is_strange(self, run: Run) -> bool:
-        """Whether it stands in the middle of its life, and is not registered here."""
-        return run.work is None and run.lease.memory is not None and self._works.of_strangers is not None
+    def _is_unregistered_with_memory(self, run: Run) -> bool:
+        """Whether it has stored memory, and its name is not registered in this worker."""
+        return run.work is None and run.lease.memory is not None and self._works.on_unregistered_with_memory is not None
 
     def _broken_off(self, run: Run, error: BaseException) -> tuple[Settlement, BaseException | None]:
         """What becomes of a run that raised in the place of returning a settlement, and what is to be raised again."""
@@ -352,7 +356,7 @@ class Pool:
             return _stopped(run), None if is_ours else error
         lease = run.lease
         logger.error("running task %d (%s) failed inside everpoll", lease.id, lease.name, exc_info=error)
-        run.is_told = True
+        run.is_logged = True
         said = storable(f"{type(error).__name__}: {error}", ERROR_LIMIT)
         note = {"what": "failed", "error": said, "attempt": lease.attempt}
         return Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note)), None
@@ -394,21 +398,21 @@ def _stopped(run: Run) -> Settlement:
     if run.stop_reason is StopReason.CANCELED:
         canceled = {"what": "canceled", "attempt": lease.attempt, "why": "canceled while running"}
         return Ended(lease.id, lease.sequence, "canceled", None, encode(canceled), failure_event(canceled))
-    why = GIVE_BACK.get(run.stop_reason) if run.stop_reason else None
+    why = HAND_BACK_REASONS.get(run.stop_reason) if run.stop_reason else None
     note = encode({"what": "give-back", "why": why or "its handler was canceled from outside"})
     return Again(lease.id, lease.sequence, None if why else CANCELED_REST_S, refund=True, note=note)
 
 
 def _unknown(run: Run, works: Works) -> Settlement:
     lease = run.lease
-    if lease.memory is not None and works.of_strangers is not None:
-        return works.of_strangers(run)
+    if lease.memory is not None and works.on_unregistered_with_memory is not None:
+        return works.on_unregistered_with_memory(run)
     known = ", ".join(works.names[:20]) or "nothing"
     error = (
         f"no job called {lease.name!r} is registered in this worker; registered: {known}. If another app has it, give "
         f"the two apps queues of their own in place of {lease.queue!r}"
     )
     logger.error("%s: %s", lease.label, error)
-    run.is_told = True
-    note = {"what": "failed", "error": error, "attempt": lease.attempt, "type": "UnknownJob"}
+    run.is_logged = True
+    note = {"what": "failed", "error": error, "attempt": lease.attempt, "type": "JobNotFound"}
     return Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note))

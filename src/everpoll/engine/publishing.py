@@ -31,13 +31,13 @@ class Publisher:
         self._now = now
         self._loops = loops
         self._incarnation = 0
-        self._told_loops = "[]"
+        self._published_loops = "[]"
         self._warnings = RepeatedWarnings(logger, "publishing figures")
 
     def begin(self, incarnation: int) -> None:
         """Publish for this incarnation from now on."""
         self._incarnation = incarnation
-        self._told_loops = "[]"
+        self._published_loops = "[]"
         self._tally.begin(incarnation, self._now())
 
     def publish(self, pulse: Any) -> None:
@@ -60,11 +60,11 @@ class Publisher:
             self._tally.published(figures)
         if loops is not None:
             publish(self._incarnation, (), loops)
-            self._told_loops = loops
+            self._published_loops = loops
 
     def _changed_loops(self) -> str | None:
         """Their JSON, where it is another one than before."""
         if self._loops is None:
             return None
         text = encode(self._loops()[:LOOPS_LIMIT])
-        return None if text == self._told_loops else text
+        return None if text == self._published_loops else text

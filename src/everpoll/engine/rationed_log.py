@@ -63,7 +63,7 @@ class RationedLog:
             return
         withheld, level = self._withheld, self._level
         self._withheld, self._level = Counter(), logging.DEBUG
-        told = ", ".join(f"{subject} {count:,}" for subject, count in withheld.most_common(SHOWN))
+        subjects = ", ".join(f"{subject} {count:,}" for subject, count in withheld.most_common(SHOWN))
         more = ", …" if len(withheld) > SHOWN else ""
         text = "%s more lines within %s, each logged at debug level: %s%s"
-        self.logger.log(level, text, f"{withheld.total():,}", human(WINDOW_S), told, more)
+        self.logger.log(level, text, f"{withheld.total():,}", human(WINDOW_S), subjects, more)

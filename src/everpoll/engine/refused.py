@@ -1,4 +1,4 @@
-"""Settlements that the store refuses although it can be reached: a user's trigger, a constraint, a value too odd.
+"""Settlements that the store refuses although it can be reached: a user's trigger, a constraint, an unusual value.
 
     refused ──▶ tried again, with a backoff, for `patience_s` ──▶ substitutes, each plainer than the one before
                                                                     └── all refused: stuck, and tried again for ever
@@ -41,7 +41,7 @@ class Refused:
         self._on_shorter = on_shorter
         self._insisting: set[asyncio.Task[None]] = set()
         self._stuck: dict[tuple[int, int], str] = {}
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
 
     def __len__(self) -> int:
         return len(self._insisting)

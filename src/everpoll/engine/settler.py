@@ -3,7 +3,7 @@
 Promises: what is added is settled or reported as lost, over any outage: while the store is away, settlements wait
 and are tried again. One statement is under way at a time; what ends meanwhile shares the next one, up to BATCH
 settlements and STATEMENT_BYTES. A statement that the store refuses is split until only the culprit is left, which
-`refused` deals with. Never: settles under another incarnation than the one that leased.
+`refused` deals with. Never: settles under another incarnation than that of the lease.
 """
 
 import asyncio
@@ -84,7 +84,7 @@ class Settler:
         self._added = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
         self._warnings = RepeatedWarnings(logger, "settling", event_loop_time)
         self._refused = Refused(self._settle_alone, patience_s, self._shorter)
         self._task: asyncio.Task[None] | None = None
@@ -209,9 +209,9 @@ class Settler:
         # Callers wait for ends and events; most looks of a watch settle without either.
         on_settled = self._listeners.on_settled
         if on_settled is not None:
-            told = [one for one in batch.settlements if one.__class__ is Ended or one.events]
-            if told:
-                on_settled(list(map(_id, told)))
+            reported = [one for one in batch.settlements if one.__class__ is Ended or one.events]
+            if reported:
+                on_settled(list(map(_id, reported)))
 
     async def _really_lost(self, incarnation: int, batch: Sequence[Settlement], lost: set[int]) -> set[int]:
         """Of those that are lost, the ones that no earlier try has settled."""

@@ -5,8 +5,8 @@
 Totals since the start, for metrics; figures of each minute and hour, for charts, are differences between totals.
 
 Promises: an outcome is counted once the store has written it, and a result that was dropped counts as lost. At most
-NAMES names are told apart; the tasks of further ones are counted together. A batch of tasks of one name is counted as
-a whole: 0.3 µs a job in batches of 500, 0.7 with 50 slots. The heartbeat's thread may read at any time.
+NAMES names are counted separately; the tasks of further ones are counted together. A batch of tasks of one name is
+counted as a whole: 0.3 µs a job in batches of 500, 0.7 with 50 slots. The heartbeat's thread may read at any time.
 """
 
 import math
@@ -34,7 +34,7 @@ _PER_BUCKET = 1 / math.log(BASE)
 _SMALL = [bucket_of(one + 1) for one in range(1_000)]
 _ENDING = frozenset({"job", "table"})
 _ENDS = {Ended}
-_GIVEN_BACK = '{"what":"give-back"'
+_HANDED_BACK = '{"what":"give-back"'
 _Key = tuple[str, str, str]
 
 _name, _queue, _state = attrgetter("name"), attrgetter("queue"), attrgetter("state")
@@ -286,7 +286,7 @@ def _outcome(settlement: Settlement, kind: str) -> str:
     if settlement.set_aside:
         return "set_aside"
     note = settlement.note
-    if note is not None and note.startswith(_GIVEN_BACK):
+    if note is not None and note.startswith(_HANDED_BACK):
         return "returned"
     if kind not in _ENDING:
         return "looked"

@@ -4,7 +4,7 @@
 
 Promises: a program without a tracer provider pays for one look into a dictionary. The span of a run is the current one
 while its function runs, so that spans of the function's own are its children. What traces do never changes an outcome:
-an error of theirs is logged, and the task goes on. Never imports OpenTelemetry by itself: where the program does not,
+an error of theirs is logged, and the task goes on. Never imports OpenTelemetry: where the program does not,
 there is no provider.
 """
 

@@ -113,7 +113,7 @@ class Unregistered:
         is_known_elsewhere = await self._is_known_elsewhere(lease)
         # What was never leased without an attempt was never set aside.
         since = now if is_known_elsewhere or lease.sequence <= lease.attempt else await self._since(lease, now)
-        run.is_told = True
+        run.is_logged = True
         if self._unknown_s is not None and not is_known_elsewhere and now >= since + self._unknown_s:
             return self._failed(lease)
         delay_s = AGAIN.delay(1 if is_known_elsewhere else max(1, lease.sequence - lease.attempt + 1))

@@ -118,7 +118,7 @@ def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime, gone:
 
 
 def _asked_to_end_s(task: TaskInfo, now: datetime) -> float:
-    """For how long somebody has wanted it canceled; 0 where nothing says so."""
+    """For how long a cancel has been requested; 0 where nothing says so."""
     asked = [entry["at"] for entry in task.trail if entry.get("what") == "cancel" and "at" in entry]
     return float(now.timestamp() - asked[0]) if asked else 0.0
 
@@ -211,7 +211,7 @@ def _due(
         return Why(
             "It should have been leased by now: its workers were heard lately and have free slots.",
             tuple(evidence),
-            advice="read their logs: looks that fail are told there",
+            advice="read their logs: failed looks are logged there",
         )
     return Why("It is about to be leased.", tuple(evidence))
 

@@ -20,7 +20,7 @@ class StopReason(StrEnum):
     """Why the engine cancels a handler."""
 
     CANCELED = "canceled"
-    """Somebody asked for it."""
+    """A cancel was requested."""
     SHUTDOWN = "shutdown"
     """The grace period is over."""
     FENCED = "fenced"
@@ -50,11 +50,11 @@ class Run(Struct, eq=False):
     lease: Lease
     incarnation: int
     work: "Work | None"
-    """How it is run, as it was registered when the lease came; None: nobody here knows the name."""
+    """How it is run, as it was registered when the lease came; None: the name is not registered here."""
     entry: Entry | None = None
     """Where its end is counted; None: nowhere."""
     host: "RunHost | None" = None
-    """The pool that runs it: told of each new deadline."""
+    """The pool that runs it; it gets each new deadline."""
     at: float = 0.0
     """The store's clock when it was leased …"""
     began: float = 0.0
@@ -72,7 +72,7 @@ class Run(Struct, eq=False):
     rescue takes it back."""
     started: float = -1.0
     """When its handler began, by the event loop's clock; below 0: not yet."""
-    is_told: bool = False
+    is_logged: bool = False
     """The log says already how it ended."""
     error: BaseException | None = None
     """What its handler raised, for the log; set by the front."""
@@ -127,7 +127,7 @@ class Work:
     run: Callable[[Run], Awaitable[Settlement]]
     timeout_s: float | None = None
     handles_cancel: bool = False
-    """It wants to be run although somebody wants it canceled: it has something to tell a remote first."""
+    """Run it although a cancel is requested: it has something to tell a remote first."""
     kind: str = "job"
     """Of its tasks, for figures."""
     limit: Limit | None = None
@@ -143,9 +143,9 @@ class Works:
     """Everything that this process can run, by name. Fronts add to it; the engine reads it."""
 
     _works: dict[str, Work] = field(default_factory=dict)
-    of_strangers: Callable[[Run], Settlement] | None = None
-    """What becomes of a task that remembers something and that nobody here knows: it may be in the middle of its life.
-    Others fail, which is the clearest."""
+    on_unregistered_with_memory: Callable[[Run], Settlement] | None = None
+    """Handles tasks with stored memory whose name is not registered in this worker: they may be in the middle of their
+    life. None: they fail."""
     on_unregistered: Callable[[Run], Awaitable[Settlement]] | None = None
     """What becomes of a task without memory whose name, or whose version, is not registered here; None: it fails."""
     more_queues: Callable[[], Iterable[str]] | None = None

@@ -36,7 +36,7 @@ from everpoll.engine.work import StopReason, Works
 from everpoll.errors import CannotConnect, StoreUnavailable
 from everpoll.logs.context import about
 from everpoll.policy import Duration, human, seconds, spread
-from everpoll.stores.contract import Beat, Source, WorkerCard, encode
+from everpoll.stores.contract import Beat, Rescued, Source, WorkerCard, encode
 from everpoll.version import __version__
 
 logger = logging.getLogger("everpoll.engine")
@@ -65,6 +65,7 @@ class Worker:
         self._works = works
         self.options = options
         self.meter = Meter()
+        self._on_settled = on_settled
         self.tally = tally = Tally(works.kind_of)
         self._publisher = Publisher(tally, self._store_now, loops)
         self._event_loop = asyncio.get_running_loop()
@@ -90,7 +91,7 @@ class Worker:
 
     @property
     def incarnation(self) -> int:
-        """Who it is at present: random, and another one after each sign-on."""
+        """The id of this worker at present: random, and another one after each sign-on."""
         return self._poller.incarnation
 
     async def start(self) -> None:
@@ -162,12 +163,12 @@ class Worker:
                     await self._store.sign_off(self.incarnation)
                     logger.info("worker %s signed off", self.options.label)
         except (StoreUnavailable, TimeoutError) as error:
-            logger.warning("cannot sign off: %s; the lease runs out by itself", str(error) or "it takes too long")
+            logger.warning("cannot sign off: %s; its lease runs out", str(error) or "it takes too long")
 
     async def _prune(self, keep_s: float) -> None:
         """Drop history that is too old, about once an hour: any worker may, and doing it twice is harmless."""
-        rng = random.Random()  # noqa: S311 - spreads a fleet, no secret
-        told = ""
+        rng = random.Random()  # noqa: S311 - spreads a fleet, needs no secrecy
+        logged = ""
         while True:
             await asyncio.sleep(spread(PRUNE_EVERY_S, 0.5, rng.random()))
             try:
@@ -175,10 +176,10 @@ class Worker:
             except Exception as error:  # noqa: BLE001 - it is tried again in an hour
                 # Said once: where this role may never do it, another worker or a person does.
                 text = f"{type(error).__name__}: {error}"
-                logger.log(logging.DEBUG if text == told else logging.WARNING, "cannot drop old history: %s", text)
-                told = text
+                logger.log(logging.DEBUG if text == logged else logging.WARNING, "cannot drop old history: %s", text)
+                logged = text
             else:
-                told = ""
+                logged = ""
                 logger.debug("dropped %d partitions or rows of history older than %s", dropped, human(keep_s))
 
     def health(self) -> PollerHealth:
@@ -289,7 +290,7 @@ class Worker:
         if beat.canceled:
             self._pool.stop(StopReason.CANCELED, beat.canceled)
         if beat.rescued:
-            self._rescued(beat.rescued)
+            self._rescued(Rescued(beat.rescued))
 
     def _store_now(self) -> float:
         return self.meter.store_now(self._event_loop.time(), time.time())
@@ -297,10 +298,12 @@ class Worker:
     def _written(self, batch: Batch, lost: set[int]) -> None:
         self.tally.settled(batch, lost, self._store_now())
 
-    def _rescued(self, tasks: int) -> None:
-        self.tally.rescued(tasks, self._store_now())
-        logger.warning("rescued %d tasks from lost workers or past deadlines", tasks)
+    def _rescued(self, rescued: Rescued) -> None:
+        self.tally.rescued(rescued.tasks, self._store_now())
+        logger.warning("rescued %d tasks from lost workers or past deadlines", rescued.tasks)
         self._poller.wake()
+        if rescued.ended and self._on_settled is not None:
+            self._on_settled(list(rescued.ended))
 
     def _woken(self, wake: Wake) -> None:
         if wake.cancel and len(self._pool) and self._heartbeat is not None:

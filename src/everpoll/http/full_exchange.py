@@ -72,10 +72,10 @@ class FullExchange:
                 return await self._ask(request, attempt, began)
         except TimeoutError:
             if attempt.is_looking_up:
-                raise attempt.told(lookup_timed_out(hop.target, request.timeout_s)) from None
-            raise attempt.told(timed_out(hop.target, request.timeout_s, received=attempt.received)) from None
+                raise attempt.marked(lookup_timed_out(hop.target, request.timeout_s)) from None
+            raise attempt.marked(timed_out(hop.target, request.timeout_s, received=attempt.received)) from None
         except NotReached as error:
-            raise attempt.told(error) from None
+            raise attempt.marked(error) from None
         finally:
             _current.reset(token)
 
@@ -180,8 +180,8 @@ class _Attempt:
         self._age_s = age_s
         self._draw = draw
 
-    def told(self, error: NotReached) -> NotReached:
-        """Say in the error whether the other side may have received the request."""
+    def marked(self, error: NotReached) -> NotReached:
+        """Mark in the error whether the remote may have received the request, and return it."""
         error.is_unsent = not self.is_connected
         return error
 

@@ -67,8 +67,8 @@ async def check_tls(
 
 
 def _result(shown: ssl.SSLObject, address: str, latency_s: float) -> TlsResult:
-    told: dict[str, Any] = shown.getpeercert() or {}
-    names = tuple(str(name) for _, name in told.get("subjectAltName", ())[:_MOST_NAMES])
+    certificate: dict[str, Any] = shown.getpeercert() or {}
+    names = tuple(str(name) for _, name in certificate.get("subjectAltName", ())[:_MOST_NAMES])
     cipher = shown.cipher()
     chain = tuple(found for der in _chain(shown) if (found := expires_at(der)) is not None)
     return TlsResult(
@@ -76,8 +76,8 @@ def _result(shown: ssl.SSLObject, address: str, latency_s: float) -> TlsResult:
         latency_s=latency_s,
         protocol=shown.version() or "",
         cipher=cipher[0] if cipher else "",
-        subject=_common_name(told.get("subject", ())) or next(iter(names), ""),
-        issuer=_common_name(told.get("issuer", ())),
+        subject=_common_name(certificate.get("subject", ())) or next(iter(names), ""),
+        issuer=_common_name(certificate.get("issuer", ())),
         names=names,
         certificate_expires_at=chain[0] if chain else None,
         chain_expires_at=chain,

@@ -153,7 +153,7 @@ class LeanConnection(asyncio.Protocol):
         elif self._is_complete:
             self._finish()
         elif self.body is None:
-            # Also of a header that does not end, which the parser has not told of yet.
+            # This also bounds a header that does not end, which the parser has not reported yet.
             self._unread_bytes += len(data)
             if self._unread_bytes > MAX_HEAD_BYTES:
                 self._fail(HeadTooLarge())

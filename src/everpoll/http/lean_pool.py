@@ -1,6 +1,6 @@
 """Connections that wait for their next request, of one event loop.
 
-Promises: at most `max_idle` wait at a time; the one that has waited longest makes room. None is kept beyond its age, so
+Promises: at most `max_idle` wait at a time; the connection idle for longest makes room. None is kept beyond its age, so
 that changes of DNS records and certificates are seen.
 """
 
@@ -38,7 +38,7 @@ class LeanPool:
         return len(self._oldest_first)
 
     def take(self, key: Hashable, now: float) -> LeanConnection | None:
-        """Return a connection that can be used; the one that was used last is the least likely to be closed soon."""
+        """Return the usable connection that was used last: the remote is least likely to close it soon."""
         waiting = self._by_key.get(key)
         while waiting:
             connection = waiting.pop()

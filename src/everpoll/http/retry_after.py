@@ -1,4 +1,4 @@
-"""Retry-After: how long the other side wants not to be asked, out of whatever a client library hands over.
+"""Retry-After: how long the remote asks clients to wait, read from the response of any client library.
 
 Promises: reads errors and responses of httpx, aiohttp, requests, urllib, botocore and everpoll's own adapters, headers,
 and bare values; seconds, milliseconds (`retry-after-ms`, `x-ms-retry-after-ms`) and HTTP dates. The answer is a number

@@ -77,7 +77,7 @@ class Secrets:
 def rewritten(value: Any, change: Callable[[str | None, str], str], levels: int | None = None) -> Any:
     """Return a copy of JSON with its texts changed, and cut below so many levels; None: however deep it is.
 
-    `change` is told under which name a text is, None for a name itself.
+    `change` also gets the name under which a text stands, None for a name itself.
     """
     # A list instead of recursion, for JSON may be nested as deep as the interpreter's stack is.
     top: list[Any] = [value]

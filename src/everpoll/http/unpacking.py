@@ -11,7 +11,7 @@ from everpoll.http.contract import Kind, NotReached
 
 ACCEPTED = "gzip, deflate"
 _IDENTITY = ("", "identity")
-# zlib and gzip, told apart by their first bytes; and deflate without a header, as some servers send it.
+# zlib and gzip, recognised by their first bytes; and deflate without a header, as some servers send it.
 _ZLIB_OR_GZIP, _BARE = 47, -15
 _SLACK_BYTES = 65_536
 """By how much packed data may be larger than what is packed in it."""

@@ -6,7 +6,8 @@ from everpoll.jobs.job import Job
 from everpoll.jobs.options import JobOptions
 from everpoll.jobs.outcome import Retry
 from everpoll.jobs.registry import Jobs
-from everpoll.jobs.schedules import Schedule, ScheduleInfo, Schedules
+from everpoll.jobs.schedule_listing import ScheduleInfo
+from everpoll.jobs.schedules import Schedule, Schedules
 from everpoll.jobs.task import Task
 
 __all__ = [

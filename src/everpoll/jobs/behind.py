@@ -4,8 +4,8 @@
     {"input":…,"takes":"result","args":[7],"kwargs":{}}    as the store makes it, once the task before is done
     {"group":10,"args":[42],"kwargs":{}}                   the callback of a group of ten
 
-Promises: the other arguments are checked when the call is enqueued, as those of any call. A job that is no part of a
-chain or group pays one comparison for all this.
+Promises: the other arguments are checked when the call is enqueued, as those of any call. A job outside of
+chains and groups pays one comparison for all this.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """What type checkers know of `@app.job(…)`: a job is enqueued as its function is called, without its task.
 
 A function whose first parameter is annotated `Task` is enqueued without that one. For a task anywhere else, type
-checkers cannot leave a parameter out: they are told that it is to be passed.
+checkers cannot leave a parameter out: for them, the caller passes it.
 """
 
 from collections.abc import Callable, Coroutine

@@ -88,7 +88,7 @@ class NewGroup:
         return SyncNewGroup(self, self._jobs.sync)
 
     def flow(self) -> list[FlowTask]:
-        """The tasks, the one that waits for all others first."""
+        """Return the tasks; first the callback, which waits for all others."""
         flow: list[FlowTask] = []
         for call in self._calls:
             chain = call if isinstance(call, Chain) else Chain((call,))

@@ -1,8 +1,9 @@
-"""Hooks: functions that are told of jobs that are done or have failed, after the commit.
+"""Hooks: functions that a worker calls for jobs that are done or have failed, after the commit.
 
-Promises: a hook observes; what it raises is logged and changes nothing. Hooks of one app are called one after another,
-beside the jobs. A worker tells of the jobs that it has ended itself, as long as it lives: what must happen belongs in
-a job that follows, not in a hook. Without hooks nothing is read.
+Promises: a hook observes; an error that it raises is logged and changes nothing. Hooks of one app are called one after
+another, beside the jobs. A worker calls its hooks for the jobs that it ended itself, by settling or by rescuing them,
+at most once for each job: if the worker dies right after the commit, they are not called. Work that must happen belongs
+in a job that follows. Without hooks, nothing is read.
 """
 
 import asyncio
@@ -29,7 +30,7 @@ class Hooks:
         self._store = store
         self._hooks: dict[str, list[tuple[str | None, Hook]]] = {"done": [], "failed": []}
         self._waiting: list[int] = []
-        self._telling: asyncio.Task[None] | None = None
+        self._calling: asyncio.Task[None] | None = None
 
     def add(self, state: str, hook: Hook, name: str | None = None) -> Hook:
         """Call this for each job, or each one of that name, that ends so."""
@@ -44,32 +45,34 @@ class Hooks:
         return not any(self._hooks.values())
 
     def settled(self, task_ids: list[int]) -> None:
-        """These were settled and committed."""
+        """Call the hooks for these tasks, which were settled and committed."""
         if self.is_empty:
             return
         self._waiting.extend(task_ids)
-        if self._telling is None or self._telling.done():
-            self._telling = asyncio.get_running_loop().create_task(self._tell(), name="everpoll-hooks")
+        if self._calling is None or self._calling.done():
+            self._calling = asyncio.get_running_loop().create_task(self._call_all(), name="everpoll-hooks")
 
     async def close(self) -> None:
         """Let the hooks that are due be called, for a moment."""
-        telling, self._telling = self._telling, None
-        if telling is None or telling.get_loop() is not asyncio.get_running_loop():
+        calling, self._calling = self._calling, None
+        if calling is None or calling.get_loop() is not asyncio.get_running_loop():
             return
-        await asyncio.wait({telling}, timeout=CLOSE_S)
-        if not telling.done():
-            logger.warning("hooks did not end within %g s: %d jobs are not told of", CLOSE_S, len(self._waiting))
-            telling.cancel()
-            await asyncio.gather(telling, return_exceptions=True)
+        await asyncio.wait({calling}, timeout=CLOSE_S)
+        if not calling.done():
+            logger.warning(
+                "hooks did not end within %g s: they are not called for %d jobs", CLOSE_S, len(self._waiting)
+            )
+            calling.cancel()
+            await asyncio.gather(calling, return_exceptions=True)
         self._waiting.clear()
 
-    async def _tell(self) -> None:
+    async def _call_all(self) -> None:
         while self._waiting:
             some, self._waiting = self._waiting[:READ_LIMIT], self._waiting[READ_LIMIT:]
             try:
                 ended = await (await self._store()).ended(some)
             except Exception as error:  # noqa: BLE001 - hooks observe: nothing depends on them
-                logger.warning("cannot tell hooks of %d jobs: %s", len(some), error)
+                logger.warning("cannot call hooks for %d jobs: %s", len(some), error)
                 continue
             for task_id in some:
                 if (info := ended.get(task_id)) is not None and info.kind == "job":

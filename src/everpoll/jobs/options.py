@@ -77,7 +77,7 @@ def check_options(where: str, given: Iterable[str], known: type) -> None:
     """Raise `BadInput` for an option that is not there."""
     for name in given:
         if name not in known.__annotations__:
-            raise BadInput(f"{where}: {name}= is no option; there are {', '.join(known.__annotations__)}")
+            raise BadInput(f"{where}: {name}= is not an option; there are {', '.join(known.__annotations__)}")
 
 
 def check_parameters(where: str, function: Callable[..., Any]) -> None:

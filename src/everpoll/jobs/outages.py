@@ -12,7 +12,7 @@ from everpoll.stores.contract import Store
 T = TypeVar("T")
 
 logger = logging.getLogger("everpoll.jobs")
-_rng = random.Random()  # noqa: S311 - jitter is no secret
+_rng = random.Random()  # noqa: S311 - jitter, not a secret
 
 
 async def through_outages(store: Store, ask: Callable[[], Awaitable[T]], problem: str) -> T:

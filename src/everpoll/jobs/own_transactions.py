@@ -30,7 +30,7 @@ async def inside(jobs: "Jobs", connection: object, work_of: WorkOf[T], instead: 
     try:
         return await perform_async(connection, await work_of(store, False), instead)
     except Elsewhere:
-        # The server may have been started again since the store asked it who it is.
+        # The server may have restarted since the store read its identity.
         return await perform_async(connection, await work_of(store, True), instead)
 
 

@@ -40,7 +40,7 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     snooze_s: float | None = None
     cancel: str | None = None
     unkept: str | None = None
-    """It returned something that is no JSON."""
+    """Why the value that it returned cannot be stored as JSON."""
     error: dict[str, str] | None = None
     verdict: Verdict = ORDINARY
 
@@ -52,7 +52,7 @@ class Unkept(Struct, frozen=True):
 
 
 class RaisedInProcess(EverpollError):
-    """What a function raised in another process; `description` is told in its place."""
+    """What a function raised in another process; its `description` is stored in its place."""
 
     def __init__(self, description: dict[str, str], verdict: Verdict) -> None:
         super().__init__(f"{description.get('type', 'error')}: {description.get('error', '')}")

@@ -9,7 +9,7 @@ from everpoll.engine.child_processes import ChildProcesses
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, Work, Works
-from everpoll.errors import BadInput, UnknownJob
+from everpoll.errors import BadInput, JobNotFound
 from everpoll.jobs.causes import Cause, RedriveFilter, Redriven, causes_of, instant_of, redriven
 from everpoll.jobs.flows import Chain, JobCall
 from everpoll.jobs.groups import NAME as GROUP
@@ -90,7 +90,7 @@ class Jobs:
     def add(self, function: Callable[P, R], **options: Unpack[JobOptions]) -> Job[P, R]:
         """Register a function."""
         if not callable(function):
-            raise BadInput(f"{function!r} is no function: a job is made from one")
+            raise BadInput(f"{function!r} is not a function: a job is made from one")
         job = Job(self, function, options)
         if self._works.get(job.name) is not None:
             kind = "job" if job.name in self._jobs else "watch"
@@ -124,7 +124,7 @@ class Jobs:
             return self._jobs[name]
         except KeyError:
             known = ", ".join(sorted(self._jobs)[:20]) or "none"
-            raise UnknownJob(f"no job is called {name!r}; registered: {known}") from None
+            raise JobNotFound(f"no job is called {name!r}; registered: {known}") from None
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -184,5 +184,5 @@ class Jobs:
             await results.close()
 
     def forget(self) -> None:
-        """The event loop of earlier calls is gone, and with it whoever waited there."""
+        """Drop what belongs to the event loop of earlier calls, which is closed."""
         self._results = self._enqueuer = None

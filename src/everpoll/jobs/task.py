@@ -45,7 +45,7 @@ PROGRESS_LIMIT = 100_000
 
 
 class Task(Generic[R_co]):
-    """One task. A parameter of a job that is annotated `Task` receives the one that runs."""
+    """One task. A parameter of a job that is annotated `Task` receives the running task."""
 
     __slots__ = ("_is_known", "_jobs", "_run", "id", "is_new")
 
@@ -154,7 +154,7 @@ class Task(Generic[R_co]):
 
     @property
     def is_stopping(self) -> bool:
-        """Inside the job: somebody wants it to end; plain functions look at this now and then."""
+        """Inside the job: whether it is to end, by a cancel, a shutdown or a timeout; for plain functions to check."""
         return self._running("is_stopping").stop_reason is not None
 
     async def progress(self, value: Any) -> None:

@@ -19,7 +19,7 @@ class Subject(Protocol):
 
 
 class Labels:
-    """A subject whose fields are known beforehand."""
+    """A subject with fields that are known beforehand."""
 
     __slots__ = ("_fields",)
 

@@ -26,11 +26,11 @@ NO_TASK = "-"
 
 def fields_of(record: logging.LogRecord) -> Fields:
     """Return the fields of a record, those that are None left out."""
-    told = getattr(record, "task_fields", None)
+    given = getattr(record, "task_fields", None)
     found = task_fields()
-    if isinstance(told, dict):
+    if isinstance(given, dict):
         # A record about another task than that of the context has nothing to do with the context.
-        found = {**found, **told} if told.get("task_id") in {None, found.get("task_id")} else told
+        found = {**found, **given} if given.get("task_id") in {None, found.get("task_id")} else given
     return {name: value for name, value in found.items() if value is not None}
 
 

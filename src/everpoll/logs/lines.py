@@ -2,8 +2,8 @@
 
 Promises: text of others in a record (an error's message, a server's words) is shown and not obeyed: no control
 character reaches the terminal, and no line of it can be taken for a record of its own. Passwords in addresses, bearer
-tokens and what a field's name says is a secret come out as ***. No record is lost: neither one whose arguments do not
-fit its text, nor one that cannot be encoded (a lone surrogate) or turned into JSON. Never wraps, pads or colours.
+tokens and what a field's name says is a secret come out as ***. No record is lost: neither one with arguments that do
+not fit its text, nor one that cannot be encoded (a lone surrogate) or turned into JSON. Never wraps, pads or colours.
 """
 
 import json

@@ -37,7 +37,7 @@ class Deadlines(Generic[T]):
         self._dead = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        # One context for every firing: else a run would inherit that of whoever moved some deadline last.
+        # One context for every firing: otherwise a run inherits the context of the last call that moved a deadline.
         self._context = contextvars.copy_context()
         self._firing = False
 

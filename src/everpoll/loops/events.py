@@ -1,4 +1,4 @@
-"""What can happen to a loop, and what the shell is told to do about it.
+"""The events of a loop, and the effects that the reducer returns for the shell to carry out.
 
 Both are plain data with a `type` tag, so that the conformance vectors can be read as they stand.
 """
@@ -38,7 +38,7 @@ class Overran(Struct, frozen=True, gc=False, tag="overran"):
 
 
 class Trigger(Struct, frozen=True, gc=False, tag="trigger"):
-    """Somebody wants a run now."""
+    """The caller of `trigger()` wants a run now."""
 
     force: bool = False
 
@@ -88,6 +88,6 @@ class Effect(StrEnum):
     JOIN = "join"
     """The trigger shares the one follow-up of the run under way."""
     SKIP = "skip"
-    """The trigger (or the follow-up that was owed) leads to no run: tell whoever waits for it."""
+    """The trigger (or the follow-up run) does not run: answer the callers that wait for it."""
     CANCEL = "cancel"
     """Cancel the run under way."""

@@ -1,8 +1,8 @@
-"""One loop as its user holds it: a thin asyncio shell around the reducer.
+"""Loop: the public object of one loop, a thin asyncio shell around the reducer.
 
-Promises: the function never overlaps itself, whatever is called when, even where a thread or a function that
-suppresses its cancellation goes on after it was canceled: the run counts as under way until it has really ended.
-Never: a decision of its own. It reads the clock, asks the reducer, and does what the effect says.
+Promises: the function never overlaps itself. A thread, or a function that suppresses its cancellation, may go on after
+it was canceled: the run counts as under way until it has really ended.
+Never decides anything itself: it reads the clock, calls the reducer, and carries out the effect.
 """
 
 import asyncio
@@ -15,37 +15,24 @@ from typing import TYPE_CHECKING, Any, cast
 
 from everpoll.errors import NotRunning
 from everpoll.logs.context import SUBJECT, Labels
-from everpoll.loops.events import (
-    Close,
-    Effect,
-    Event,
-    Finished,
-    Overran,
-    Pause,
-    PushDown,
-    PushUp,
-    Replace,
-    Reset,
-    Resume,
-    Start,
-    Tick,
-    Trigger,
-)
+from everpoll.loops import events
+from everpoll.loops.events import Effect, Event
 from everpoll.loops.narration import logger, narrate
 from everpoll.loops.options import Condition, Hook, LoopPolicy, users_reason
 from everpoll.loops.outcome import SUCCESS, TIMED_OUT, Ok, failure, judge, short
 from everpoll.loops.reducer import CANCELED, CONDITION_SKIP, initial, step
-from everpoll.loops.run import Registration, Run, Triggered
+from everpoll.loops.registration import Registration
+from everpoll.loops.run import Run, Triggered
 from everpoll.loops.state import Life, LoopState, Outcome, OutcomeKind
 from everpoll.policy import Duration, PauseReason, shown
 
 if TYPE_CHECKING:
     from everpoll.loops.registry import Loops
 
-_TICK = Tick()
+_TICK = events.Tick()
 _NO_VALUE = object()
 STRIP = 120
-"""Runs whose outcome is kept, as a letter each."""
+"""How many of the latest outcomes are kept, one letter each."""
 LETTERS: dict[OutcomeKind, str] = {
     "ok": "o",
     "failed": "f",
@@ -57,9 +44,9 @@ LETTERS: dict[OutcomeKind, str] = {
 
 
 class Loop:
-    """A named function that runs again and again; see `state` for where it stands."""
+    """A named function that runs again and again; `state` is its current snapshot."""
 
-    # 100,000 of these live in one process: slots, and lists only while somebody waits.
+    # One process may hold 100,000 loops: slots keep each small.
     __slots__ = (
         "_followup",
         "_last_value",
@@ -92,7 +79,7 @@ class Loop:
 
     @property
     def policy(self) -> LoopPolicy:
-        """The options that it was registered with, checked."""
+        """The checked options of the loop."""
         return self._registration.policy
 
     @property
@@ -102,7 +89,7 @@ class Loop:
 
     @property
     def next_due_at(self) -> datetime | None:
-        """When it runs next, by the wall clock: for display, decisions are made on the monotonic one."""
+        """When it runs next, by the wall clock. For display only: decisions use the monotonic clock."""
         return self._on_wall(self._state.next_due)
 
     @property
@@ -111,10 +98,10 @@ class Loop:
         return self._on_wall(self._state.last_ok)
 
     def trigger(self, *, force: bool = False) -> Triggered:
-        """Run now, whatever the delay, the condition or the breaker say; await the answer, or do not.
+        """Run now, regardless of delay, condition and breaker. Awaiting the returned outcome is optional.
 
-        During a run, any number of triggers become one run after it. A loop that an operator paused is left alone
-        unless `force` is set; the answer then says "skipped".
+        During a run, any number of triggers become one run after it. A loop that an operator paused does not run
+        unless `force` is set; the outcome is then "skipped".
         """
         event_loop = self._loops._event_loop_for(f"trigger loop {self._name!r}")
         if asyncio._get_running_loop() is not event_loop:
@@ -123,7 +110,7 @@ class Loop:
                 "use event_loop.call_soon_threadsafe(loop.trigger)"
             )
         answer = self._followup or event_loop.create_future()
-        effect = self._step(Trigger(force))
+        effect = self._step(events.Trigger(force))
         if effect is Effect.RUN and self._run is not None:
             self._run.answer = answer
         elif effect is Effect.JOIN:
@@ -137,68 +124,68 @@ class Loop:
         return self._run is not None and self._run.task is asyncio.current_task()
 
     def pause(self, reason: PauseReason | str = PauseReason.OPERATOR) -> None:
-        """Start no more runs until every reason is gone; a run under way goes on."""
-        self._step(Pause(users_reason(reason)))
+        """Start no more runs until every pause reason is removed; a run under way goes on."""
+        self._step(events.Pause(users_reason(reason)))
 
     def resume(self, reason: PauseReason | str = PauseReason.OPERATOR) -> None:
-        """Take one reason away. A loop whose time is over runs at once, another keeps the time that remains."""
-        self._step(Resume(users_reason(reason)))
+        """Remove one pause reason. An overdue loop runs at once; any other keeps its remaining delay."""
+        self._step(events.Resume(users_reason(reason)))
 
     def reset(self) -> None:
         """Forget failures, breaker and adapted interval; a stopped loop starts again."""
-        self._step(Reset())
+        self._step(events.Reset())
 
     def push_connected(self) -> None:
-        """Push works: look once now, then poll at `safety_every` only. Call `trigger()` for each push."""
-        self._step(PushUp())
+        """Note that push works: run once now, then every `safety_every` only. Call `trigger()` for each push."""
+        self._step(events.PushUp())
 
     def push_lost(self) -> None:
-        """Push is gone: polling carries alone, at once if the last look is too old already."""
-        self._step(PushDown())
+        """Note that push is lost: return to the ordinary interval, counted from the last run."""
+        self._step(events.PushDown())
 
     async def close(self, grace: Duration = 0) -> None:
         """Remove this loop; a run under way gets the grace period to end, then it is canceled."""
         if self._name in self._loops and self._loops[self._name] is self:
             await self._loops.remove(self._name, grace)
 
-    # What follows is the registry's side of a loop.
+    # The methods below are for the registry.
 
     def _start(self) -> None:
         """Schedule the first run."""
-        self._step(Start())
+        self._step(events.Start())
 
     def _take_over(self, registration: Registration) -> None:
-        """Carry another function under the same name; a run of the old one ends first, its result is dropped."""
+        """Replace the function. A run of the old one ends first, and its result is dropped."""
         self._become(registration)
-        self._step(Replace())
+        self._step(events.Replace())
 
     def _pause(self, reason: PauseReason) -> None:
         """Pause for any reason, everpoll's own included."""
-        self._step(Pause(reason))
+        self._step(events.Pause(reason))
 
     def _resume(self, reason: PauseReason, position: int = 0) -> None:
-        """Resume, as the one at this position among those that are stale."""
-        self._step(Resume(reason, position))
+        """Resume; `position` is this loop's place among the overdue loops that resume together."""
+        self._step(events.Resume(reason, position))
 
     def _due(self, now: float) -> None:
-        """The deadline has come."""
+        """Handle a deadline that has come."""
         if not self._registration.asks_at_once:
             self._step(_TICK, now)
             return
         try:
-            # In a context of its own: the timer's is shared by all loops.
+            # In a copy of the context: all loops share the timer's context.
             context = contextvars.copy_context()
             context.run(SUBJECT.set, Labels(kind="loop", name=self._name))
             answer = context.run(self._ask)
         except BaseException as error:
-            # It passes through, but not without a new deadline: a loop never dies silently.
-            self._step(Tick(failure(error).reason or ""), now)
+            # The exception passes through, but the loop gets a new deadline first: a loop never dies silently.
+            self._step(events.Tick(failure(error).reason or ""), now)
             raise
-        self._step(Tick(answer), now)
+        self._step(events.Tick(answer), now)
 
     def _end(self) -> None:
-        """Close: no more runs, and whoever waits is told."""
-        effect = self._step(Close())
+        """Close the loop: cancel the run under way and answer every waiting trigger."""
+        effect = self._step(events.Close())
         run = self._run
         _answer(self._followup, CANCELED)
         self._followup = None
@@ -209,27 +196,27 @@ class Loop:
                 run.task.cancel()
 
     def _forget_run(self, event_loop: asyncio.AbstractEventLoop) -> None:
-        """A run whose event loop is gone is gone too, with whoever waited for it; a thread of it is not."""
+        """Drop a run of a closed event loop, with the triggers that waited for it. A thread of that run may go on."""
         run = self._run
         self._followup = self.entry = None
-        self._step(Close())
+        self._step(events.Close())
         if run is not None:
             run.answer = None
             if any(work.get_loop() is event_loop for work in run.under_way()):
                 return
             if run.thread is not None and not run.thread.withdraw():
-                # Its own event loop may have gone without asking for this.
+                # The event loop that ran it may have closed before it registered this callback.
                 run.thread.when_over(lambda: self._loops._soon(self._ended, run, CANCELED))
                 return
             self._run = None
-        self._step(Finished(self._state.in_flight, self._state.generation, CANCELED))
+        self._step(events.Finished(self._state.in_flight, self._state.generation, CANCELED))
 
     def _under_way(self) -> "list[asyncio.Future[Any]]":
-        """What must end before this loop is at rest."""
+        """Return the tasks and threads that must end before this loop is at rest."""
         return [] if self._run is None else self._run.under_way()
 
     def _is_over(self) -> bool:
-        """No run of this loop is left."""
+        """Whether no run of this loop is left."""
         return self._run is None or self._run.is_over()
 
     def _become(self, registration: Registration) -> None:
@@ -249,22 +236,22 @@ class Loop:
         self._state = after
         loops._set_deadline(self, after.next_due)
         if effect is Effect.RUN:
-            # A trigger's run belongs to whoever asked for it; every other one begins in the context of the start.
-            context = contextvars.copy_context() if isinstance(event, Trigger) else None
+            # A triggered run inherits the context of the caller of trigger(); any other run that of start().
+            context = contextvars.copy_context() if isinstance(event, events.Trigger) else None
             self._begin(after, context, ask=event is _TICK)
         narrate(self._name, before, after, now)
         return effect
 
     def _begin(self, state: LoopState, context: contextvars.Context | None, *, ask: bool) -> None:
-        # Everything that the run needs is read now: the loop may be replaced before its first step.
+        # Read everything that the run needs now: the loop may be replaced before the task begins.
         self._run = run = Run(state.in_flight, state.generation, self._registration, self._followup)
         self._followup = None
         ask = ask and run.registration.condition is not None
-        run.task = self._loops._spawn(self._execute(run, ask), self._name, context)
+        run.task = self._loops._running().spawn(self._execute(run, ask), self._name, context)
         run.task.add_done_callback(self._never_began)
 
     def _ask(self) -> bool | str:
-        """The condition's answer, or the error that it raised."""
+        """Return the condition's answer, or the text of the error that it raised."""
         try:
             answer = cast("Callable[[], object]", self._registration.condition)()
             if inspect.isawaitable(answer):
@@ -272,8 +259,8 @@ class Loop:
                     answer.close()
                 return "it returned an awaitable: declare the condition with async def"
             return bool(answer)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - whatever it raises is the loop's failure
-            # A timer asks, no task: there is nothing to cancel here, and the deadline would be lost.
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - any error is a failure of the loop
+            # A timer calls this, not a task: there is nothing to cancel, and raising would lose the deadline.
             return failure(error).reason or ""
 
     async def _execute(self, run: Run, ask: bool) -> None:
@@ -294,17 +281,17 @@ class Loop:
             self._ended(run, outcome)
 
     async def _asked(self, run: Run) -> Outcome | None:
-        """The outcome that an async condition decides, within the loop's timeout; None: go on."""
+        """Ask an async condition, within the loop's timeout; return the outcome if the run ends here, else None."""
         try:
             async with asyncio.timeout(run.registration.policy.timeout_s) as limit:
                 wanted = bool(await cast("Awaitable[object]", cast("Condition", run.registration.condition)()))
             if limit.expired():
-                raise TimeoutError  # It suppressed the cancellation: its answer comes too late all the same.
+                raise TimeoutError  # The condition suppressed its cancellation; its answer is still too late.
         except Exception as error:  # noqa: BLE001 - as in _ask
             return Outcome("failed", short(f"condition: {failure(error).reason}"))
         if not wanted:
             return CONDITION_SKIP
-        # Replaced or closed while the condition was asked: no function is to run any more.
+        # If the loop was replaced or closed meanwhile, the function must not run.
         return None if self._is_current(run) and self._state.life is not Life.CLOSED else CANCELED
 
     def _is_current(self, run: Run) -> bool:
@@ -320,7 +307,7 @@ class Loop:
             else:
                 async with limit:
                     result = await (function() if in_loop else self._call_in_thread(run))
-            # A function that suppressed the cancellation at its timeout has failed all the same.
+            # A function that suppresses the cancellation at its timeout has still failed.
             return TIMED_OUT if limit is not None and limit.expired() else self._judged(result, run)
         except Exception as error:  # noqa: BLE001 - whatever a user's function or its result raises is its failure
             logger.debug("loop %r raised", self._name, exc_info=error)
@@ -328,19 +315,19 @@ class Loop:
 
     async def _call_in_thread(self, run: Run) -> object:
         function = partial(contextvars.copy_context().run, run.registration.function)
-        run.thread, run.thread_future = self._loops._in_thread(function)
+        run.thread, run.thread_future = self._loops._running().in_thread(function)
         try:
             result = await asyncio.shield(run.thread_future)
         except asyncio.CancelledError:
             if run.thread.withdraw():
-                run.thread_future.cancel()  # It never begins: nobody is to wait until a thread is free.
+                run.thread_future.cancel()  # It has not begun: do not wait for a free thread.
             raise
         return await result if inspect.isawaitable(result) else result
 
     def _judged(self, result: object, run: Run) -> Outcome:
         outcome = judge(result)
         if not self._is_current(run):
-            return outcome or SUCCESS  # Replaced meanwhile: what the new function is compared with is not ours.
+            return outcome or SUCCESS  # Replaced meanwhile: do not touch the last value of the new function.
         if outcome is None:
             if not self._warned:
                 self._warned = True
@@ -367,39 +354,39 @@ class Loop:
 
     async def _tell(self, hook: Hook, outcome: Outcome, timeout_s: float | None) -> None:
         try:
-            told = hook(outcome)
-            if inspect.isawaitable(told):
+            answer = hook(outcome)
+            if inspect.isawaitable(answer):
                 async with asyncio.timeout(timeout_s):
-                    await told
+                    await answer
         except Exception:  # noqa: BLE001 - a hook's trouble is not the loop's
             logger.exception("loop %r: its on_outcome hook raised; the outcome stands", self._name)
 
     def _never_began(self, task: "asyncio.Task[None]") -> None:
-        """A task that is canceled before its first step never enters `_execute`: then its run ends here."""
+        """End the run of a task that was canceled before its first step: it never enters `_execute`."""
         error = None if task.cancelled() else task.exception()
-        # Those two the event loop has raised already; asked for above, so that asyncio does not log them once more.
+        # The event loop raises those two itself. Reading exception() above keeps asyncio from logging them again.
         if error is not None and not isinstance(error, SystemExit | KeyboardInterrupt):
-            told = {"message": f"loop {self._name!r}: not counted", "exception": error, "task": task}
-            task.get_loop().call_exception_handler(told)
+            context = {"message": f"loop {self._name!r}: not counted", "exception": error, "task": task}
+            task.get_loop().call_exception_handler(context)
         run = self._run
         if run is not None and run.task is task and run.thread is None:
             self._ended(run, CANCELED)
 
     def _ended(self, run: Run, outcome: Outcome) -> None:
         if run is not self._run:
-            return  # Forgotten with its event loop: another run may have taken the place.
+            return  # Dropped with its event loop: another run may have begun since.
         if run.thread is not None and not run.thread.withdraw():
             why = outcome.reason or outcome.kind
             logger.warning("loop %r: its thread goes on after %s; no run until it ends", self._name, why)
             run.thread.leave_behind()
             if outcome.kind == "failed":
-                self._step(Overran(run.number, run.generation, outcome))
+                self._step(events.Overran(run.number, run.generation, outcome))
                 _answer(run.answer, outcome)
             run.thread.when_over(lambda: self._loops._soon(self._ended, run, outcome))
             return
         self._run = None
         self._strip = (self._strip + LETTERS[outcome.kind])[-STRIP:]
-        effect = self._step(Finished(run.number, run.generation, outcome))
+        effect = self._step(events.Finished(run.number, run.generation, outcome))
         if effect is not Effect.RUN:
             _answer(self._followup, self._skipped())
             self._followup = None
@@ -411,7 +398,7 @@ class Loop:
         return Outcome("skipped", "paused" if self._state.life is Life.LIVE else self._state.life.value)
 
     def _on_wall(self, instant: float | None) -> datetime | None:
-        """An instant of its state by the wall clock."""
+        """Return an instant of the state by the wall clock."""
         if instant is None:
             return None
         try:

@@ -17,10 +17,10 @@ def narrate(name: str, before: LoopState, after: LoopState, now: float) -> None:
     elif before.failures and not after.failures and after.last_ok != before.last_ok:
         count = "1 failure" if before.failures == 1 else f"{before.failures} failures"
         logger.info("loop %r recovered after %s, next run %s", name, count, _next(after, now), extra=_about(name))
-    # Ending and starting over, an app pauses every loop: that is no news of a single one.
+    # An app that shuts down pauses every loop: that is not worth a line per loop.
     ending = PauseReason.SHUTDOWN in after.pauses | before.pauses
     if after.held != before.held and after.life is Life.LIVE and not ending:
-        # Told by the reasons, not by the phase: a loop that is paused during a run is paused all the same.
+        # Compare the reasons, not the phase: a loop that is paused during a run still has the phase "running".
         word = Phase.PAUSED if after.held else after.phase
         logger.info("loop %r is %s, next run %s", name, word.value, _next(after, now), extra=_about(name))
         return

@@ -111,7 +111,7 @@ def pause_reason(reason: PauseReason | str) -> PauseReason:
 
 
 def users_reason(reason: PauseReason | str) -> PauseReason:
-    """As above, without the one that is everpoll's own."""
+    """Return the reason, checked; refuse "shutdown", which only everpoll sets."""
     if pause_reason(reason) is PauseReason.SHUTDOWN:
         raise BadInput(
             'reason="shutdown" is set by everpoll itself; pause with "operator" or "hidden", or close the app'

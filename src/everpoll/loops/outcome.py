@@ -4,7 +4,7 @@
     Ok(value)         success with a value     Failed(reason, retry_after="30s")
     Snooze(delay)     look again then          Stop(reason)          never again
 
-Judged by identity: 0, "" and [] are no failures. Any other value is a success, with one warning.
+Judged by identity: 0, "" and [] are not failures. Any other value is a success, with one warning.
 """
 
 from asyncio import CancelledError

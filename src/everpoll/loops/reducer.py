@@ -1,12 +1,12 @@
-"""The loop's one decision: (state, event, now) → (state, effect).
+"""Reducer: every decision about a loop, (state, event, now) → (state, effect).
 
-Pure: the clock's reading and the number drawn for jitter are arguments, so the same vectors prove this
-implementation and the one in the browser. Promises (LOOPS, invariant 12):
+Pure: the time and the random number for jitter are arguments, so the same conformance vectors test this implementation
+and the TypeScript one. Promises:
 
 - one deadline; a tick that does not match it decides nothing, so no forgotten timer can start a run;
-- at most one run under way; what comes during a run becomes at most one follow-up;
-- a result is counted once, by the generation that began it; results of other runs are dropped;
-- skips, snoozes and cancellations never touch the failure count.
+- at most one run is under way; triggers during a run become at most one follow-up run;
+- a result is counted once, and only if its run and generation are current; other results are dropped;
+- skips, snoozes and cancellations never change the failure count.
 """
 
 import math
@@ -51,17 +51,17 @@ CANCELED = Outcome("canceled")
 
 
 def initial(policy: LoopPolicy) -> LoopState:
-    """The state of a loop that was registered just now."""
+    """Return the state of a newly registered loop."""
     return LoopState(base_s=policy.every_s)
 
 
 def step(policy: LoopPolicy, state: LoopState, event: Event, now: float, chance: float = 0.5) -> Step:
-    """Decide. `chance` in [0, 1) is the drawn number that jitter uses; 0.5 displaces nothing."""
+    """Decide. `chance` in [0, 1) is the random number for jitter; 0.5 leaves the delay unchanged."""
     return _RULES[type(event)](policy, state, event, now, chance)
 
 
 def stale_once_resumed(policy: LoopPolicy, state: LoopState, reason: PauseReason, now: float) -> bool:
-    """Would taking away this reason let the loop run, and is its time over already?"""
+    """Whether the loop is overdue and would run at once if this pause reason were removed."""
     after, _ = _resume(policy, state, Resume(reason), now, 0.5)
     return reason in state.pauses and after.due_from == now and after.delay_s == 0.0 and after.next_due is not None
 
@@ -79,7 +79,7 @@ def _replace(policy: LoopPolicy, state: LoopState, _event: Replace, now: float, 
 
 
 def _begin_anew(policy: LoopPolicy, state: LoopState, now: float, chance: float) -> LoopState:
-    """Fresh failures, base and deadline. The pause reasons stay, and so does a run under way: the new one waits."""
+    """Reset failures, base and deadline. Pause reasons stay; a run under way goes on, and the next run waits for it."""
     first_s = spread(policy.every_s, policy.jitter, chance) if policy.first_s is None else policy.first_s
     return _held_as(
         policy,
@@ -113,7 +113,7 @@ def _tick(policy: LoopPolicy, state: LoopState, event: Tick, now: float, chance:
     else:
         breaker, allowed = policy.breaker.ask(state.breaker, now)
     if event.condition is not True:
-        # Asked of the breaker first: a condition that raises where the probe was due is a probe that failed.
+        # The breaker is asked first: if the condition raises when the probe is due, the probe has failed.
         failed = Outcome("failed", f"condition: {event.condition}")
         return _settled(policy, replace(state, breaker=breaker), failed, now, chance), Effect.NONE
     if policy.breaker is None:
@@ -139,7 +139,7 @@ def _trigger(policy: LoopPolicy, state: LoopState, event: Trigger, now: float, _
 
 
 def _probe(policy: LoopPolicy, state: LoopState, now: float) -> LoopState:
-    """Run now. With an open breaker this run is the probe; it stands for no tick of a fixed rate."""
+    """Run now. With an open breaker this run is the probe. It does not replace a tick of a fixed rate."""
     if policy.breaker is not None:
         breaker, _ = policy.breaker.ask(state.breaker, now, force=True)
         state = replace(state, breaker=breaker)
@@ -147,7 +147,7 @@ def _probe(policy: LoopPolicy, state: LoopState, now: float) -> LoopState:
 
 
 def _refusal(state: LoopState, wanted: Followup) -> str | None:
-    """Why a trigger leads to no run. Being hidden is no reason: somebody is asking."""
+    """Return why a trigger does not run, or None. `hidden` does not stop it: the caller wants fresh data."""
     if state.life is not Life.LIVE:
         return "stopped"
     if PauseReason.SHUTDOWN in state.pauses:
@@ -210,7 +210,7 @@ def _settled(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float,
                 in_flight=0,
             )
         case "skipped":
-            # A condition that is asked inside the run (async) made it no run.
+            # An async condition is asked inside the run; if it says no, the run does not count.
             runs = state.runs - bool(state.in_flight)
             counted = replace(_without_result(policy, state), runs=runs, skipped_condition=state.skipped_condition + 1)
             return _scheduled(policy, counted, now, chance, _floor_s(state, now))
@@ -219,12 +219,12 @@ def _settled(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float,
 
 
 def _floor_s(state: LoopState, now: float) -> float:
-    """What is left of the other side's Retry-After: only an answer of its own ends it, not a run without one."""
+    """Return how long a Retry-After still holds. Only a new result of the function ends it, not a skip or a cancel."""
     return 0.0 if state.not_before is None else max(0.0, state.not_before - now)
 
 
 def _without_result(policy: LoopPolicy, state: LoopState) -> LoopState:
-    """A probe that ended without an answer leaves the breaker open for another one."""
+    """Release the breaker's probe after a run without a result, so that another run can be the probe."""
     if policy.breaker is None:
         return state
     return replace(state, breaker=policy.breaker.abandoned(state.breaker))
@@ -286,7 +286,7 @@ def _retried(policy: LoopPolicy, state: LoopState, now: float, chance: float, at
     """Set the deadline after a failure that is counted already."""
     if policy.breaker is None or state.breaker.opened_at is None:
         return _scheduled(policy, state, now, chance, at_least_s)
-    # While it is open the cooldown rules, not the backoff.
+    # While the breaker is open, its cooldown decides, not the backoff.
     cooldown_s = max(policy.breaker.retry_at(state.breaker, now) - now, at_least_s, 0.0)
     if policy.fixed_rate:
         return _next_tick(policy, state, now, chance, 0.0, cooldown_s)
@@ -313,18 +313,18 @@ def _scheduled(policy: LoopPolicy, state: LoopState, now: float, chance: float, 
 def _next_tick(
     policy: LoopPolicy, state: LoopState, now: float, chance: float, interval_s: float, at_least_s: float
 ) -> LoopState:
-    """The tick of the grid that is next; jitter displaces the run, never the grid.
+    """Set the next tick of the grid; jitter displaces the run, never the grid.
 
-    A backoff counts from the completion, here too: the next tick is the first that is that far away.
+    A backoff counts from the completion: the next tick is the first one after the backoff.
     """
     assert state.tick_at is not None, "a live loop has a tick"
-    # The tick that ended may lie ahead still, because jitter displaces runs both ways: it is over all the same.
+    # Jitter may start a run before its tick, so this tick may lie ahead. It is used up in any case.
     next_at, missed = state.tick_at + state.base_s, 0
     earliest = now + max(at_least_s, interval_s if state.failures else 0.0)
     if not state.failures:
         next_at = state.tick_at + interval_s
     if next_at < earliest or next_at <= now:
-        # A hair's breadth is no tick: 0.1 + 0.2 is a little more than 0.3.
+        # 1e-9 absorbs rounding: 0.1 + 0.2 is a little more than 0.3, and must not skip a tick.
         late = math.ceil((earliest - next_at) / state.base_s - 1e-9)
         missed = max(late, math.floor((now - next_at) / state.base_s) + 1)
         next_at += missed * state.base_s
@@ -340,14 +340,14 @@ def _next_tick(
 
 
 def _on_grid(policy: LoopPolicy, state: LoopState, instant: float) -> LoopState:
-    """Move a fixed rate's tick to the last one before an instant that was chosen on purpose."""
+    """Move the tick of a fixed rate to the last one before an instant: ticks up to it do not count as missed."""
     if not policy.fixed_rate or state.tick_at is None or state.tick_at > instant:
         return state
     return replace(state, tick_at=_tick_before(state.tick_at, state.base_s, instant))
 
 
 def _off_grid(policy: LoopPolicy, state: LoopState, instant: float) -> LoopState:
-    """A run at this instant stands for no tick: the next one comes after it, and none before it was missed."""
+    """Move the tick to the last one before a run that is not part of the grid: no tick is used up or missed."""
     if not policy.fixed_rate or state.tick_at is None:
         return state
     return replace(state, tick_at=_tick_before(state.tick_at, state.base_s, instant))
@@ -369,14 +369,14 @@ def _resume(policy: LoopPolicy, state: LoopState, event: Resume, now: float, _ch
     due = state.next_due
     if due is None or due > now:
         return state, Effect.NONE
-    # Only the deadline moves: hidden again before it comes, the loop does not run.
+    # Only the deadline moves: if the loop is hidden again before it, it does not run.
     state = replace(state, due_from=now, delay_s=event.position * STAGGER_S)
-    # Ticks that passed during a pause were not missed: nobody wanted them.
+    # Ticks that passed during a pause do not count as missed.
     return _on_grid(policy, state, now), Effect.NONE
 
 
 def _held_as(policy: LoopPolicy, state: LoopState) -> LoopState:
-    """What the pause reasons mean under this policy: held, slowed down, or nothing."""
+    """Derive from the pause reasons whether the loop is held or slowed down."""
     slows = policy.slow_when_hidden is not None and PauseReason.HIDDEN in state.pauses
     stopping = resumed(state.pauses, PauseReason.HIDDEN) if slows else state.pauses
     slowdown = policy.slow_when_hidden if slows and policy.slow_when_hidden else 1.0
@@ -402,7 +402,7 @@ def _reset(policy: LoopPolicy, state: LoopState, _event: Reset, now: float, chan
 
 
 def _push_up(policy: LoopPolicy, state: LoopState, _event: PushUp, now: float, _chance: float) -> Step:
-    """Connected: look once at once, for what was missed while nothing was listening. A backoff is respected."""
+    """Run once at once, for changes missed while push was not connected. A backoff still holds."""
     if state.push_alive or state.life is not Life.LIVE:
         return state, Effect.NONE
     alive = replace(state, push_alive=True)
@@ -414,13 +414,13 @@ def _push_up(policy: LoopPolicy, state: LoopState, _event: PushUp, now: float, _
 
 
 def _push_down(policy: LoopPolicy, state: LoopState, _event: PushDown, now: float, chance: float) -> Step:
-    """Lost: the ordinary interval counts from the last look, so an overdue loop runs now."""
+    """Return to the ordinary interval, counted from the last run: an overdue loop runs now."""
     if not state.push_alive:
         return state, Effect.NONE
     alone = replace(state, push_alive=False)
     if state.in_flight or state.last_completed is None or state.life is not Life.LIVE:
         return alone, Effect.NONE
-    # After a failure push changed nothing about the delay, and a Retry-After in it is a floor.
+    # After a failure the delay is a backoff or a Retry-After, which push did not change.
     if state.failures:
         return alone, Effect.NONE
     due_from, delay_s = state.last_completed, spread(state.base_s, policy.jitter, chance)

@@ -1,52 +1,35 @@
-"""All loops of one app: names, the shared timer, threads, and starting and ending together.
+"""Loops: all loops of one app by name; starts, pauses and closes them together.
 
 Promises: `close` is idempotent and ends within its grace period plus CANCEL_S; what still runs then is named in the
-log. A closed registry can be started again. Never: decides anything about a single loop.
+log. A closed registry can be started again. Never decides anything about a single loop.
 """
 
 import asyncio
-import contextvars
 import inspect
 import random
 import time
 import warnings
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Unpack, cast
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import Any, Unpack
 
-from everpoll.engine.calls import storable
-from everpoll.engine.thread_call import ThreadCall
-from everpoll.engine.threads import LONG_S, DaemonThreads
+from everpoll.engine.threads import DaemonThreads
 from everpoll.errors import BadInput, EverpollWarning, LoopNotFound, NotRunning
+from everpoll.loops.card import card_of
 from everpoll.loops.deadlines import Deadlines
 from everpoll.loops.loop import Loop
 from everpoll.loops.narration import logger
 from everpoll.loops.options import LoopOptions, LoopPolicy, loop_policy, users_reason
 from everpoll.loops.reducer import stale_once_resumed
-from everpoll.loops.run import Registration, is_async
+from everpoll.loops.registration import Registration, check_function, is_async, name_of
+from everpoll.loops.session import Session
 from everpoll.loops.state import Life
 from everpoll.policy import NOT_PAUSED, Duration, PauseReason, Rng, paused, resume_order, resumed, seconds, shown
 from everpoll.stores.figures import LoopCard
 
 # How long a canceled run may take to clean up before it is left behind.
 CANCEL_S = 1.0
-ERROR_BYTES = 500
-"""Of a loop's last error, what other processes are shown."""
 SHARED_POLICIES = 1000
 LOOKING = "everpoll.looking"
-
-
-@dataclass(slots=True, eq=False)
-class Session:
-    """The loops between one start and one close: what belongs to that event loop."""
-
-    event_loop: asyncio.AbstractEventLoop
-    deadlines: Deadlines[Loop]
-    threads: DaemonThreads
-    context: contextvars.Context = field(default_factory=contextvars.copy_context)
-    is_closing: bool = False
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    relief: asyncio.TimerHandle | None = None
 
 
 class Loops(Mapping[str, Loop]):
@@ -56,13 +39,13 @@ class Loops(Mapping[str, Loop]):
         self._loops: dict[str, Loop] = {}
         self._policies: dict[LoopPolicy, LoopPolicy] = {}
         self._session: Session | None = None
-        # Closed for good, but a run of theirs has not ended: their names come free when it has.
+        # Removed loops with a run that has not ended: their names are released when it has.
         self._removed: set[Loop] = set()
-        # Kept beyond the end, so that instants of the past can still be shown by the wall clock.
+        # Kept after closing, so that past instants can still be shown by the wall clock.
         self._timekeeper: asyncio.AbstractEventLoop | None = None
-        # Reasons that hold for all, and so for whoever is registered later.
+        # Reasons that pause every loop, including loops registered later.
         self._pauses = NOT_PAUSED
-        self._chance = (random.Random() if rng is None else rng).random  # noqa: S311 - jitter is no secret
+        self._chance = (random.Random() if rng is None else rng).random  # noqa: S311 - jitter needs no secure randomness
         self._wall = wall
 
     def __getitem__(self, name: str) -> Loop:
@@ -76,7 +59,7 @@ class Loops(Mapping[str, Loop]):
         return name in self._loops
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The loop of that name, or the default. `Mapping` would let LoopNotFound through, which is no KeyError."""
+        """Return the loop of that name, or the default. `Mapping.get` only catches KeyError, not LoopNotFound."""
         return self._loops.get(name, default)
 
     def __iter__(self) -> Iterator[str]:
@@ -86,12 +69,12 @@ class Loops(Mapping[str, Loop]):
         return len(self._loops)
 
     def cards(self) -> list[LoopCard]:
-        """Each loop as other processes are shown it. May be called from another thread."""
-        return [_card(loop) for loop in list(self._loops.values())]
+        """Return what other processes are shown of each loop. May be called from any thread."""
+        return [card_of(loop) for loop in list(self._loops.values())]
 
     def add(self, function: Callable[[], Any], every: Duration, **options: Unpack[LoopOptions]) -> Loop:
-        """Register a function. A name that is taken is replaced, with a warning: often it is a mistake."""
-        name = _name_of(function, options)
+        """Register a function. If the name is taken, replace that loop and warn: it is often a mistake."""
+        name = name_of(function, options)
         if name in self._loops:
             warnings.warn(
                 f"loop {name!r} is registered already and is replaced now; call loops.replace(…) if you mean it, "
@@ -102,9 +85,9 @@ class Loops(Mapping[str, Loop]):
         return self.replace(function, every, **options)
 
     def replace(self, function: Callable[[], Any], every: Duration, **options: Unpack[LoopOptions]) -> Loop:
-        """Register a function in the place of any of that name; a run under way ends first, its result is dropped."""
-        name = _name_of(function, options)
-        _check_function(name, function)
+        """Register a function and replace any loop of that name; a run under way ends first, its result is dropped."""
+        name = name_of(function, options)
+        check_function(name, function)
         when, hook = options.get("when"), options.get("on_outcome")
         for option, value in (("when", when), ("on_outcome", hook)):
             if value is not None and not callable(value):
@@ -134,7 +117,7 @@ class Loops(Mapping[str, Loop]):
             await _ended_within(_under_way([loop]), grace_s)
         finally:
             try:
-                # Registered again meanwhile: then the name is wanted, and only what it was before is gone.
+                # If the name was registered again meanwhile, the new loop stays.
                 if loop.state.generation == generation:
                     loop._end()
                     await self._settled([loop])
@@ -146,14 +129,14 @@ class Loops(Mapping[str, Loop]):
                     self.resume(PauseReason.HIDDEN)
 
     def _forget(self, loop: Loop) -> None:
-        """Give a name free, but not before its last run is over: a new loop of that name must not overlap it."""
+        """Release a name once its last run is over: a new loop of that name must not overlap it."""
         if loop in self._removed and loop._is_over():
             self._removed.discard(loop)
             if self._loops.get(loop.name) is loop:
                 del self._loops[loop.name]
 
     def pause(self, reason: PauseReason | str = PauseReason.OPERATOR) -> None:
-        """Pause every loop for this reason, those registered later included."""
+        """Pause every loop for this reason, including loops registered later."""
         self._pause(users_reason(reason))
 
     def _pause(self, reason: PauseReason) -> None:
@@ -162,7 +145,7 @@ class Loops(Mapping[str, Loop]):
             loop._pause(reason)
 
     def resume(self, reason: PauseReason | str = PauseReason.OPERATOR) -> None:
-        """Take this reason away from every loop. The stale ones run 150 ms apart, shortest interval first."""
+        """Remove this reason from every loop. Overdue loops run 150 ms apart, shortest interval first."""
         self._resume(users_reason(reason))
 
     def _resume(self, reason: PauseReason) -> None:
@@ -179,23 +162,23 @@ class Loops(Mapping[str, Loop]):
             loop._resume(reason)
 
     def pause_unless(self, looking: Callable[[], bool | Awaitable[bool]], every: Duration = "1s") -> Loop:
-        """Ask regularly whether anyone is looking; while nobody is, every loop is paused as `hidden`."""
+        """Call `looking` regularly; while it returns False, every loop is paused for the reason `hidden`."""
         if not callable(looking):
             raise BadInput(f"pause_unless({shown(looking)}): give it a function that says whether anyone is looking")
 
         async def ask() -> None:
             try:
-                answer = await self._in_thread(looking)[1] if not is_async(looking) else looking()
+                answer = await self._running().in_thread(looking)[1] if not is_async(looking) else looking()
                 hidden = not (await answer if inspect.isawaitable(answer) else answer)
             except Exception:
-                # Nobody knows whether anyone looks: then they run, and the failure of this loop says why.
+                # The answer is unknown: let the loops run. The failure of this loop shows the error.
                 self.resume(PauseReason.HIDDEN)
                 raise
-            # Only a change is passed on: telling 100,000 loops what they know costs a tenth of a second.
+            # Act only on a change: pausing 100,000 loops again costs a tenth of a second.
             if hidden != (PauseReason.HIDDEN in self._pauses):
                 (self.pause if hidden else self.resume)(PauseReason.HIDDEN)
 
-        # A slowdown of 1: this one loop goes on while the others are hidden.
+        # when_hidden=1: this loop goes on while the others are hidden.
         return self.replace(ask, every, name=LOOKING, when_hidden=1, jitter=0, first=0)
 
     async def start(self) -> None:
@@ -220,7 +203,7 @@ class Loops(Mapping[str, Loop]):
                 loop._start()
 
     async def close(self, grace: Duration = "10s") -> None:
-        """End every loop: no new runs, the grace period for those under way, then they are canceled."""
+        """Close every loop: start no new runs, wait for runs under way for the grace period, then cancel them."""
         grace_s = seconds(grace, name="grace")
         session = self._live()
         if session is None:
@@ -230,16 +213,16 @@ class Loops(Mapping[str, Loop]):
         try:
             await _ended_within(_under_way(self._loops.values()), grace_s)
         finally:
-            # Another close may have been quicker, and the loops started anew since: then these are not ours.
+            # Another close may have finished first and the loops may have started again: leave that session alone.
             if self._session is session:
                 await self._end(session)
 
     def now(self) -> float:
-        """The clock that decides: monotonic, of the event loop."""
+        """Return the time that decisions use: the monotonic clock of the event loop."""
         return 0.0 if self._timekeeper is None else self._timekeeper.time()
 
-    def _live(self) -> "Session | None":
-        """The session, unless its event loop has ended without closing it."""
+    def _live(self) -> Session | None:
+        """Return the session, or None if its event loop was closed without closing it."""
         session = self._session
         return None if session is None or session.event_loop.is_closed() else session
 
@@ -250,39 +233,16 @@ class Loops(Mapping[str, Loop]):
         return session.event_loop
 
     def _set_deadline(self, loop: Loop, due: float | None) -> None:
-        """One deadline per loop: this one, from now on."""
+        """Set the one deadline of a loop."""
         session = self._live()
         if session is not None:
             session.deadlines.set(loop, due)
 
-    def _spawn(
-        self, run: Coroutine[Any, Any, None], name: str, context: contextvars.Context | None
-    ) -> "asyncio.Task[None]":
-        """Start a run, in a context of its own. Not by create_task: an eager factory would run it in the middle."""
+    def _running(self) -> Session:
+        """Return the session of a loop that runs."""
         session = self._live()
         assert session is not None, "only a live loop runs"
-        return asyncio.Task(run, loop=session.event_loop, name=name, context=context or session.context.copy())
-
-    def _in_thread(self, function: Callable[[], Any]) -> "tuple[ThreadCall, asyncio.Future[Any]]":
-        """Call a plain function without blocking the event loop."""
-        session = self._live()
-        assert session is not None, "only a live loop runs"
-        call = ThreadCall(function, session.threads)
-        future = session.event_loop.run_in_executor(session.threads, call)
-        if session.threads.is_short and session.relief is None:
-            self._relieve_later(session)
-        return call, future
-
-    def _relieve_later(self, session: "Session") -> None:
-        """Ask again, for as long as calls wait for a thread, whether the threads take too long."""
-
-        def relieve() -> None:
-            session.relief = None
-            session.threads.relieve()
-            if session.threads.is_short:
-                self._relieve_later(session)
-
-        session.relief = session.event_loop.call_later(LONG_S, relieve)
+        return session
 
     @property
     def threads(self) -> DaemonThreads | None:
@@ -291,23 +251,23 @@ class Loops(Mapping[str, Loop]):
         return None if session is None else session.threads
 
     def _soon(self, callback: Callable[..., None], *args: Any) -> None:
-        """Call back on the event loop, from any thread; without one, at once: nothing else happens then."""
+        """Call back on the event loop, from any thread; without an event loop, call at once."""
         session = self._live()
         try:
             if session is not None:
                 session.event_loop.call_soon_threadsafe(callback, *args)
                 return
         except RuntimeError:
-            pass  # closed in this very moment
+            pass  # The event loop was closed in between.
         callback(*args)
 
     def _shared(self, policy: LoopPolicy) -> LoopPolicy:
-        """Loops that are alike share one policy: 100,000 of them cost one."""
+        """Return one shared object for equal policies, to save memory for 100,000 loops."""
         if len(self._policies) >= SHARED_POLICIES:
             self._policies.clear()
         return self._policies.setdefault(policy, policy)
 
-    async def _end(self, session: "Session") -> None:
+    async def _end(self, session: Session) -> None:
         for loop in self._loops.values():
             loop._end()
         session.threads.shutdown(wait=False, cancel_futures=True)
@@ -317,10 +277,8 @@ class Loops(Mapping[str, Loop]):
             if self._session is session:
                 for loop in self._loops.values():
                     if loop.state.life is not Life.CLOSED:
-                        loop._end()  # Registered while the others ended.
-                session.deadlines.close()
-                if session.relief is not None:
-                    session.relief.cancel()
+                        loop._end()  # It was registered while the others ended.
+                session.end()
                 self._session = None
                 self._resume(PauseReason.SHUTDOWN)
                 session.over.set()
@@ -340,45 +298,3 @@ def _under_way(loops: Iterable[Loop]) -> "list[asyncio.Future[Any]]":
 async def _ended_within(work: "list[asyncio.Future[Any]]", timeout_s: float) -> None:
     if work and timeout_s > 0:
         await asyncio.wait(work, timeout=timeout_s)
-
-
-def _name_of(function: object, options: LoopOptions) -> str:
-    if "name" in options:
-        name: object = options["name"]
-        if isinstance(name, str) and name:
-            return name
-        raise BadInput(f"name={shown(name)}: the name of a loop is a text of at least one character")
-    return str(getattr(function, "__name__", ""))
-
-
-def _check_function(name: str, function: object) -> None:
-    if not callable(function):
-        raise BadInput(f"loop {name!r}: function={shown(function)}: give it a function")
-    if not name:
-        raise BadInput(f"{shown(function)} has no name: pass name=… to register it as a loop")
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise BadInput(f"loop {name!r}: a generator cannot be a loop; return instead of yield")
-    try:
-        inspect.signature(cast("Callable[..., Any]", function)).bind()
-    except TypeError as error:
-        raise BadInput(f"loop {name!r}: it is called without arguments, but: {error}; use functools.partial") from None
-    except ValueError:
-        return  # some builtins have no signature: calling will tell
-
-
-def _card(loop: Loop) -> LoopCard:
-    """Instants in tenths of a second: they are computed from two clocks, and must not seem to change."""
-    state = loop.state
-    last_run_at, next_due_at = (loop._on_wall(one) for one in (state.last_started, state.next_due))
-    return LoopCard(
-        name=loop.name,
-        phase=state.phase.value,
-        every_s=state.base_s,
-        multiplier=state.multiplier,
-        runs=state.runs,
-        failures=state.failures,
-        last_run_at=None if last_run_at is None else round(last_run_at.timestamp(), 1),
-        next_due_at=None if next_due_at is None else round(next_due_at.timestamp(), 1),
-        last_error=None if state.last_error is None else storable(state.last_error, ERROR_BYTES),
-        strip=loop._strip,
-    )

@@ -1,30 +1,13 @@
 """One run of a loop: what it was begun with, and who waits for its answer."""
 
 import asyncio
-import inspect
 from collections.abc import Callable, Generator
 from typing import Any
 
 from everpoll.engine.thread_call import ThreadCall
 from everpoll.errors import EverpollError
-from everpoll.loops.options import Condition, Hook, LoopPolicy
+from everpoll.loops.registration import Registration
 from everpoll.loops.state import Outcome
-
-
-class Registration:
-    """What stands behind a name: a loop that is registered again gets another one, a run under way keeps its own."""
-
-    __slots__ = ("asks_at_once", "condition", "function", "hook", "in_loop", "policy")
-
-    def __init__(
-        self, function: Callable[[], Any], policy: LoopPolicy, condition: Condition | None, hook: Hook | None
-    ) -> None:
-        self.function = function
-        self.in_loop = is_async(function)
-        self.policy = policy
-        self.condition = condition
-        self.asks_at_once = condition is not None and not is_async(condition)
-        self.hook = hook
 
 
 class Run:
@@ -74,8 +57,3 @@ class Triggered:
     def done(self) -> bool:
         """Whether the outcome is known."""
         return self._future.done()
-
-
-def is_async(function: Callable[..., Any]) -> bool:
-    """Is calling it cheap and answered by an awaitable? Everything else runs in a thread."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

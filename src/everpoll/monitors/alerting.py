@@ -102,7 +102,7 @@ class Notice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     number: int = 0
     """Of a reminder, counted from 1."""
     reason: str | None = None
-    """Why the incident is over where that is no recovery: the service was removed, the dependency is not reported."""
+    """Why the incident is over if it did not recover: the service was removed, or stopped reporting the dependency."""
 
     @property
     def thing(self) -> str:
@@ -143,28 +143,28 @@ def ready_at(pending: Sequence[Notice], *, group_s: float = GROUP_S, quiet_s: fl
 def message(pending: Sequence[Notice], now: float) -> Message:
     """Put the pending notices of one channel into words: new alerts first, then reminders, then recoveries.
 
-    An incident is one line of it, whatever waits to be told about it.
+    An incident is one line of it, however many notices wait about it.
     """
     assert pending, "a message tells about at least one notice"
     notices = sorted(pending, key=lambda notice: (_ORDER[notice.kind], notice.at, notice.id))
     kinds: dict[str, set[NoticeKind]] = {}
     for notice in notices:
         kinds.setdefault(notice.incident, set()).add(notice.kind)
-    latest = {notice.incident: notice.id for notice in notices if notice.kind == _told(kinds[notice.incident])}
-    told = [notice for notice in notices if latest[notice.incident] == notice.id]
-    lines = [_line(notice, now, is_new="alert" in kinds[notice.incident]) for notice in told[:LISTED]]
-    if len(told) > LISTED:
-        lines.append(f"… and {len(told) - LISTED} more")
+    latest = {notice.incident: notice.id for notice in notices if notice.kind == _last_kind(kinds[notice.incident])}
+    listed = [notice for notice in notices if latest[notice.incident] == notice.id]
+    lines = [_line(notice, now, is_new="alert" in kinds[notice.incident]) for notice in listed[:LISTED]]
+    if len(listed) > LISTED:
+        lines.append(f"… and {len(listed) - LISTED} more")
     return Message(
         channel=notices[0].channel,
-        subject=_subject(told),
+        subject=_subject(listed),
         lines=tuple(lines),
         notices=tuple(notice.id for notice in notices),
     )
 
 
-def _told(kinds: set[NoticeKind]) -> NoticeKind:
-    """Which of the notices about one incident says it all."""
+def _last_kind(kinds: set[NoticeKind]) -> NoticeKind:
+    """Return the kind of notice that supersedes the others about the same incident."""
     return "recovered" if "recovered" in kinds else "alert" if "alert" in kinds else "reminder"
 
 
@@ -196,8 +196,8 @@ def _line(notice: Notice, now: float, *, is_new: bool) -> str:
         down_s = human(round(max(0.0, notice.at - notice.since)))
         if notice.reason is not None:
             return f"{notice.thing} was down for {down_s}, until its incident was closed: {notice.reason}"
-        told = f"was down for {down_s} and recovered{why}" if is_new else f"recovered after {down_s}"
-        return f"{notice.thing} {told}"
+        news = f"was down for {down_s} and recovered{why}" if is_new else f"recovered after {down_s}"
+        return f"{notice.thing} {news}"
     again = f" (reminder {notice.number})" if notice.kind == "reminder" else ""
     held = f"; held back while {_names(notice.held_by)} was down" if notice.held_by else ""
     affects = f"; affects {_names(notice.affected)}" if notice.affected else ""

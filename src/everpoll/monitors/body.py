@@ -187,5 +187,5 @@ def _finite(digits: str) -> float | str:
     return value if math.isfinite(value) else digits[:_LONGEST_INTEGER_DIGITS]
 
 
-# No number that it makes is infinite or NaN: those become texts, which are no latency and no verdict.
+# It never returns an infinite number or NaN: those become texts, which are neither a latency nor a status.
 _LENIENT = json.JSONDecoder(parse_int=_integer, parse_float=_finite, parse_constant=str, strict=False)

@@ -21,7 +21,7 @@ class _Search:
         self._below = below
         self.numbers: dict[str, int] = {}
         self._lowest: dict[str, int] = {}
-        """The lowest number that a node reaches among those whose group is still open."""
+        """The lowest number that a node reaches among the nodes of groups that are still open."""
         self._open: list[str] = []
         self._is_open: set[str] = set()
         self.groups: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""Conditions: what an answer must be like, beyond what its format says; each that does not hold is told in words.
+"""Conditions: what an answer must be like, beyond what its format says; each failed one becomes a sentence.
 
 Promises: pure. A condition never raises, whatever the answer is, and takes time linear in the size of the body.
 A value that is not there fails every comparison but `!=` and those with `not`; so does a body that is not JSON, always.
@@ -44,12 +44,12 @@ class _Missing(Exception):
 def failures(conditions: Iterable[Condition], facts: Facts) -> tuple[str, ...]:
     """Return every condition that does not hold, with the value that was seen; nothing if all hold."""
     answer = _Answer(facts)
-    told = []
+    failed = []
     for condition in conditions:
         problem = _problem(condition, answer)
         if problem is not None:
-            told.append(f"{condition.text}: {problem}")
-    return tuple(told)
+            failed.append(f"{condition.text}: {problem}")
+    return tuple(failed)
 
 
 class _Answer:

@@ -63,7 +63,7 @@ class Wake(Struct, frozen=True, gc=False):
 
     looks: bool
     is_probe: bool = False
-    """The breaker is open: this look is the one that finds out."""
+    """The breaker is open: this look is its probe."""
     decision: Decision | None = None
     """Where there is no look: what to settle the row with."""
 
@@ -140,9 +140,9 @@ def look_events(
     definition: Definition, look: Look, decision: Decision, changes: Changes = NO_CHANGES
 ) -> tuple[ServiceEvent, ...]:
     """Return the events of one look that live in the process alone; made where a subscriber listens."""
-    told = about(definition.name, look.ended_at)
+    common = about(definition.name, look.ended_at)
     complete = PollComplete(
-        **told,
+        **common,
         success=look.reached is True,
         dependencies_updated=len(changes.upserts),
         status_changes=tuple(event for event in decision.events if isinstance(event, StatusChange)),
@@ -152,7 +152,7 @@ def look_events(
     )
     if look.reached:
         return (complete,)
-    return (complete, PollError(**told, error=decision.control.error or "not reached"))
+    return (complete, PollError(**common, error=decision.control.error or "not reached"))
 
 
 def _is_uneventful(definition: Definition, control: Control, look: Look, changes: Changes) -> bool:
@@ -190,7 +190,7 @@ def _uneventful(definition: Definition, control: Control, look: Look, now: float
 def _concluded(
     definition: Definition, before: Control, planned: Control, look: Look, now: float, changes: Changes
 ) -> Decision:
-    """Judge a look whose next one is planned: status, events, incidents."""
+    """Derive status, events and incidents from a look; `planned` already has the next due time."""
     status, error = verdict(look)
     at = min(look.ended_at, now)
     has_changed = status is not before.status
@@ -241,17 +241,17 @@ def _status_change(definition: Definition, before: Control, after: Control, at: 
 
 
 def _circuit(definition: Definition, before: Control, after: Control, at: float) -> list[ServiceEvent]:
-    """The breaker opened or closed. A probe that fails leaves it open, and is no event."""
-    told = about(definition.name, at)
+    """Return an event if the breaker opened or closed. A failed probe leaves it open, which is not an event."""
+    common = about(definition.name, at)
     if before.opened_at is None and after.opened_at is not None:
-        return [CircuitOpen(**told, failures=after.failures, until=after.due_at)]
+        return [CircuitOpen(**common, failures=after.failures, until=after.due_at)]
     if before.opened_at is not None and after.opened_at is None:
-        return [CircuitClose(**told)]
+        return [CircuitClose(**common)]
     return []
 
 
 def _await_beat(definition: Definition, control: Control, now: float) -> Decision:
-    """Decide about a heartbeat service whose row is due: the beat is late, or the deadline was moved."""
+    """Decide about a heartbeat service when its row is due: the beat is late, or the deadline has moved."""
     same = started_over(definition, control, now)
     if now < heartbeat_due_at(definition, same) - EARLY_S:
         turns = Turns(definition, same, now, now)

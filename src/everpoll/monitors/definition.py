@@ -28,7 +28,7 @@ DEFAULT_ALERT = Alert()
 FetchKey = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
-class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Definition(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """One service, as its row keeps it. Made by `define`."""
 
     name: str

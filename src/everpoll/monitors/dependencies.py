@@ -261,22 +261,22 @@ def _error(before: Known | None, reported: Dependency) -> tuple[Any, str | None]
 
 
 def _events(before: Known | None, after: Known, at: float) -> list[ServiceEvent]:
-    told = about(after.service, at)
+    common = about(after.service, at)
     name, status = after.name, after.status
     if before is None:
         called = after.canonical
         return [
-            DependencyNew(**told, dependency_name=name, canonical_name=called, healthy=status.healthy, status=status)
+            DependencyNew(**common, dependency_name=name, canonical_name=called, healthy=status.healthy, status=status)
         ]
     if after.vanished_at is not None:
-        return [DependencyVanished(**told, dependency_name=name)]
+        return [DependencyVanished(**common, dependency_name=name)]
     if before.vanished_at is not None:
-        return [DependencyReturned(**told, dependency_name=name, healthy=status.healthy, status=status)]
+        return [DependencyReturned(**common, dependency_name=name, healthy=status.healthy, status=status)]
     if before.status is status:
         return []
     return [
         StatusChange(
-            **told,
+            **common,
             dependency_name=name,
             previous_healthy=before.status.healthy,
             current_healthy=status.healthy,

@@ -6,7 +6,7 @@ depends on, by `depends_on` or by its report; a reported name that resolves to a
     shop (down) ──▶ billing (degraded) ──▶ PostgreSQL (down)        the root of shop is PostgreSQL
 
 Promises: building takes linear time, and so does each question. Circles are tolerated: of things that are failed and
-depend on each other, the one that failed first counts as the root, so that one of them always alerts. What callers say
+depend on each other, the first that failed counts as the root, so that one of them always alerts. What callers say
 about a service is kept beside its own status, and never replaces it. A report that is stale says nothing.
 """
 
@@ -127,7 +127,7 @@ class Graph:
         return tuple(sorted(roots)[:MAX_NAMED])
 
     def held_by(self, service: str, dependency: str | None = None) -> tuple[str, ...]:
-        """Return the failed roots whose own alert makes that of a service, or of its dependency, needless."""
+        """Return the failed roots that alert themselves, so that a service, or its dependency, need not."""
         if dependency is None:
             return tuple(root for root in self.root_cause(service) if self._alerts(root))
         name = self.resolve(dependency)

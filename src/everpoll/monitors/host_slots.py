@@ -1,8 +1,8 @@
 """Host slots: at most so many looks at one host at a time, and which look is next.
 
 Promises: no host has more looks under way than the limit. A slot is free when its own look ends, and goes at once to
-the waiting look whose service was looked at least recently; a service that was never looked at comes first, and of two
-that are equal the one that waited longer. So no service starves: between two looks at one service every other waiting
+the waiting look at the service that was looked at least recently; a service never looked at comes first, and of two
+equal ones the look that waited longer. So no service starves: between two looks at one service every other waiting
 one has its turn. A host without looks costs no memory. Never waits: `enter` answers at once, `leave` says which waiting
 looks may begin.
 """
@@ -101,7 +101,7 @@ class HostSlots(Generic[Ticket]):
         return max(self._hosts, key=lambda host: len(self._hosts[host].waiting))
 
     def last(self, host: str) -> tuple[float | None, Ticket]:
-        """Return the waiting look whose turn is last, and when its service was last looked at; one must wait."""
+        """Return the last look in the queue, and when its service was last looked at; the queue must not be empty."""
         looks = self._hosts[host]
         looked_at, _, ticket = max(entry for entry in looks.queue if looks.waiting.get(entry[2]) == entry[1])
         return (None if looked_at == _NEVER else looked_at), ticket

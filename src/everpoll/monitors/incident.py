@@ -71,7 +71,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
     """Failed things below this one that alert themselves."""
     affected: tuple[str, ...] = ()
-    """Failed things above this one, whose alerts are held back because of it."""
+    """Failed services that depend on this one; their alerts are held back because of it."""
 
 
 class IncidentStep(NamedTuple):
@@ -89,8 +89,8 @@ CALM_SITUATION = Situation()
 def next_step(incident: Incident, now: float, situation: Situation = CALM_SITUATION) -> IncidentStep:
     """Say what to send about an incident now, and when to ask again."""
     if incident.closed_at is not None:
-        told = replace(incident, waits="nothing")
-        return IncidentStep(told, tuple(_notice(incident, channel, "recovered", now) for channel in incident.sent))
+        over = replace(incident, waits="nothing")
+        return IncidentStep(over, tuple(_notice(incident, channel, "recovered", now) for channel in incident.sent))
     if incident.acknowledged_at is not None or not incident.alert.to:
         return IncidentStep(replace(incident, waits="close"), next_at=now + IDLE_S)
     due_at, waits = _due(incident)

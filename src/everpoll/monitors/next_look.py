@@ -93,7 +93,7 @@ def look_due_at(definition: Definition, control: Control, now: float) -> float:
 
 
 def started_over(definition: Definition, control: Control, now: float) -> Control:
-    """Return the memory for a service whose target is another one: due at once, breaker and backoff start over."""
+    """Return the memory after a change of target: due at once, breaker and backoff start over."""
     if control.fetch == definition.fetch:
         return control
     streak = control.streak

@@ -1,7 +1,7 @@
 """Options: what `app.service` takes, checked once, where it enters.
 
 Promises: every bad value is refused with `BadInput` that names the service and says what to write; no message repeats
-the value of a header. Never resolves a reference to the environment, never asks a host.
+the value of a header. Never resolves a `${NAME}` reference of a header, never sends a request.
 """
 
 import re
@@ -30,6 +30,7 @@ from everpoll.monitors.reading import check_format
 from everpoll.monitors.targets import endpoint_of
 from everpoll.policy import Backoff, Breaker, Duration, human, seconds, shown, whole_number
 
+PER_HOST = "POLL_MAX_CONCURRENT_PER_HOST"
 MAX_NAME_CHARS = 100
 MAX_HEADERS = 50
 MAX_HEADER_CHARS = 8_192
@@ -40,7 +41,7 @@ MAX_CONDITION_CHARS = 500
 MAX_WITNESSES = 10
 LONGEST_TIMEOUT_S = 600.0
 LONGEST_BEAT_S = 366 * 86_400.0
-"""A heartbeat costs nothing while it is awaited, and a yearly job has one, too: the bounds of looks do not hold."""
+"""The longest `every` of a heartbeat: waiting for one costs nothing, and even a yearly job may send it."""
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
 
@@ -67,6 +68,16 @@ class Bounds:
 
 
 DEFAULT_BOUNDS = Bounds()
+
+
+def bounds_from(environment: Mapping[str, str]) -> Bounds:
+    """Return the default bounds, with `per_host` from the environment variables if it is set there."""
+    text = environment.get(PER_HOST)
+    if text is None:
+        return DEFAULT_BOUNDS
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise BadInput(f"${PER_HOST}={text!r}: must be how many looks at one host may run at a time, 1 or more")
+    return Bounds(DEFAULT_BOUNDS.shortest_s, DEFAULT_BOUNDS.longest_s, int(text))
 
 
 class ServiceOptions(TypedDict, total=False):

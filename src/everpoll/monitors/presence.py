@@ -1,6 +1,6 @@
-"""Whether there is anything to do for the worker of services: asked by processes that have no service of their own.
+"""Presence: whether the store has work for the worker of services; asked by processes without services of their own.
 
-Promises: asks for services each time, and for what is left of removed ones once in LEFTOVERS_S. Imports next to
+Promises: asks for services each time, and for leftovers of removed services once in LEFTOVERS_S. Imports next to
 nothing of this room: most programs have no services, and load nothing more of it.
 """
 
@@ -10,17 +10,17 @@ from everpoll.monitors.kinds import CHECK_KIND, INCIDENT_KIND, MAILBOX_KIND
 from everpoll.stores.contract import LIVE_STATES, Store, TaskFilter
 
 LEFTOVERS_S = 60.0
-"""How often a process without services asks for incidents and messages that are left of removed ones."""
+"""How often a process without services asks for open incidents and waiting messages of removed services."""
 
 
 class Presence:
-    """What one process asks for."""
+    """Asks the store for one process."""
 
     def __init__(self) -> None:
         self._leftovers_at = -LEFTOVERS_S
 
     async def is_any(self, store: Store) -> bool:
-        """Whether there is a service, an incident that is not over, or a message that waits."""
+        """Whether there is a service, an open incident or a waiting message."""
         if await _is_live(store, CHECK_KIND):
             return True
         now = asyncio.get_running_loop().time()

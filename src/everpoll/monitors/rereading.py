@@ -4,8 +4,8 @@
     … all but the latencies of proactive-deps   the same report with the new latencies
     anything else                               to be read anew, by `read`
 
-Promises: a report that comes from here is the one that `read` makes of the same answer, but for one warning: a number
-beyond the range of a double, in a member that is not read, is not told. Nearly every look at a healthy service ends
+Promises: a report that comes from here equals what `read` makes of the same answer, but for one warning: a number
+beyond the range of a double, in a member that is not read, is not noticed. Nearly every look at a healthy service ends
 here, at a third of the cost. Pure; never raises for a body.
 """
 
@@ -76,7 +76,7 @@ def _facts(body: bytes, report: Report) -> list[proactive_deps.Facts] | None:
 
 
 def _is_ordinary(body: bytes) -> bool:
-    """Whether no other part of the body can make a difference: deep nesting, metrics in a text, bytes that are no text.
+    """Whether no other part of the body can make a difference: deep nesting, metrics in a text, invalid UTF-8.
 
     Also false for any body of which `facts_of` would see less than `read` does.
     """

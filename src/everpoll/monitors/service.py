@@ -98,7 +98,7 @@ class Service:
         return msgspec.structs.replace(assignment, asks=assignment.asks + 1)
 
     async def beat(self, status: str = "up") -> None:
-        """Tell that the service lives: for services whose target is a heartbeat."""
+        """Record a heartbeat: only for services with the target `heartbeat`."""
         try:
             said = Status(status)
         except ValueError:
@@ -115,7 +115,7 @@ class Service:
     async def beat_token(self) -> str | None:
         """Return the token by which the service beats over HTTP: `POST /api/beat/TOKEN`; None: it takes no heartbeats.
 
-        Made when the service is registered without one, and kept from then on. Whoever has it can beat.
+        Made when the service is registered without one, and kept from then on. Any caller that has it can beat.
         """
         row = await self._services.row(self.name)
         return beat_token(msgspec.convert(row.args, Assignment).definition)

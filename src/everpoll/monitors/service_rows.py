@@ -4,7 +4,7 @@ Promises: one row takes a few microseconds, so that a screen of thousands of ser
 services are read, newest first.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Collection
 
 from msgspec import Struct
 
@@ -39,18 +39,44 @@ def read_row(task: LiveTask) -> ServiceRow:
     return ServiceRow(task.id, assignments.read(task.args), control, task.cancel_requested)
 
 
-async def service_pages(store: Store, page: int = PAGE, after: int | None = None) -> AsyncIterator[list[ServiceRow]]:
+class KnownRows:
+    """Decodes the tasks of services; a task that has not changed since it was last read is not decoded again."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, tuple[LiveTask, ServiceRow]] = {}
+
+    def read(self, task: LiveTask) -> ServiceRow:
+        """Return the service of a task."""
+        known = self._rows.get(task.id)
+        if known is not None and known[0] == task:
+            return known[1]
+        row = read_row(task)
+        self._rows[task.id] = task, row
+        return row
+
+    def keep(self, rows: Collection[ServiceRow]) -> None:
+        """Forget all tasks but these."""
+        if len(self._rows) > len(rows):
+            self._rows = {row.id: self._rows[row.id] for row in rows if row.id in self._rows}
+
+
+Read = Callable[[LiveTask], ServiceRow]
+
+
+async def service_pages(
+    store: Store, page: int = PAGE, after: int | None = None, read: Read = read_row
+) -> AsyncIterator[list[ServiceRow]]:
     """Yield the services page by page, newest first, those with an id below `after`."""
     while True:
         tasks = await store.live(KIND, page, after)
         if tasks:
-            yield [read_row(task) for task in tasks]
+            yield [read(task) for task in tasks]
         if len(tasks) < page:
             return
         after = tasks[-1].id
 
 
-async def service_rows(store: Store) -> list[ServiceRow]:
+async def service_rows(store: Store, read: Read = read_row) -> list[ServiceRow]:
     """Return all services, by name."""
-    found = [row async for rows in service_pages(store) for row in rows]
+    found = [row async for rows in service_pages(store, read=read) for row in rows]
     return sorted(found, key=lambda row: row.definition.name)

@@ -9,6 +9,7 @@ Promises: a target that passes has everything that a look at it needs. A target 
 that says what to write. No message and no `shown` text has a user, a password, a query or a token in it.
 """
 
+import functools
 import re
 from urllib.parse import SplitResult, urlsplit
 
@@ -61,6 +62,7 @@ def endpoint_of(target: object) -> Endpoint:
     return Endpoint(parts.scheme, _host(target, parts), _port(target, parts), shown_target(target))
 
 
+@functools.lru_cache(maxsize=4_096)
 def shown_target(target: str) -> str:
     """Return the target for people, without anything in it that may be a secret."""
     if target[:5].lower() == "beat:":

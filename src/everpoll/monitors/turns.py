@@ -77,13 +77,13 @@ class Turns:
 
     def events(self) -> list[ServiceEvent]:
         """Return an event for each incident that was opened or closed."""
-        told = about(self._definition.name, self._at)
+        common = about(self._definition.name, self._at)
         opened = [
-            IncidentOpen(**told, incident_id=one.id, dependency_name=one.dependency, since=one.since, error=one.error)
+            IncidentOpen(**common, incident_id=one.id, dependency_name=one.dependency, since=one.since, error=one.error)
             for one in self.opened
         ]
         closed = [
-            IncidentClose(**told, incident_id=one.id, dependency_name=one.dependency, reason=one.why)
+            IncidentClose(**common, incident_id=one.id, dependency_name=one.dependency, reason=one.why)
             for one in self.closed
         ]
         return [*opened, *closed]

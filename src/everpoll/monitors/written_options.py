@@ -81,7 +81,7 @@ def refuse_password(target: str) -> None:
 
 
 def check_known(table: Mapping[str, Any], known: Collection[str], what: str) -> None:
-    """Raise `BadInput` for the first key that is not known, with the one that was probably meant."""
+    """Raise `BadInput` for the first unknown key, with the known key that is most like it."""
     for key in table:
         if key not in known:
             near = _CALLED.get(key, difflib.get_close_matches(key[:100], known, 1))

@@ -1,6 +1,6 @@
 """Adaptive: an interval that follows how often the data changes.
 
-Promises: a change makes the base shorter, a streak of unchanged looks makes it longer, within bounds. Never hears of
+Promises: a change makes the base shorter, a streak of unchanged looks makes it longer, within bounds. Never counts
 failures: a remote that is down says nothing about how often its data changes.
 """
 
@@ -55,7 +55,7 @@ class Adaptive:
         )
 
     def next_base(self, base_s: float, unchanged: int, changed: bool) -> tuple[float, int]:
-        """The base and the streak of unchanged looks, after one more look that succeeded."""
+        """Return the base and the streak of unchanged looks after one more successful look."""
         if changed:
             return self._bounded(base_s * self.faster), 0
         if unchanged + 1 < self.patience:

@@ -1,8 +1,8 @@
 """Backoff: how long the nth wait lasts.
 
 Promises: wait n lasts initial * factor ** max(0, n - steady), at most the cap; it never shrinks as n grows, and never
-overflows, whatever n is. Jitter moves the capped wait and is never carried into the next one. Never counts: n comes
-from whoever waits.
+overflows, whatever n is. Jitter moves the capped wait and is never carried into the next one. Never counts: the caller
+passes n.
 
         steady=0   2 4 8 …    growth begins with the first wait (initial="1s")
         steady=1   1 2 4 …    the first wait is the initial one

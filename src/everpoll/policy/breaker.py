@@ -1,4 +1,4 @@
-"""Breaker: stops asking what keeps failing, and lets one probe find out whether it still does.
+"""Breaker: stops calls to a remote that keeps failing, then lets one probe through to test it.
 
              Nth failure in a row             cooldown over, or forced
     closed ──────────────────────▶ open ─────────────────────────────▶ half-open
@@ -7,7 +7,7 @@
        └────────────────────────────────── probe succeeded ────────────────┘
 
 Promises: at most one probe is out at a time, and one that is silent for a whole cooldown counts as failed, so that a
-crashed prober cannot lock the breaker for ever. Never calls anything: who asks does the call and reports back.
+crashed prober cannot lock the breaker for ever. Never calls anything: the caller calls, and reports the result.
 """
 
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ class Breaker:
         return f"Breaker(failures={self.failures}, cooldown={human(self.cooldown_s)!r})"
 
     def phase(self, state: BreakerState, now: float) -> BreakerPhase:
-        """The phase at that instant: time alone turns open into half-open."""
+        """Return the phase at that instant. An open breaker becomes half-open by time alone."""
         state = self._without_lost_probe(state, now)
         if state.opened_at is None:
             return BreakerPhase.CLOSED
@@ -63,7 +63,7 @@ class Breaker:
         return BreakerPhase.OPEN
 
     def ask(self, state: BreakerState, now: float, *, force: bool = False) -> tuple[BreakerState, bool]:
-        """Whether to call now; while not closed, a yes makes the call the probe. Forcing skips the cooldown only."""
+        """Return whether to call now. While not closed, the allowed call is the probe; `force` skips the cooldown."""
         state = self._without_lost_probe(state, now)
         if state.opened_at is None:
             return state, True
@@ -74,22 +74,22 @@ class Breaker:
         return state, False
 
     def succeeded(self, state: BreakerState) -> BreakerState:
-        """A call came back: closed, whoever made it."""
+        """Record a call that succeeded, probe or not: the breaker closes."""
         return state if state == _CLOSED else _CLOSED
 
     def failed(self, state: BreakerState, now: float) -> BreakerState:
-        """A call failed: the Nth in a row opens, a probe's failure re-opens with a fresh cooldown."""
+        """Record a failed call: the Nth in a row opens the breaker, a failed probe restarts the cooldown."""
         failures = state.failures + 1
         opens = failures >= self.failures if state.opened_at is None else state.probe_at is not None
         # A call that left before the breaker opened and fails after must not prolong the cooldown.
         return BreakerState(failures, now if opens else state.opened_at)
 
     def abandoned(self, state: BreakerState) -> BreakerState:
-        """The probe was cancelled and proved nothing: another may leave as if it had not."""
+        """Record a probe that was canceled without a result: the next call may be the probe."""
         return replace(state, probe_at=None)
 
     def retry_at(self, state: BreakerState, now: float) -> float:
-        """When asking makes sense next: unless a call reports before, earlier is refused and then is allowed."""
+        """Return the first instant at which `ask` allows a call, unless a call reports its result before."""
         if state.opened_at is None:
             return now
         opened_at = state.opened_at if state.probe_at is None else state.probe_at + self.cooldown_s
@@ -98,5 +98,5 @@ class Breaker:
     def _without_lost_probe(self, state: BreakerState, now: float) -> BreakerState:
         if state.probe_at is None or now < state.probe_at + self.cooldown_s:
             return state
-        # The cooldown counts from when the probe was due back, not from who notices: noticing late costs nothing.
+        # The cooldown counts from when the probe was due back, not from now: noticing late does not prolong it.
         return BreakerState(state.failures + 1, state.probe_at + self.cooldown_s)

@@ -1,4 +1,4 @@
-"""Clock: the two times that everpoll knows, as whoever has a clock hands it in.
+"""Clock: the two times that everpoll reads, behind one protocol that callers implement.
 
 Promises: `now` only ever goes forward and is what decisions are made with; `wall` is what people are shown, and may
 jump. Never read in this room: policies take `now` as a number.

@@ -27,13 +27,13 @@ _SECONDS_IN = {
     "s": Fraction(1),
     "ms": Fraction(1, 1000),
 }
-# Room for every unit with a dozen digits; longer text is no duration, and is not worth reading.
+# Room for every unit with a dozen digits; a longer text is not a duration, and is not parsed.
 _LONGEST_TEXT_CHARS = 64
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*([^\s0-9.]*)\s*")
 
 
 def seconds(value: Duration, *, name: str = "duration", positive: bool = False) -> float:
-    """The duration in seconds; `name` is the parameter that an error message speaks of."""
+    """Return the duration in seconds; `name` is the parameter that error messages name."""
     try:
         return _within_bounds(_amount(value), positive)
     except ValueError as wrong:
@@ -41,7 +41,7 @@ def seconds(value: Duration, *, name: str = "duration", positive: bool = False) 
 
 
 def human(seconds: float) -> str:
-    """The shortest readable form: "250ms", "16.9s", "1m30s", "2d4h"; "never" beyond the longest duration.
+    """Return the shortest readable form: "250ms", "16.9s", "1m30s", "2d4h"; "never" beyond the longest duration.
 
     Three digits below a minute, whole seconds below a day, whole minutes from there: never 1 % off.
     """
@@ -66,7 +66,7 @@ def _amount(value: object) -> float | Fraction:
         return value.total_seconds()
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value
-    raise ValueError(f"{type(value).__name__} is no duration")
+    raise ValueError(f"{type(value).__name__} is not a duration")
 
 
 def _parsed(text: str) -> Fraction:
@@ -92,7 +92,7 @@ def _size(amount: str, unit: str, previous: str) -> Fraction:
         raise ValueError(f"no unit after {amount!r}")
     if unit not in _SECONDS_IN:
         raise ValueError(f"unknown unit {unit!r}")
-    # "5m5m" and "30s1h" are slips of the pen more often than sums.
+    # "5m5m" and "30s1h" are typing errors more often than sums.
     if previous and _SECONDS_IN[unit] >= _SECONDS_IN[previous]:
         raise ValueError(f"{unit!r} after {previous!r}, units go from large to small")
     return _SECONDS_IN[unit]

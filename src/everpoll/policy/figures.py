@@ -35,7 +35,7 @@ def shown(value: object) -> str:
     """How an error message shows a value: its repr, cut so that no input can flood a log."""
     try:
         text = repr(value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value)
-    except Exception:  # noqa: BLE001 - an int of more than 4300 digits, or a repr of somebody else's that raises
+    except Exception:  # noqa: BLE001 - an int of more than 4300 digits, or a user's repr that raises
         text = f"<{type(value).__name__} too long to print>"
     return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 3] + "..."
 

@@ -4,10 +4,10 @@
                                   ▲                           │
                                   └─ the watcher was cut off ─┘   the watch starts over
 
-Dead is a worker that does not beat while the watcher does. An outage that both share (the database is away, frozen or
-restarted, a pooler hangs, a machine is paused) stops the watcher's own beats as well: it has not watched all along, and
-starts over. No wall clock takes part, so a clock that steps kills nobody; and a verdict names the number that stood
-still, so it is void if that worker has beaten by the time the verdict arrives.
+A worker is dead if it does not beat while the watcher does. An outage that both share (the database is away, frozen or
+restarted, a pooler hangs, a machine is paused) also stops the watcher's own beats: the watcher has a gap in its looks,
+and starts over. The wall clock is not used, so a clock that steps declares no worker dead. A verdict names the beat
+number that stood still, so it is void if that worker beats before the verdict arrives.
 
 Promises: a worker that beats at least every half of its lease, while the watcher does too, is never called dead. One
 that has stopped is called dead within one lease and one beat of the watcher. Never reads a clock.
@@ -20,7 +20,7 @@ from typing import NamedTuple
 GAP_SHARE = 0.5
 """Of the other's lease: a longer gap between two looks of the watcher may have been an outage that both shared."""
 LOOKS_PER_LEASE = 3
-"""How often a worker whose number stands still is looked at."""
+"""How often per lease the watcher looks at a worker with a beat number that stands still."""
 
 
 class Sighting(NamedTuple):
@@ -40,7 +40,7 @@ class Standstill(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Vigil:
-    """What one worker knows about the others."""
+    """What one worker has seen of the others."""
 
     looked_at: float | None = None
     """When the last look that was answered was sent."""
@@ -48,7 +48,7 @@ class Vigil:
 
 
 class Verdict(NamedTuple):
-    """What follows from one look."""
+    """The result of one look."""
 
     vigil: Vigil
     dead: tuple[tuple[int, int], ...]

@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 
 
 class PauseReason(StrEnum):
-    """Who wants it paused: nobody is looking, an operator said so, or the process is ending."""
+    """Why a loop is paused: no viewer is looking, an operator paused it, or the process shuts down."""
 
     HIDDEN = "hidden"
     OPERATOR = "operator"
@@ -34,16 +34,16 @@ NOT_PAUSED: PauseReasons = _SHARED[frozenset()]
 
 
 def paused(reasons: PauseReasons, reason: PauseReason) -> PauseReasons:
-    """The reasons with this one."""
+    """Return the reasons with this one added."""
     return _SHARED[reasons | {reason}]
 
 
 def resumed(reasons: PauseReasons, reason: PauseReason) -> PauseReasons:
-    """The reasons without this one."""
+    """Return the reasons with this one removed."""
     return _SHARED[reasons - {reason}]
 
 
 def resume_order(stale: Iterable[tuple[float, Key]]) -> list[Key]:
-    """The keys of (interval_s, key) pairs, shortest interval first; equal intervals keep their order."""
+    """Return the keys of (interval_s, key) pairs, shortest interval first; equal intervals keep their order."""
     # By interval alone: keys need not be comparable.
     return [key for _, key in sorted(stale, key=lambda pair: pair[0])]

@@ -1,7 +1,7 @@
 """Rate: how often something may be done, as a bucket of tokens.
 
-Promises: never more than `count` in any stretch of `per`, plus what was saved while nobody asked, up to `count`.
-Never waits: says how long to.
+Promises: never more than `count` in any stretch of `per`, plus at most `count` tokens saved up while idle.
+Never waits: returns how long the caller must wait.
 """
 
 from dataclasses import dataclass
@@ -34,10 +34,10 @@ class Rate:
         return f"Rate({self.count}, per={human(self.per_s)!r})"
 
     def take(self, tokens: Tokens, now: float) -> tuple[Tokens, float]:
-        """The bucket after one more, and how long to wait first.
+        """Take one token: return the bucket without it, and how long the caller must wait before it acts.
 
-        Whoever has to wait has its token all the same, and needs no other one when it comes back: so the next one
-        waits longer, and those that ask at once come back one after another.
+        A caller that must wait holds its token already and does not take another one after the wait. So each further
+        caller waits longer, and callers that ask together act one after another.
         """
         left = self._left(tokens, now) - 1
         wait_s = 0.0 if left >= 0 else -left * self.per_s / self.count

@@ -1,7 +1,6 @@
-"""What a handler may answer beside a value: the same again later, or never.
+"""Replies: what a handler may return instead of a value: run again later, or cancel.
 
-Promises of a snooze: the same row, after that delay, with no attempt used and no failure counted. Never sleeps by
-itself.
+A snoozed task runs again after the delay; the snooze uses no attempt and counts no failure.
 """
 
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from everpoll.policy.durations import Duration, human, seconds
 
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class Snooze:
-    """Returned by a job or a loop to come back later: `Snooze("30s")`."""
+    """Returned by a job or a loop to run again later: `Snooze("30s")`."""
 
     delay_s: float
 
@@ -24,6 +23,6 @@ class Snooze:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Returned by a job: there is nothing to do any more, and why."""
+    """Returned by a job to cancel itself, with the reason."""
 
     reason: str = "canceled by the job itself"

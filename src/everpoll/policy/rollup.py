@@ -60,10 +60,17 @@ class Rollup(Availability):
 
     def latency_ms(self, share: float) -> float | None:
         """The percentile of the latencies: 0.95 for p95. None without latencies."""
-        found = self.histogram.percentile(share)
-        if found is None or self.latency_min_us is None or self.latency_max_us is None:
-            return None
-        return min(max(found, self.latency_min_us), self.latency_max_us) / 1_000
+        return self.latencies_ms((share,))[0]
+
+    def latencies_ms(self, shares: tuple[float, ...]) -> list[float | None]:
+        """The percentiles of these shares, the smallest share first. None without latencies."""
+        low, high = self.latency_min_us, self.latency_max_us
+        if low is None or high is None:
+            return [None] * len(shares)
+        return [
+            None if found is None else min(max(found, low), high) / 1_000
+            for found in self.histogram.percentiles(shares)
+        ]
 
     @classmethod
     def merged(cls, rollups: Iterable["Rollup"]) -> "Rollup":

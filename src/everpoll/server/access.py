@@ -97,6 +97,10 @@ class Access:
         role: Role | None = "write" if self.is_open else self._by_header(request) or self._by_cookie(request, now)
         return "read" if role is not None and self.read_only else role
 
+    def is_logged_in(self, request: Request) -> bool:
+        """Whether a caller that may do something may do so by its cookie, and can log out."""
+        return not self.is_open and self._by_header(request) is None
+
     def role_for(self, given: str) -> Role | None:
         """Return what a token allows."""
         # Both are compared, whatever the first says: the time tells nothing.

@@ -1,4 +1,4 @@
-"""The log of what operators do over HTTP to what is no task: services, incidents, loops, windows, aliases."""
+"""The log of what operators do over HTTP beside tasks: services, incidents, loops, windows, aliases."""
 
 from everpoll.engine.actors import action
 from everpoll.server.route import Asked

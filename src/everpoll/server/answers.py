@@ -29,6 +29,20 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """JSON that is made once and sent many times, with its ETag."""
+
+    body: bytes
+    tag: str
+
+    @classmethod
+    def of(cls, value: Any) -> "Encoded":
+        """Encode an answer."""
+        body = encoded(value)
+        return cls(body, f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"')
+
+
 def encoded(value: Any) -> bytes:
     """Return JSON that a browser reads without loss."""
     text = _encoder.encode(value)
@@ -58,13 +72,14 @@ def json_response(request: Request, reply: Reply) -> Response:
     """Return an answer as it is sent; 304 where the client has it already."""
     if reply.status == 204:
         return Response(None, 204, dict(reply.headers))
-    body = encoded(reply.value)
     headers = {"Cache-Control": "private, no-cache", **reply.headers}
-    if request.method in {"GET", "HEAD"} and reply.status == 200:
-        headers["ETag"] = tag = f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
-        if _has(request.headers.get("if-none-match", ""), tag):
-            return Response(None, 304, headers)
-    return Response(body, reply.status, headers, MEDIA)
+    if request.method not in {"GET", "HEAD"} or reply.status != 200:
+        return Response(encoded(reply.value), reply.status, headers, MEDIA)
+    answer = reply.value if isinstance(reply.value, Encoded) else Encoded.of(reply.value)
+    headers["ETag"] = answer.tag
+    if _has(request.headers.get("if-none-match", ""), answer.tag):
+        return Response(None, 304, headers)
+    return Response(answer.body, reply.status, headers, MEDIA)
 
 
 def _has(wanted: str, tag: str) -> bool:

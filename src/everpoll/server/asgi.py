@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 from everpoll.server.access import Access, Role, address_of
 from everpoll.server.answers import Reply, json_response
 from everpoll.server.dashboard_files import dashboard_file
-from everpoll.server.login import asked_page, log_in, log_out, login_page, wants_page
+from everpoll.server.login import asked_page, log_in, log_out, logged_in_page, login_page, wants_page
 from everpoll.server.mounts import segments_of
-from everpoll.server.plain_pages import STYLESHEET, stylesheet
+from everpoll.server.plain_pages import ICON, STYLESHEET, stylesheet
 from everpoll.server.problems import RETRY_S, Problem, problem_of, response_of
 from everpoll.server.public_status import PublicStatus, public_names
 from everpoll.server.reading import body_of, query_of, raw_body
@@ -46,6 +46,8 @@ CLOCK = "Everpoll-Time"
 """The server's clock when it answered, in seconds since the epoch: countdowns of screens follow it."""
 ACCESS = "Everpoll-Access"
 """What the caller may do, "read" or "write": a screen hides what it cannot do."""
+SESSION = "Everpoll-Session"
+"""Sent to callers that have logged in: a screen offers to log out."""
 ASGI = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -150,12 +152,17 @@ class HttpApp:
         answer = await self._handled(request, route, params, role)
         if role is not None:
             _set_header(answer, ACCESS, role)
+            if self._access.is_logged_in(request):
+                _set_header(answer, SESSION, "cookie")
         return answer
 
     async def _public(self, request: Request, segments: list[str]) -> Response | None:
-        """Answer what needs no token: the stylesheet of plain pages, and the status page where it is switched on."""
-        if segments == [STYLESHEET] and request.method in {"GET", "HEAD"}:
-            return stylesheet()
+        """Answer what needs no token: style and icon of plain pages, and the status page where it is switched on."""
+        if request.method in {"GET", "HEAD"}:
+            if segments == [STYLESHEET]:
+                return stylesheet()
+            if segments == [ICON] and (icon := dashboard_file(request, segments)) is not None:
+                return icon
         return await self._public_status.answer(request, segments)
 
     async def _handled(
@@ -201,7 +208,7 @@ class HttpApp:
         if request.method != "POST":
             if request.method not in {"GET", "HEAD"}:
                 raise Problem(405, "write GET or POST", headers={"Allow": "GET, POST"})
-            return login_page(request) if role is None or step == "logout" else log_out_page(request)
+            return login_page(request) if role is None else logged_in_page(request)
         body = await raw_body(request)
         return log_in(request, self._access, body, time.time()) if step == "login" else log_out(request)
 
@@ -215,15 +222,8 @@ class HttpApp:
         return page
 
 
-def log_out_page(request: Request) -> Response:
-    """Return the way to the first page, for a browser that is logged in already."""
-    answer = login_page(request, "You are logged in.")
-    answer.status_code = 200
-    return answer
-
-
 def _actor(request: Request) -> str:
-    """Return who is named in the log: an address. A proxy may pass on any text as its caller."""
+    """Return the actor that the log names: an address. A proxy may pass on any text as its caller."""
     address = None if request.client is None else address_of(request.client.host)
     return "HTTP" if address is None else f"HTTP from {address}"
 

@@ -3,7 +3,9 @@
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from everpoll.http.stored_secrets import without_secrets
 from everpoll.jobs.causes import Cause, causes_of
 from everpoll.server.answers import Reply
 from everpoll.server.route import Asked, Route
@@ -30,7 +32,8 @@ class CauseList(Struct, frozen=True):
 async def list_causes(asked: Asked) -> Reply:
     """Answer `GET /api/jobs/causes`."""
     found = await causes_of(await asked.serving.store(), asked.query.name, asked.query.queue)
-    return Reply(CauseList(found.causes, found.is_capped))
+    causes = [replace(one, error=without_secrets(one.error)) for one in found.causes]
+    return Reply(CauseList(tuple(causes), found.is_capped))
 
 
 _CAUSE: dict[str, Any] = {

@@ -26,7 +26,7 @@ TICK_S = 0.25
 LOOK_S = 1.0
 """How often the store is asked for what writes no events: jobs that end, workers, queues."""
 FIRST_LOOK_S = 1.0
-"""How long the first screen waits for the first look: without one, changes before it would be told twice."""
+"""How long the first screen waits for the first look: without one, changes before it would be announced twice."""
 TOPICS = ("jobs", "runs", "services", "incidents", "loops", "workers", "queues", "events")
 _OF_KINDS = {
     "job": ("jobs", "queues"),
@@ -51,7 +51,7 @@ class Changes:
         self._changed: set[str] = set()
         self._seen: dict[str, Any] = {}
         self._screens = 0
-        self._told = b""
+        self._message = b""
         self._ticked = asyncio.Event()
         self._begun = asyncio.Event()
         self._ticking: asyncio.Task[None] | None = None
@@ -68,7 +68,7 @@ class Changes:
             while True:
                 # One object for all: each of them writes the same bytes.
                 await self._ticked.wait()
-                yield self._told
+                yield self._message
         finally:
             self._screens -= 1
             if self._screens == 0:
@@ -93,15 +93,15 @@ class Changes:
             with self._hub.following():
                 await self._begin()
                 begun.set()
-                looked_at = told_at = now()
+                looked_at = sent_at = now()
                 while True:
                     await asyncio.sleep(TICK_S)
                     self._look_here()
                     if now() - looked_at >= LOOK_S:
                         await self._look()
                         looked_at = now()
-                    if self._changed or now() - told_at >= KEEP_ALIVE_S:
-                        told_at = now()
+                    if self._changed or now() - sent_at >= KEEP_ALIVE_S:
+                        sent_at = now()
                         self._tell()
         finally:
             begun.set()
@@ -120,7 +120,7 @@ class Changes:
         version = _version(self._app)
         changed, self._changed = sorted(self._changed), set()
         self._versions.update(dict.fromkeys(changed, version))
-        self._told = b"".join(_hint(topic, version) for topic in changed) or KEEP_ALIVE
+        self._message = b"".join(_hint(topic, version) for topic in changed) or KEEP_ALIVE
         ticked, self._ticked = self._ticked, asyncio.Event()
         ticked.set()
 

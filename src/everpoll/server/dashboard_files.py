@@ -22,7 +22,7 @@ SENTENCE = (
     "or install a released wheel; the HTTP API is under /api, its description at /openapi.json.\n"
 )
 FOR_EVER = "public, max-age=31536000, immutable"
-"""For files whose names change with their content."""
+"""For files with names that change with their content."""
 AGAIN = "no-cache"
 LONGEST_NAME = 60
 KINDS = {".css": "text/css", ".html": HTML, ".js": "text/javascript", ".svg": "image/svg+xml"}

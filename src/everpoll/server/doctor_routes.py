@@ -19,7 +19,7 @@ class DoctorQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """What to tell of."""
 
     transaction_age: Annotated[str, Meta(max_length=100)] = "5m"
-    """How long a transaction must be open to be told of."""
+    """How long a transaction must be open before it is reported."""
 
 
 async def ask_doctor(asked: Asked) -> Reply:

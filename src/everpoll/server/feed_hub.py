@@ -34,7 +34,7 @@ CATCH_UP_LIMIT = 8
 
 def event_frame(event: Event) -> bytes:
     """Return an event of the log as it is sent."""
-    told = {
+    shown = {
         "at": event.at,
         "kind": event.kind,
         "name": event.name,
@@ -43,7 +43,7 @@ def event_frame(event: Event) -> bytes:
         "seq": event.seq,
         "body": without_secrets(event.body),
     }
-    return frame(encoded(told), None, event.position)
+    return frame(encoded(shown), None, event.position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class FeedHub:
         self._reader: asyncio.Task[None] | None = None
         self._turns = asyncio.Semaphore(CATCH_UP_LIMIT)
         self.listeners: list[Callable[[Sequence[Event]], None]] = []
-        """Told of events as they are read: the hints for screens follow the log."""
+        """Called with events as they are read: the hints for screens follow the log."""
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:
@@ -142,7 +142,7 @@ class FeedHub:
     async def _read(self) -> None:
         now = asyncio.get_running_loop().time
         warnings = RepeatedWarnings(logger, "reading the log of events", now)
-        told_at, after = now(), None
+        sent_at, after = now(), None
         while True:
             pause_s = LOOK_S
             try:
@@ -155,8 +155,8 @@ class FeedHub:
                     self._add(page.events, place_in_feed(page.after))
                     pause_s = 0.0 if len(page.events) == PAGE else LOOK_S
                 after = page.after
-                if page.events or now() - told_at >= KEEP_ALIVE_S:
-                    told_at = now()
+                if page.events or now() - sent_at >= KEEP_ALIVE_S:
+                    sent_at = now()
                     self._tick()
             except StoreUnavailable as error:
                 warnings.failed(error, "cannot read the log of events: %s; trying again", error)
@@ -164,8 +164,8 @@ class FeedHub:
             except Exception as error:  # noqa: BLE001 - whatever it is, the next look may succeed
                 warnings.failed(error, "reading the log of events failed; trying again", level=logging.ERROR)
                 pause_s = OUTAGE_S
-            if pause_s == OUTAGE_S and now() - told_at >= KEEP_ALIVE_S:
-                told_at = now()
+            if pause_s == OUTAGE_S and now() - sent_at >= KEEP_ALIVE_S:
+                sent_at = now()
                 self._tick()
             await asyncio.sleep(pause_s)
 

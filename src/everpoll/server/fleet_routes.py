@@ -1,14 +1,15 @@
 """The fleet: workers, schedules, adopted tables."""
 
-from datetime import datetime
+import os
+import socket
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
 
 from everpoll.engine.live_workers import gone_here
 from everpoll.engine.meter import PollerHealth
-from everpoll.jobs.schedules import ScheduleInfo, list_schedules
-from everpoll.jobs.timetable import Missed
+from everpoll.jobs.schedule_listing import ScheduleInfo, list_schedules
 from everpoll.server import cursors
 from everpoll.server.route import Asked
 from everpoll.server.route_kinds import listing
@@ -16,6 +17,7 @@ from everpoll.server.shapes import After, Limit, Page, instant_example
 from everpoll.stores.contract import WorkerInfo
 from everpoll.tables import AdoptedTable
 from everpoll.tables.contract import Finding
+from everpoll.version import __version__
 
 
 class FleetQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,6 +43,8 @@ class WorkerItem(Struct, frozen=True, kw_only=True):
     beat_at: datetime
     is_alive: bool
     stopped_at: datetime | None
+    table: str | None = None
+    """The adopted table of which it runs rows; null: it runs tasks of its queues. Those of this process are listed."""
 
 
 class WorkerPage(Page, frozen=True, kw_only=True):
@@ -50,28 +54,10 @@ class WorkerPage(Page, frozen=True, kw_only=True):
     after: str | None
 
 
-class ScheduleItem(Struct, frozen=True, kw_only=True):
-    """A schedule: a job that is enqueued by itself."""
-
-    name: str
-    job: str
-    timetable: str
-    """A cron expression with its time zone, unless that is UTC; or an interval."""
-    missed: Missed
-    """What becomes of slots that pass while no worker runs."""
-    next_at: datetime | None
-    """Its next slot; null: no worker has begun it yet."""
-    last_at: datetime | None
-    """The last slot that enqueued its job."""
-    is_registered: bool
-    """Whether a live worker has it; if not, it enqueues nothing."""
-    task_id: int
-
-
 class SchedulePage(Page, frozen=True, kw_only=True):
     """Schedules, by name."""
 
-    items: list[ScheduleItem]
+    items: list[ScheduleInfo]
     after: str | None
 
 
@@ -107,7 +93,8 @@ async def list_workers(asked: Asked) -> WorkerPage:
     query: FleetQuery = asked.query
     found = await (await asked.serving.store()).workers()
     gone, after = gone_here(found), cursors.read_text("workers", query.after)
-    items = sorted((_worker(one, gone) for one in found), key=lambda one: (one.label, one.incarnation))
+    of_tables = (item for one in asked.serving.app.tables.values() if (item := _table_worker(one)) is not None)
+    items = sorted((*(_worker(one, gone) for one in found), *of_tables), key=lambda one: (one.label, one.incarnation))
     rest = [one for one in items if after is None or _worker_place(one) > after]
     page = rest[: query.limit]
     more = cursors.write("workers", _worker_place(page[-1])) if len(rest) > len(page) else None
@@ -124,22 +111,9 @@ async def list_fleet_schedules(asked: Asked) -> SchedulePage:
     after = cursors.read_text("schedules", query.after)
     found = await list_schedules(await asked.serving.store())
     rest = [one for one in found if after is None or one.name > after]
-    page = [_schedule(one) for one in rest[: query.limit]]
+    page = rest[: query.limit]
     more = cursors.write("schedules", page[-1].name) if len(rest) > len(page) else None
     return SchedulePage(items=page, after=more)
-
-
-def _schedule(one: ScheduleInfo) -> ScheduleItem:
-    return ScheduleItem(
-        name=one.name,
-        job=one.job,
-        timetable=one.timetable,
-        missed=one.missed,
-        next_at=one.next_at,
-        last_at=one.last_at,
-        is_registered=one.is_registered,
-        task_id=one.task_id,
-    )
 
 
 async def list_tables(asked: Asked) -> TablePage:
@@ -163,6 +137,29 @@ def _worker(one: WorkerInfo, gone: set[int]) -> WorkerItem:
         beat_at=one.beat_at,
         is_alive=one.is_alive and one.incarnation not in gone,
         stopped_at=one.stopped_at,
+    )
+
+
+def _table_worker(adopted: AdoptedTable) -> WorkerItem | None:
+    """The worker of an adopted table in this process; None while it does not run."""
+    worker, started_at = adopted.worker, adopted.started_at
+    if worker is None or started_at is None:
+        return None
+    health = worker.health()
+    return WorkerItem(
+        incarnation=str(worker.incarnation),
+        label=worker.options.label,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        queues=[],
+        slots=health.slots,
+        running=health.running,
+        version=__version__,
+        started_at=started_at,
+        beat_at=datetime.now(UTC) - timedelta(seconds=health.heartbeat_age_s or 0.0),
+        is_alive=health.polling and not health.is_fenced,
+        stopped_at=None,
+        table=adopted.name,
     )
 
 
@@ -192,6 +189,7 @@ _WORKER: dict[str, Any] = {
     "beat_at": instant_example(10),
     "is_alive": True,
     "stopped_at": None,
+    "table": None,
 }
 _TABLE: dict[str, Any] = {
     "name": "execution_jobs",

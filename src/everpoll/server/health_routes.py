@@ -59,21 +59,21 @@ async def show_readiness(asked: Asked) -> Reply:
 
 
 def _answer(health: Health, store: StoreHealth | None, *, shows_errors: bool) -> HealthAnswer:
-    def told(error: str | None) -> str | None:
+    def safe_error(error: str | None) -> str | None:
         return None if error is None else str(without_secrets(error)) if shows_errors else HIDDEN
 
     def safe(one: PollerHealth | None) -> PollerHealth | None:
-        return None if one is None else replace(one, last_error=told(one.last_error))
+        return None if one is None else replace(one, last_error=safe_error(one.last_error))
 
     return HealthAnswer(
         healthy=health.healthy and (store is None or store.healthy),
-        store=None if store is None else replace(store, last_error=told(store.last_error)),
+        store=None if store is None else replace(store, last_error=safe_error(store.last_error)),
         worker=safe(health.worker),
         tables={name: safe(one) or one for name, one in health.tables.items()},
         services=safe(health.services),
         loops=health.loops,
         threads_left_behind=health.threads_left_behind,
-        start_error=told(health.start_error),
+        start_error=safe_error(health.start_error),
     )
 
 

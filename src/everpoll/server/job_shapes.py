@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -102,15 +102,20 @@ class JobPage(Page, frozen=True, kw_only=True, omit_defaults=True):
     """Set where the page is short because no more jobs were looked at: the oldest of them was enqueued then."""
 
 
+Shown = TypeVar("Shown", bound=JobItem)
+
+
 def job_item(task: TaskInfo, jobs: Jobs) -> JobItem:
     """Return a job as lists show it; `jobs` are those that are registered here."""
-    return JobItem(**_item_fields(task, jobs))
+    return _item(JobItem, task, jobs)
 
 
 def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: Sequence[TaskInfo] = ()) -> JobDetail:
     """Return everything about a job, without what are secrets by their names."""
-    return JobDetail(
-        **_item_fields(task, jobs),
+    return _item(
+        JobDetail,
+        task,
+        jobs,
         result=without_secrets(task.result),
         errors=[_error(entry) for entry in task.errors],
         trail=without_secrets(list(task.trail)),
@@ -121,25 +126,39 @@ def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: 
     )
 
 
-def _item_fields(task: TaskInfo, jobs: Jobs) -> dict[str, Any]:
+def _item(shape: type[Shown], task: TaskInfo, jobs: Jobs, **more: Any) -> Shown:
+    """Return a job in this shape; `more` are the fields that lists do not show."""
     args, kwargs = _call(task.args)
     last = next((entry for entry in reversed(task.trail) if "error" in entry), None)
-    return {
-        **{name: getattr(task, name) for name in _SAME},
-        "attempts": jobs[task.name].retry.attempts if task.name in jobs else None,
-        "args": without_secrets(args),
-        "kwargs": without_secrets(kwargs),
-        "progress": without_secrets(task.progress),
-        # Without its traceback before anything else: that is by far the longest text of a list.
-        "error": None if last is None else _error({name: last[name] for name in last if name != "traceback"}),
-    }
-
-
-_SAME = tuple(
-    name
-    for name in JobItem.__struct_fields__
-    if name in TaskInfo.__struct_fields__ and name not in {"args", "progress"}
-)
+    # Without its traceback before anything else: that is by far the longest text of a list.
+    error = None if last is None else {name: last[name] for name in last if name != "traceback"}
+    # One call for all texts, and no loop over the fields: a page has up to a thousand jobs.
+    args, kwargs, progress, error = without_secrets([args, kwargs, task.progress, error])
+    return shape(
+        id=task.id,
+        name=task.name,
+        queue=task.queue,
+        key=task.key,
+        state=task.state,
+        priority=task.priority,
+        attempt=task.attempt,
+        attempts=jobs[task.name].retry.attempts if task.name in jobs else None,
+        created_at=task.created_at,
+        due_at=task.due_at,
+        started_at=task.started_at,
+        ended_at=task.ended_at,
+        worker=task.worker,
+        cancel_requested=task.cancel_requested,
+        args=args,
+        kwargs=kwargs,
+        progress=progress,
+        error=None if error is None else _read_error(error),
+        limit=task.limit,
+        then_id=task.then_id,
+        takes=task.takes,
+        blockers=task.blockers,
+        **more,
+    )
 
 
 def _call(args: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -152,11 +171,15 @@ def _call(args: Any) -> tuple[list[Any], dict[str, Any]]:
 
 
 def _error(entry: dict[str, Any]) -> JobError:
-    known = {name: entry[name] for name in JobError.__struct_fields__ if entry.get(name) is not None}
+    return _read_error(without_secrets(entry))
+
+
+def _read_error(entry: dict[str, Any]) -> JobError:
     try:
-        return msgspec.convert(without_secrets(known), JobError)
+        return msgspec.convert(entry, JobError)
     except msgspec.ValidationError:
-        return JobError(error=str(without_secrets(known.get("error"))))
+        # Written by another program: whatever it is, it has this one field.
+        return JobError(error=str(entry.get("error")))
 
 
 ITEM: dict[str, Any] = {

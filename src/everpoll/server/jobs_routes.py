@@ -10,7 +10,7 @@ from everpoll.engine.live_workers import gone_here
 from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
 from everpoll.engine.why_blocked import leading_to, why_blocked
-from everpoll.errors import TaskNotFound, UnknownJob
+from everpoll.errors import JobNotFound, TaskNotFound
 from everpoll.jobs.options import EnqueueOptions
 from everpoll.server import cursors
 from everpoll.server.answers import Reply
@@ -21,10 +21,12 @@ from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked
 from everpoll.server.route_kinds import detail, listing, order
 from everpoll.server.shapes import After, Limit, Reason, task_number
-from everpoll.stores.contract import OnConflict, Store, TaskInfo
+from everpoll.stores.contract import OnConflict, Store, TaskInfo, TaskPage
 from everpoll.stores.operations import Retried
 
 LIST = "jobs"
+SEARCHES_LIMIT = 5
+"""Searches of a list without a filter before its page may be empty: 50,000 tasks that are not jobs."""
 Name = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
@@ -33,6 +35,9 @@ class JobsQuery(JobFilter, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     limit: Limit = 50
     after: After = None
+
+
+_WITHOUT_FILTER = tuple(JobsQuery(state=state).wanted for state in (None, "queued", "running"))
 
 
 class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
@@ -61,7 +66,7 @@ async def list_jobs(asked: Asked) -> JobPage:
     """Answer `GET /api/jobs`."""
     query: JobsQuery = asked.query
     store = await asked.serving.store()
-    page = await store.tasks(query.wanted, query.limit, cursors.read_number(LIST, query.after))
+    page = await _page(store, query)
     after = None if page.after is None else cursors.write(LIST, page.after)
     jobs = asked.serving.app.jobs
     return JobPage(
@@ -69,12 +74,25 @@ async def list_jobs(asked: Asked) -> JobPage:
     )
 
 
+async def _page(store: Store, query: JobsQuery) -> TaskPage:
+    wanted = query.wanted
+    page = await store.tasks(wanted, query.limit, cursors.read_number(LIST, query.after))
+    if wanted not in _WITHOUT_FILTER:
+        return page
+    # Many services and runs may be newer than the newest job: a list without a filter must not seem empty.
+    for _ in range(SEARCHES_LIMIT - 1):
+        if page.tasks or page.after is None:
+            break
+        page = await store.tasks(wanted, query.limit, page.after)
+    return page
+
+
 async def start_job(asked: Asked) -> Reply:
     """Answer `POST /api/jobs`."""
     new: NewJob = asked.body
     try:
         job = asked.serving.app.jobs[new.name]
-    except UnknownJob as error:
+    except JobNotFound as error:
         if not len(asked.serving.app.jobs):
             raise Problem(409, "this server has no jobs: start it with the app that has, everpoll serve APP") from None
         raise bad_argument("name", str(error)) from None
@@ -132,8 +150,8 @@ async def retry_job(asked: Asked) -> JobDetail:
 
 def _not_retried(task: TaskInfo, retried: Retried) -> Problem:
     if retried.outcome == "key_taken":
-        told = f"task {task.id} cannot be retried: task {retried.holder} has its key {task.key!r}"
-        return Problem(409, told, holder=retried.holder)
+        detail = f"task {task.id} cannot be retried: task {retried.holder} has its key {task.key!r}"
+        return Problem(409, detail, holder=retried.holder)
     return Problem(409, f"task {task.id} cannot be retried: it has not ended")
 
 

@@ -22,6 +22,12 @@ _FORM = """<h1>everpoll</h1>
 <button type="submit">Log in</button>
 </form>"""
 
+_LOGGED_IN = """<h1>everpoll</h1>
+<p>You are logged in. <a href="{base}/">Open the dashboard</a></p>
+<form method="post" action="{base}/logout">
+<button type="submit">Log out</button>
+</form>"""
+
 
 def wants_page(request: Request) -> bool:
     """Whether a browser asks for a page, as opposed to a program for data."""
@@ -34,6 +40,13 @@ def login_page(request: Request, message: str = "This server needs a token.", ba
     form = _FORM.format(message=html.escape(message), action=html.escape(action), back=html.escape(back))
     page = plain_page(request, "Log in · everpoll", form)
     return Response(page, 401, {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}, HTML)
+
+
+def logged_in_page(request: Request) -> Response:
+    """Return the page for a browser that is logged in already: the way to the dashboard, and the way out."""
+    base = html.escape(base_of(request.scope))
+    page = plain_page(request, "Logged in · everpoll", _LOGGED_IN.format(base=base))
+    return Response(page, 200, {"Cache-Control": "no-store"}, HTML)
 
 
 def asked_page(request: Request, segments: list[str]) -> str:

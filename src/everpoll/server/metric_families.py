@@ -20,7 +20,7 @@ from everpoll.stores.figures import LoopCard
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
 PHASES = ("idle", "waiting", "running", "paused", "open", "stopped", "closed")
 LABELS_LIMIT = 200
-"""Queues, loops and counters of watches that are told apart; further ones are left out."""
+"""Queues, loops and counters of watches that have series of their own; further ones are left out."""
 
 _MIDDLE = 2 / (BASE + 1)
 _JOBS = frozenset({"job", "table"})
@@ -45,7 +45,7 @@ _POLLER: dict[str, tuple[str, Callable[[PollerHealth], float | None]]] = {
 _METER: dict[str, tuple[str, Callable[[Meter], float]]] = {
     "everpoll_poller_leased": ("Tasks that were leased.", lambda one: one.leased),
     "everpoll_poller_missed": ("Tasks that another worker was quicker to lease.", lambda one: one.missed),
-    "everpoll_poller_settled": ("Tasks whose outcome was written.", lambda one: one.settled),
+    "everpoll_poller_settled": ("Tasks with a written outcome.", lambda one: one.settled),
     "everpoll_poller_lost": ("Results that were dropped: another worker owned the task.", lambda one: one.lost),
     "everpoll_poller_errors": ("Looks and heartbeats that failed.", lambda one: one.errors),
 }
@@ -159,6 +159,6 @@ def monitoring(statuses: Mapping[str, int], open_breakers: int, incidents: int, 
     for status, count in sorted(statuses.items()):
         family.add_metric((status,), count)
     yield family
-    yield GaugeMetricFamily("everpoll_service_breakers_open", "Services whose breaker is open.", open_breakers)
+    yield GaugeMetricFamily("everpoll_service_breakers_open", "Services with an open breaker.", open_breakers)
     yield GaugeMetricFamily("everpoll_incidents_open", "Incidents that are not over.", incidents)
     yield GaugeMetricFamily("everpoll_outbox_notices", "Notices that wait to be delivered.", outbox)

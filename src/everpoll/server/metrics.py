@@ -93,7 +93,7 @@ class _Process(Collector):
 
 
 class _Stored(Collector):
-    """What the store told last."""
+    """The last figures of the store."""
 
     def __init__(self, app: MeasuredApp) -> None:
         self._app = app

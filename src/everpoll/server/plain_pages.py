@@ -9,6 +9,8 @@ from everpoll.server.mounts import base_of
 
 HTML = "text/html; charset=utf-8"
 STYLESHEET = "plain.css"
+ICON = "icon.svg"
+"""A file of the dashboard; callers without a token get it, too."""
 _FRAME = """<!doctype html>
 <html lang="en">
 <head>
@@ -16,6 +18,7 @@ _FRAME = """<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 {more}<title>{title}</title>
+<link rel="icon" href="{base}/icon.svg">
 <link rel="stylesheet" href="{base}/plain.css">
 </head>
 <body>
@@ -48,6 +51,7 @@ main {
 main:has(form) { max-width: 360px; }
 h1 { margin: 0 0 8px; font-size: 20px; line-height: 28px; }
 p { margin: 0 0 16px; color: var(--soft); }
+a { color: var(--accent); }
 label { display: block; margin-bottom: 16px; font-weight: 500; }
 input:not([type=hidden]) {
   box-sizing: border-box; display: block; width: 100%; height: 36px; margin-top: 4px; padding: 0 12px;

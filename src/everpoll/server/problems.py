@@ -20,14 +20,11 @@ from starlette.responses import Response
 from everpoll.errors import (
     BadInput,
     EverpollError,
-    IncidentNotFound,
     KeyTaken,
-    LoopNotFound,
+    NotFound,
     NotRunning,
     SchemaOutdated,
-    ServiceNotFound,
     StoreUnavailable,
-    TaskNotFound,
     WrongState,
 )
 from everpoll.http.stored_secrets import without_secrets
@@ -35,7 +32,6 @@ from everpoll.http.stored_secrets import without_secrets
 MEDIA = "application/problem+json"
 RETRY_S = 1
 DETAIL_LIMIT = 2_000
-_NOT_FOUND = (TaskNotFound, ServiceNotFound, LoopNotFound, IncidentNotFound)
 _PATH = re.compile(r"at `(?:key in )?\$\.?([^`]*)`")
 _GIVEN = re.compile(r"(?:^|: )(\w+)=|argument:? '(\w+)'")
 _MISSING = re.compile(r"required field `([^`]+)`|unknown field `([^`]+)`")
@@ -86,7 +82,7 @@ def problem_of(error: Exception) -> Problem:
             return Problem(409, str(error))
         case BadInput():
             return Problem(422, str(error), argument=_argument(str(error)))
-        case _ if isinstance(error, _NOT_FOUND):
+        case NotFound():
             return Problem(404, str(error))
         case StoreUnavailable() | SchemaOutdated() | NotRunning():
             return Problem(503, str(error), headers={"Retry-After": str(RETRY_S)})

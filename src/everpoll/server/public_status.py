@@ -5,9 +5,9 @@
     GET /status.json       {"status": "degraded", "services": {"Payments": "up", "search": "degraded"}}
     GET /badges/search.svg a picture for a README
 
-Promises: nothing is told but the chosen names and one word for each: no address, error, time or other service. The
-database is asked at most once in 5 s, however many callers there are. While it is away the last states are told for a
-minute, then "unknown": a database that is down is not a service that is down.
+Promises: the page shows nothing but the chosen names and one word for each: no address, error, time or other service.
+The database is asked at most once in 5 s, however many callers there are. While it is away the page shows the last
+states for a minute, then "unknown": a database that is down is not a service that is down.
 """
 
 import asyncio
@@ -92,12 +92,12 @@ class PublicStatus:
             return None
         match segments:
             case ["status"]:
-                return _told(_page(request, await self.states()), HTML)
+                return _response(_page(request, await self.states()), HTML)
             case ["status.json"]:
-                return _told(msgspec.json.encode(_summary(await self.states())), "application/json")
+                return _response(msgspec.json.encode(_summary(await self.states())), "application/json")
             case ["badges", file] if file.removesuffix(".svg") in self._names.values() and file.endswith(".svg"):
                 label = file.removesuffix(".svg")
-                return _told(badge(label, (await self.states())[label]), "image/svg+xml")
+                return _response(badge(label, (await self.states())[label]), "image/svg+xml")
         return None
 
     async def states(self) -> dict[str, HealthWord]:
@@ -165,7 +165,7 @@ def _page(request: Request, states: dict[str, HealthWord]) -> str:
     return plain_page(request, title, body, f'<meta http-equiv="refresh" content="{REFRESH_S}">\n')
 
 
-def _told(content: str | bytes, media: str) -> Response:
+def _response(content: str | bytes, media: str) -> Response:
     # Badges stand on pages of other sites.
     headers = {"Cache-Control": f"max-age={FRESH_S:g}", "Cross-Origin-Resource-Policy": "cross-origin"}
     return Response(content, headers=headers, media_type=media)

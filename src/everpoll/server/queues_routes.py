@@ -28,7 +28,7 @@ class QueueItem(Struct, frozen=True, kw_only=True):
     oldest_due_at: datetime | None
     """Since when the ready task that has waited longest has been due."""
     paused: Pause | None
-    """Why no worker takes tasks from it, by whom and since when; null: workers do."""
+    """Why no worker takes tasks from it, paused by which operator and since when; null: workers do."""
 
 
 class PauseOrder(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,6 +11,7 @@ from everpoll.monitors.service import Service
 from everpoll.policy import seconds
 from everpoll.policy.uptime import NOTHING_AHEAD, Ahead, uptime_of
 from everpoll.server import cursors
+from everpoll.server.answers import Encoded
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
 from everpoll.server.route_kinds import detail, listing
@@ -123,6 +124,7 @@ def _span_s(text: str) -> float:
 
 def _bucket(bucket: Bucket, step_s: float, ahead: Ahead) -> BucketItem:
     figures = bucket.rollup
+    p50_ms, p95_ms, p99_ms = figures.latencies_ms((0.5, 0.95, 0.99))
     return BucketItem(
         at=instant(bucket.at),
         up=figures.up,
@@ -130,13 +132,13 @@ def _bucket(bucket: Bucket, step_s: float, ahead: Ahead) -> BucketItem:
         down=figures.down,
         unknown=figures.unknown,
         uptime=uptime_shown(uptime_of(figures, round(step_s * 1000), ahead)),
-        p50_ms=figures.latency_ms(0.5),
-        p95_ms=figures.latency_ms(0.95),
-        p99_ms=figures.latency_ms(0.99),
+        p50_ms=p50_ms,
+        p95_ms=p95_ms,
+        p99_ms=p99_ms,
     )
 
 
-async def show_graph(asked: Asked) -> GraphAnswer:
+async def show_graph(asked: Asked) -> Encoded:
     """Answer `GET /api/graph`."""
     query: GraphQuery = asked.query
     return await asked.serving.graphs.answer(query.focus, query.depth, only_problems=query.problems)

@@ -1,7 +1,7 @@
 """Runs of watches as the HTTP API shows them: no text has a secret in it."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -83,41 +83,60 @@ class RunPage(Page, frozen=True, kw_only=True, omit_defaults=True):
     searched_back_to: datetime | None = None
 
 
+Shown = TypeVar("Shown", bound=RunItem)
+
+
 def run_item(task: TaskInfo) -> RunItem:
     """Return a run as lists show it."""
-    return RunItem(**_item_fields(task, run_info(task)))
+    return _item(RunItem, task, run_info(task))
 
 
-def _item_fields(task: TaskInfo, info: RunInfo) -> dict[str, Any]:
-    """Return the fields that lists and details share; what a remote may have written is without secrets."""
-    return {
-        **{name: getattr(info, name) for name in _SAME},
-        **{name: without_secrets(getattr(info, name)) for name in _TEXTS},
-        "last_fact": None if info.last_fact is None else _fact(info.last_fact),
-        "state": task.state,
-        "cancel_requested": task.cancel_requested,
-    }
+def _item(shape: type[Shown], task: TaskInfo, info: RunInfo, **more: Any) -> Shown:
+    """Return a run in this shape, without secrets in what a remote may have written."""
+    # One call for all texts, and no loop over the fields: a page has up to a thousand runs.
+    fact = None if info.last_fact is None else {info.last_fact.name: info.last_fact.value}
+    texts = [info.id, info.reason, info.status, info.progress, info.target, fact]
+    run_id, reason, status, progress, target, fact = without_secrets(texts)
+    return shape(
+        id=run_id,
+        watch=info.watch,
+        task_id=info.task_id,
+        state=task.state,
+        phase=info.phase,
+        outcome=info.outcome,
+        reason=reason,
+        status=status,
+        progress=progress,
+        looks=info.looks,
+        errors=info.errors,
+        created_at=info.created_at,
+        next_look_at=info.next_look_at,
+        ended_at=info.ended_at,
+        elapsed_s=info.elapsed_s,
+        cancel_requested=task.cancel_requested,
+        budget_s=info.budget_s,
+        budget_looks=info.budget_looks,
+        deadline_at=info.deadline_at,
+        target=target,
+        last_fact=None if info.last_fact is None else _fact(info.last_fact, fact),
+        seq=info.seq,
+        **more,
+    )
 
 
-def _fact(fact: Fact) -> FactItem:
-    [(name, value)] = without_secrets({fact.name: fact.value}).items()
+def _fact(fact: Fact, safe: dict[str, Any]) -> FactItem:
+    [(name, value)] = safe.items()
     return FactItem(name=name, value=value, at=instant(fact.at), look=fact.look)
 
 
 def run_detail(task: TaskInfo) -> RunDetail:
     """Return everything about a run, without what are secrets by their names."""
     info = run_info(task)
-    told = {name: without_secrets(getattr(info, name)) for name in _OF_DETAILS if name != "log"}
-    told["log"] = without_secrets(msgspec.to_builtins(info.log))
-    return RunDetail(**_item_fields(task, info), **told, trail=without_secrets(list(task.trail)))
+    more = {name: without_secrets(getattr(info, name)) for name in _OF_DETAILS if name != "log"}
+    more["log"] = without_secrets(msgspec.to_builtins(info.log))
+    return _item(RunDetail, task, info, **more, trail=without_secrets(list(task.trail)))
 
 
-_TEXTS = ("id", "reason", "status", "progress", "target")
-_SAME = tuple(
-    name
-    for name in RunItem.__struct_fields__
-    if name in RunInfo.__struct_fields__ and name not in {*_TEXTS, "last_fact"}
-)
 _OF_DETAILS = tuple(
     name
     for name in RunDetail.__struct_fields__

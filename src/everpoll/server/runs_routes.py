@@ -11,7 +11,7 @@ from starlette.responses import Response
 from everpoll.engine.actors import action
 from everpoll.engine.live_workers import gone_here
 from everpoll.engine.why import Why
-from everpoll.errors import BadInput, TaskNotFound
+from everpoll.errors import TaskNotFound, WatchNotFound
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.server import cursors
 from everpoll.server.answers import Reply, encoded
@@ -77,7 +77,7 @@ async def begin_run(asked: Asked) -> Reply:
         raise Problem(409, "this server has no watches: start it with the app that has, everpoll serve APP")
     try:
         watch = app.watches[new.watch]
-    except BadInput as error:
+    except WatchNotFound as error:
         raise bad_argument("watch", str(error)) from None
     run = await watch.begin(new.op, new.id)
     asked.serving.changes.changed("runs")
@@ -146,12 +146,12 @@ async def follow_run(asked: Asked) -> EventStream | Response:
 
 async def _frames(run: WatchRun, after: int) -> AsyncGenerator[bytes, None]:
     async for event in run.events(after):
-        told = encoded(without_secrets(msgspec.to_builtins(event)))
+        body = encoded(without_secrets(msgspec.to_builtins(event)))
         if event.kind == "snapshot":
             # Changes that it includes are still to come: the client must not go on behind them.
-            yield frame(told, "state", str(after))
+            yield frame(body, "state", str(after))
         else:
-            yield frame(told, "change", str(event.seq))
+            yield frame(body, "change", str(event.seq))
 
 
 def _last_number(asked: Asked) -> int | None:

@@ -11,8 +11,9 @@ from msgspec import Struct
 from everpoll.monitors.control import are_reports_stale, shown_status
 from everpoll.monitors.graph import MAX_NAMED, Graph, ServiceFacts
 from everpoll.monitors.report import Status
-from everpoll.monitors.service_rows import ServiceRow, service_rows
+from everpoll.monitors.service_rows import KnownRows, ServiceRow, service_rows
 from everpoll.policy.rollup import HealthWord
+from everpoll.server.answers import Encoded
 from everpoll.server.served import ServedApp
 from everpoll.server.shapes import instant
 from everpoll.stores.contract import Store
@@ -60,25 +61,27 @@ class ServiceGraphs:
         self._facts: list[ServiceFacts] = []
         self._aliases: dict[str, str] = {}
         self._graph = Graph([])
-        self._drawn: dict[tuple[str | None, int, bool], GraphAnswer] = {}
+        self._rows = KnownRows()
+        self._drawn: dict[tuple[str | None, int, bool], Encoded] = {}
         self._turn = asyncio.Lock()
 
-    async def answer(self, focus: str | None, depth: int, *, only_problems: bool) -> GraphAnswer:
+    async def answer(self, focus: str | None, depth: int, *, only_problems: bool) -> Encoded:
         """Read all services, and answer with the part of the graph that is wanted."""
         graph, drawn = await self._current()
         wanted = (focus, depth, only_problems)
         if wanted not in drawn:
-            answer = await asyncio.to_thread(_drawn, graph, focus, depth, only_problems)
+            answer = await asyncio.to_thread(lambda: Encoded.of(_drawn(graph, focus, depth, only_problems)))
             while len(drawn) >= DRAWN_LIMIT:
                 del drawn[next(iter(drawn))]
             drawn[wanted] = answer
         return drawn[wanted]
 
-    async def _current(self) -> tuple[Graph, dict[tuple[str | None, int, bool], GraphAnswer]]:
+    async def _current(self) -> tuple[Graph, dict[tuple[str | None, int, bool], Encoded]]:
         # One after the other: the second of two requests at a time finds what the first has made.
         async with self._turn:
             store, now = await self._app.store(), self._app.services.wall()
-            rows, reported = await service_rows(store), await _reported(store)
+            rows, reported = await service_rows(store, self._rows.read), await _reported(store)
+            self._rows.keep(rows)
             aliases = await store.health.aliases()
             # In a thread: 100 ms for 10,000 services, and other requests must not wait for it.
             facts = await asyncio.to_thread(lambda: [_facts(row, reported, now) for row in rows])

@@ -81,7 +81,7 @@ class ServiceDetail(ServiceItem, frozen=True, kw_only=True):
     latencies_24h_ms: dict[str, float | None] = {}
     """p50, p95, p99."""
     beat_path: str | None = None
-    """Of a service that calls everpoll, where; told to callers that may write."""
+    """Of a service that calls everpoll, where; shown to callers that may write."""
 
 
 class ServicePage(Page, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ from msgspec import Struct
 from everpoll.engine.why import Why
 from everpoll.monitors.beat_tokens import beat_token
 from everpoll.monitors.checks.assignment import Assignment
+from everpoll.monitors.control import shown_status
 from everpoll.monitors.info import ServiceInfo, info_of
 from everpoll.monitors.last_look import ahead_of_look
 from everpoll.monitors.service_rows import service_pages
@@ -67,8 +68,8 @@ async def list_services(asked: Asked) -> ServicePage:
             if len(infos) == limit or read == SCAN_LIMIT:
                 return ServicePage(items=await _items(store, infos, now), after=cursors.write(LIST, after or 0))
             after, read = row.id, read + 1
-            info = info_of(row, now)
-            infos += [info] if query.status in {None, str(info.status)} else []
+            if query.status is None or query.status == str(shown_status(row.definition, row.control, now)):
+                infos.append(info_of(row, now))
     return ServicePage(items=await _items(store, infos, now), after=None)
 
 
@@ -80,7 +81,7 @@ async def _items(store: Store, infos: list[ServiceInfo], now: float) -> list[Ser
 
 
 def beat_path(asked: Asked, row: TaskInfo) -> str | None:
-    """Return where the service beats, for callers that may write: whoever has the path can beat."""
+    """Return where the service beats, for callers that may write: any caller with the path can beat."""
     token = beat_token(msgspec.convert(row.args, Assignment).definition)
     return None if token is None or asked.role != "write" else f"{base_of(asked.request.scope)}/api/beat/{token}"
 

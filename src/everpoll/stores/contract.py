@@ -2,7 +2,7 @@
 
     enqueue ──▶ queued ──lease──▶ running ──settle(Ended)──▶ done · failed · canceled   (moved to history)
                   ▲                  │
-                  ├── settle(Again) ─┤   retry, snooze, give-back
+                  ├── settle(Again) ─┤   retry, snooze, hand back
                   └───── rescue ─────┘   its worker was declared dead, or names it as past its deadline
 
 Every implementation promises the same (one conformance suite proves it):
@@ -20,14 +20,15 @@ Every implementation promises the same (one conformance suite proves it):
 - A task that `cancels_itself` is only asked: a cancel makes it due and tells it, and nothing else ends it.
 - A task that others lead to waits until they have ended. Their end tells it, in the transaction that ends them, once.
 - Follow-ups of a settlement are enqueued with it or not at all: a settlement counts once, and so do they.
-- Events are written with what they tell about, or not at all; whoever reads the feed from a position misses none.
+- Events are written together with the change that they report, or not at all. A reader that goes on from a position
+  misses none.
 - Errors of the connection are raised as `StoreUnavailable`, and then nothing is known about the outcome. Every
   operation may be repeated; an enqueue that must not happen twice carries a key.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -138,7 +139,7 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Enqueued(Struct, frozen=True, gc=False):
-    """The id of the new task, or of the one that has the key already."""
+    """The id of the new task, or of the task that already has the key."""
 
     id: int
     """0: not enqueued, because another task of the call was rejected (`Unique.together`)."""
@@ -146,7 +147,7 @@ class Enqueued(Struct, frozen=True, gc=False):
 
 
 class Lease(Struct, frozen=True, gc=False):
-    """One leased task, in the hands of the worker. (incarnation, `sequence`) is its fence."""
+    """One leased task, as its worker holds it. (incarnation, `sequence`) is its fence."""
 
     id: int
     sequence: int
@@ -183,7 +184,7 @@ class Leased(Struct, frozen=True, gc=False):
     at: float = 0.0
     """When that was, by the store's own wall clock: seconds since the epoch."""
     is_all: bool = False
-    """Nothing else was due, as far as there was room: with push, whoever has this may rest until `next_due_s`."""
+    """Nothing else was due, as far as there was room: a caller with push may rest until `next_due_s`."""
     waited_us: Sequence[float] = ()
     """How long each of the leases had been due, in microseconds; a single one where those of all differ by less than
     ALIKE_SHARE; empty where that is not known."""
@@ -215,11 +216,11 @@ class Again(Struct, frozen=True, gc=False):
     delay_s: float | None = None
     """None keeps its place in the line: what is handed back was not late by its own fault."""
     refund: bool = False
-    """True gives the attempt back: a snooze or a give-back costs none."""
+    """True refunds the attempt: a snooze or a hand back costs none."""
     note: str | None = None
     memory: str | None = None
-    """What it is to remember. Who writes this has come through alive: earlier rescues count no more, so that what runs
-    for days is not taken for poison because three workers died in the meantime."""
+    """What the task remembers from now on. A run that writes this has survived, so it resets the count of rescues: a
+    task that runs for days is not taken for poison because three workers died meanwhile."""
     events: tuple[NewEvent, ...] = ()
     """Written with the settlement, unless it was lost."""
     follow_ups: tuple[NewTask, ...] = ()
@@ -258,13 +259,22 @@ class Beat(Struct, frozen=True, gc=False, kw_only=True):
     is_alive: bool
     """False: this incarnation was declared dead; its leases belong to others by now."""
     rescued: int = 0
-    """Rows that this beat took back by itself; only adopted tables do that."""
+    """Rows that this beat itself took back; only adopted tables do that."""
     canceled: tuple[int, ...] = ()
     """Of the tasks asked about, those that are to be canceled."""
     others: tuple[Sighting, ...] = ()
     """The other workers that have not stopped."""
     has_leftovers: bool = False
     """A worker has stopped or was declared dead, and still holds tasks: call `rescue`."""
+
+
+class Rescued(NamedTuple):
+    """What a rescue did."""
+
+    tasks: int = 0
+    """How many tasks it took back or ended."""
+    ended: tuple[int, ...] = ()
+    """The tasks that it ended: they have lost too many workers, or were to be canceled."""
 
 
 class TaskInfo(Struct, frozen=True, kw_only=True):
@@ -305,7 +315,7 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
 
     @property
     def cancel_reason(self) -> str:
-        """Why it was canceled: what the one who asked said, else what its own function said."""
+        """Why it was canceled: the reason of the cancel request, else the reason that its own function gave."""
         asked = [entry["why"] for entry in self.trail if entry.get("what") == "cancel" and entry.get("why")]
         said = [entry["why"] for entry in self.trail if entry.get("what") == "canceled" and entry.get("why")]
         return str((asked or said or ["no reason was given"])[-1])
@@ -446,8 +456,8 @@ class Pulse(Protocol):
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """Count one more beat of this worker; tell which running tasks are to be canceled, and what others beat."""
 
-    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
-        """Take back what dead and stopped workers hold, and overdue tasks of this worker; how many.
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
+        """Take back what dead and stopped workers hold, and overdue tasks of this worker.
 
         `dead`: incarnations to declare dead, each with the beat number that stood still. A worker that has beaten
         since is left alone, whenever this call arrives. `overdue`: ids and sequences that this worker holds.
@@ -500,7 +510,7 @@ class Source(Protocol):
     async def listen(self, on_wake: OnWake) -> None:
         """Call `on_wake`, in this event loop's thread, whenever something may have become due or is to be canceled.
 
-        A connection that breaks is re-established by itself, and then `on_wake` is called at once.
+        A connection that breaks is re-established, and then `on_wake` is called at once.
         """
 
     async def unlisten(self, on_wake: OnWake) -> None:
@@ -527,7 +537,7 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         """Let go of every connection. Repeatable."""
 
     async def migrate(self) -> list[str]:
-        """Apply what is missing, safely beside others who do the same; the names of what was applied."""
+        """Apply the missing migrations, and return their names. Several processes may call it at the same time."""
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """All or none, in order; wakes workers. Of two equal keys in one call, the first wins.
@@ -548,7 +558,7 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         """Those that have ended: the cheap look that all waiters of a process share."""
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
-        """The live task of that kind with that key, else, of indexed tasks, the one that ended last."""
+        """The live task of that kind with that key; without one, of indexed tasks, the last that ended."""
 
     async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
         """The results, where there are any, of the indexed tasks of that name that ended last, newest first."""
@@ -562,8 +572,9 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
     async def events(self, after: str | None, limit: int = 1000) -> EventPage:
         """The feed of all tasks, behind a position; None answers nothing, and the position of now.
 
-        Nothing ever appears in front of a position that was handed out, whatever order transactions commit in: what
-        commits after it, or was not visible with it, is behind it. `BadInput` for what is no position of this store.
+        Nothing ever appears in front of a position that was returned, whatever order transactions commit in: what
+        commits after it, or was not visible with it, is behind it. `BadInput` for a text that is not a
+        position of this store.
         """
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:

@@ -131,7 +131,7 @@ class IntegrityFacts(Struct, frozen=True, kw_only=True):
 
 
 class FileFacts(Struct, frozen=True, kw_only=True):
-    """Who may do what with a SQLite file."""
+    """The permissions of a SQLite file."""
 
     path: str
     mode: int | None
@@ -146,7 +146,7 @@ class ConnectionFacts(Struct, frozen=True, kw_only=True):
     used: int
     limit: int
     of: str
-    """Whose limit it is: the server's, the database's or the role's; the one that is nearest."""
+    """What sets the limit: the server, the database or the role, whichever is nearest to its limit."""
 
 
 class PushFacts(Struct, frozen=True, kw_only=True):
@@ -214,8 +214,8 @@ class Examiner(Protocol):
     """Gathers facts about one store."""
 
     async def examine(self, transaction_age_s: float, listed_kind: str) -> Facts:
-        """Gather everything. `transaction_age_s`: how old a transaction must be to be told of. `listed_kind`: the kind
-        of indexed tasks of which the newest LISTED_LIMIT are listed."""
+        """Gather everything. `transaction_age_s`: the age from which on a transaction is reported. `listed_kind`: the
+        kind of indexed tasks of which the newest LISTED_LIMIT are listed."""
 
 
 SCHEMA_UNFIT = Unseen("the schema does not fit this release", "run `everpoll migrate`")

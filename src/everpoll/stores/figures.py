@@ -67,7 +67,7 @@ class LoopCard(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class PublishedLoops(Struct, frozen=True, kw_only=True):
-    """The loops of one process, as of its last heartbeat that told of a change."""
+    """The loops of one process, as of its last heartbeat that reported a change."""
 
     incarnation: int
     worker: str

@@ -50,7 +50,7 @@ class Flows(Protocol):
         """All or none, ids in the order of the call; wakes workers.
 
         Where a live task has the key of one of them, nothing is enqueued: the answer then is the holder's id in that
-        place, 0 in the others, and none is new. `BadInput`: what is no flow, or two equal keys in it.
+        place, 0 in the others, and none is new. `BadInput`: not a valid flow, or two equal keys in it.
         """
 
     async def members(self, task_id: int, after: int = 0, limit: int = 1000) -> "list[TaskInfo]":
@@ -61,13 +61,13 @@ class Flows(Protocol):
 
 
 class Link(NamedTuple):
-    """The end of a task, as the task that waits for it is told."""
+    """The end of a task, as it is reported to the task that waits for it."""
 
     then_id: int
     state: "EndState"
     result: str | None
     cause_id: int
-    """Whose end it was in the first place: of a chain, the task that failed, not those that were canceled for it."""
+    """The task that caused this end: of a chain, the task that failed, not those that were canceled for it."""
     cause_name: str
     cause_state: "EndState"
 

@@ -3,7 +3,7 @@
 Columns instead of rows, differences instead of instants, MessagePack, zlib: a look takes 5 to 6 bytes, against 30 to 40
 as a row of SQLite and 80 with its index entry in Postgres. A minute's rollup takes about 10.
 
-Promises: unpacking gives back what was packed, bit by bit. Never reads more than it is given.
+Promises: unpacking returns exactly what was packed. Never reads more than it is given.
 """
 
 import zlib
@@ -92,7 +92,7 @@ def pack_looks(start_ms: int, rows: Sequence[LookRow]) -> bytes:
 
 
 def unpack_looks(start_ms: int, packed: bytes) -> list[LookRow]:
-    """Give back what `pack_looks` has packed."""
+    """Return what `pack_looks` has packed."""
     looks = _looks.decode(zlib.decompress(packed))
     errors = (None, *looks.errors)
     return [
@@ -129,7 +129,7 @@ def pack_latencies(latencies_us: Mapping[str, int]) -> bytes | None:
 
 
 def unpack_latencies(packed: bytes) -> dict[str, int]:
-    """Give back what `pack_latencies` has packed."""
+    """Return what `pack_latencies` has packed."""
     return _latencies.decode(packed)
 
 
@@ -139,7 +139,7 @@ def pack_columns(columns: Mapping[str, Sequence[int]]) -> bytes | None:
 
 
 def unpack_columns(packed: bytes | None) -> dict[str, list[int]]:
-    """Give back what `pack_columns` has packed."""
+    """Return what `pack_columns` has packed."""
     return {} if packed is None else _columns.decode(zlib.decompress(packed))
 
 
@@ -157,7 +157,7 @@ def pack_minutes(rollups: Mapping[int, Rollup]) -> bytes:
 
 
 def unpack_minutes(packed: bytes) -> dict[int, Rollup]:
-    """Give back what `pack_minutes` has packed."""
+    """Return what `pack_minutes` has packed."""
     minutes = _minutes.decode(zlib.decompress(packed))
     rows = zip(*minutes.figures, strict=True)
     return {

@@ -101,7 +101,7 @@ def _until(row: LookRow, after: LookRow | None) -> LookRow:
 
 
 def _excess(row: LookRow, before: LookRow | None, after: LookRow) -> list[Excess]:
-    """For how long a look counts too long: until the one that followed it before, in place of `after`."""
+    """For how long a look counts too long: until the look that followed it before, in place of `after`."""
     excess_ms = _until(row, before).span_ms - _until(row, after).span_ms
     return [Excess(row, excess_ms)] if excess_ms > 0 else []
 

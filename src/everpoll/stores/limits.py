@@ -27,7 +27,7 @@ PAYLOAD_BYTES = 16 * 2**20
 STATEMENT_BYTES = 16 * 2**20
 """Payloads of one statement, on the way in and on the way back; a larger one has a statement of its own."""
 LEASE_BYTES = 64 * 2**20
-"""Payloads that one lease hands out: the first task, whatever its size, and those behind it that fit."""
+"""Payload bytes that one lease returns: the first task, whatever its size, and those behind it that fit."""
 ROW_BYTES = 200
 """What a row takes beside its payloads, roughly."""
 PRIORITY_LIMIT = 2**31 - 1
@@ -36,7 +36,7 @@ COUNTED_LIMIT = 2**31 - 1
 VERSION_LIMIT = 2**15 - 1
 NUMBER_LIMIT = 2**63 - 1
 MANY, JOINED_CHARS = 8, 2**20
-"""So many tasks are looked at together, if their arguments are no longer than that."""
+"""So many tasks are checked together, if the sum of their arguments is within that many characters."""
 NAMES_KEPT = 1_000
 """Names of jobs that are known to be fit; there are seldom more."""
 LONGEST_S = 31_536_000_000.0

@@ -23,7 +23,7 @@ BATCH_LIMIT = 500
 
 
 class LogEntry(Struct, frozen=True, gc=False):
-    """An event that is written by itself, not with another change."""
+    """An event that is written on its own, not with another change."""
 
     kind: str
     """Of the task that it is about; without one: "queue", "loop", "bulk", "service" …"""
@@ -129,7 +129,7 @@ class Operations(Protocol):
         """Make tasks due that other workers have set aside, the oldest first; how many.
 
         `versions`: the names that the asking worker can run, each with the newest version of its arguments; `queues`:
-        those that it serves. No worker is woken: the one that asks looks by itself, before others lease them in vain.
+        those that it serves. No worker is woken: the asking worker looks next, before others lease them in vain.
         """
 
     async def log(self, entries: Sequence[LogEntry]) -> None:

@@ -2,7 +2,7 @@
 
     leased by a worker that does not know its name ──▶ set aside: due much later ──released by one that does──▶ due now
                                                                       │
-                                                                      └── nobody came: leased again, or failed
+                                                                      └── no worker came: leased again, or failed
 
 A set-aside task is a waiting one whose last note says so, and whose class of errors is UNKNOWN_JOB: the index of errors
 finds it. So tasks that are not set aside pay nothing, neither when they are enqueued nor when they are leased.
@@ -12,7 +12,7 @@ from typing import Any
 
 from everpoll.stores.contract import encode
 
-UNKNOWN_JOB = "UnknownJob"
+UNKNOWN_JOB = "JobNotFound"
 SET_ASIDE = "set-aside"
 
 

@@ -49,7 +49,7 @@ def store_for(url: str, clock: Clock | None = None) -> Store:
             raise missing_package("postgresql://", "asyncpg", "postgres") from None
         return PostgresStore(url)
     raise BadInput(
-        f"{masked(url)!r} is no address of a store; write sqlite:///everpoll.db, postgresql://user@host/database "
+        f"{masked(url)!r} is not the address of a store; write sqlite:///everpoll.db, postgresql://user@host/database "
         "or memory://"
     )
 

@@ -1,4 +1,4 @@
-"""The user's own table as a queue: claimed, run, and given back with the columns that it has already."""
+"""The user's own table as a queue: everpoll claims, runs and settles its rows, with the table's own columns."""
 
 from everpoll.tables.adopted import AdoptedTable
 from everpoll.tables.mapping import Guard, Table

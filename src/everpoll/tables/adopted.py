@@ -12,6 +12,7 @@ import logging
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from everpoll.engine.calls import Callee, failure, not_ended
@@ -42,7 +43,7 @@ class AdoptedTable:
         # A function where they are the app's: `everpoll run --slots` says how many after the table was adopted.
         self._slots = slots if callable(slots) else lambda: slots
         self._options = WorkerOptions(
-            refusal_patience_s=0.0,  # a constraint of the owner of the table is not going to change
+            refusal_patience_s=0.0,  # a constraint of the user's table is not going to change
             slots=self._slots(),
             lease_s=table.stale_after_s,
             beat_s=table.heartbeat_every_s,
@@ -51,9 +52,11 @@ class AdoptedTable:
         self._works = Works()
         self._callee: Callee | None = None
         self._threads = DaemonThreads(limit=self._options.slots, name=f"everpoll-table-{table.name}")
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secret
         self._worker: Worker | None = None
         self._worked_on: asyncio.AbstractEventLoop | None = None
+        self.started_at: datetime | None = None
+        """When its worker last started."""
 
     @property
     def name(self) -> str:
@@ -68,7 +71,7 @@ class AdoptedTable:
     def handler(self, function: F) -> F:
         """Run the decorated function for every row; plain functions run in threads."""
         if not callable(function):
-            raise BadInput(f"table {self.name!r}: {function!r} is no function: write @{self.name}.handler above one")
+            raise BadInput(f"table {self.name!r}: {function!r} is not a function: write @{self.name}.handler above one")
         if self._callee is not None:
             raise BadInput(f"table {self.name!r} has a handler already: one table, one handler")
         self._callee = Callee(function, self.table.timeout_s, lambda: self._threads)
@@ -87,6 +90,11 @@ class AdoptedTable:
         self._worker = None
         self._have_slots(self._slots())
         await self.source.open()
+        if self.table.heartbeat is None:
+            text = (
+                "table %s: no heartbeat column is mapped: rows of a worker that is killed stay %r until you reset them"
+            )
+            logger.warning(f"{text}; name a column with heartbeat=…", self.name, self.table.running)
         worker = Worker(self.source, self._works, self._options)
         try:
             await worker.start()
@@ -94,6 +102,7 @@ class AdoptedTable:
             await self.source.close()
             raise
         self._worker, self._worked_on = worker, event_loop
+        self.started_at = datetime.now(UTC)
 
     async def stop(self, grace: Duration = "10s") -> None:
         """Take no new rows, let handlers finish for the grace period, put the rest back. Repeatable."""

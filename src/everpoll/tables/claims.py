@@ -13,7 +13,7 @@ from everpoll.tables.row import RowLease
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """A row in our hands: every later write about it carries `worker` and `started_at`, as they stand in the table."""
+    """A claimed row: every later write about it carries `worker` and `started_at`, as they stand in the table."""
 
     key: Any
     worker: str

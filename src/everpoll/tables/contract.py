@@ -1,4 +1,4 @@
-"""What a database's own file must offer for somebody's table: a source for the engine, and an inspection for people."""
+"""What each database must offer for an adopted table: a source for the engine, and an inspection for people."""
 
 from collections.abc import Awaitable, Callable
 from typing import Protocol
@@ -6,6 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from everpoll.stores.contract import Source
+from everpoll.tables.overview import RowState, StatusCount, TableWorker
 
 Token = str | Callable[[], str | Awaitable[str]]
 """A key, or a function that returns a fresh one: asked again when the last one was refused."""
@@ -31,7 +32,7 @@ class Finding(Struct, frozen=True, kw_only=True):
 
 
 class TableSource(Source, Protocol):
-    """Somebody's own table."""
+    """An adopted table."""
 
     async def open(self) -> None:
         """Connect and look at the columns; `TableUnfit` names everything that is missing or wrong, at once."""
@@ -44,3 +45,12 @@ class TableSource(Source, Protocol):
 
     def ddl(self) -> list[str]:
         """Statements that give the table what the mapping names: columns, an index for looks, the trigger for push."""
+
+    async def counts(self) -> list[StatusCount]:
+        """How many rows have each of the mapping's statuses, up to a limit. Needs no `open`, like the next two."""
+
+    async def workers(self) -> list[TableWorker]:
+        """The workers that hold rows, by label; an idle worker leaves no trace in the table."""
+
+    async def row_state(self, key: str) -> RowState | None:
+        """The row with this key, as people write it; None: there is none."""

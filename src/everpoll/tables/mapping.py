@@ -2,7 +2,7 @@
 
     queued ──claim──▶ running ──▶ done · failed · canceled
        ▲                 │
-       └── give-back, retry, rescue
+       └── hand back, retry, rescue
 
 Pure: it checks the words, and leaves it to the database's own file to find out whether the columns are there.
 """
@@ -43,11 +43,11 @@ class Table:
     """Oldest first."""
     worker: str = "worker_id"
     started_at: str = "started_at"
-    """With `worker`, the fence: whoever does not find its own values there any more changes nothing."""
+    """With `worker`, the fence: a worker that does not find its own values there changes nothing."""
     finished_at: str | None = None
     error: str | None = None
     heartbeat: str | None = None
-    """Without it, a row whose worker was killed stays as it is until somebody resets it by hand."""
+    """Without it, a row whose worker was killed stays `running` until you reset it by hand."""
     retries: str | None = None
     """How often the row was tried in vain. Without it a row that fails once has failed."""
     priority: str | None = None
@@ -55,9 +55,9 @@ class Table:
     due_at: str | None = None
     """Not before this time; empty means now. Without it a retry follows at once, and `Snooze` is not to be had."""
     version: str = "version"
-    """With guard="version": a number that claim, end, give-back and rescue raise by one; a heartbeat does not."""
+    """With guard="version": a number that claim, end, hand-back and rescue raise by one; a heartbeat does not."""
     updated_at: str = "updated_at"
-    """With guard="timestamp": an instant that claim, end, give-back and rescue set; a heartbeat does not."""
+    """With guard="timestamp": an instant that claim, end, hand-back and rescue set; a heartbeat does not."""
     guard: Guard = "skip_locked"
     heartbeat_every: Duration = "30s"
     stale_after: Duration = "5m"

@@ -28,7 +28,7 @@ class RowWrite(Struct, frozen=True, gc=False, kw_only=True):
     error: str | None = None
     """For the error column; None empties it."""
     keeps_error: bool = False
-    """True leaves the error column as it is: a give-back is no news about the row."""
+    """True leaves the error column as it is: a hand-back says nothing new about the row."""
     retries: int = 0
     """Added to the column for retries."""
     delay_s: float | None = None
@@ -91,6 +91,22 @@ def written(table: Table, settlement: Settlement) -> RowWrite:
         error=error or str(note.get("why", settlement.state)),
         retries=1 if note.get("what") == "failed" else 0,
     )
+
+
+def lost_text(table: Table) -> str:
+    """What the error column says of a row whose worker was lost, after the worker's name."""
+    return f" had no heartbeat for {table.stale_after_s:g} s and was declared dead"
+
+
+def is_as_left(table: Table, write: RowWrite, status: object, is_ours: bool) -> bool:
+    """Whether a row that was lost stands as this settlement would have left it: an earlier try has written it.
+
+    `is_ours`: worker and start are still those of the claim. A row that was to wait again may have been claimed since,
+    after a hand-back by this worker or by a rescue that looks the same.
+    """
+    if write.is_end:
+        return is_ours and status == write.status
+    return status == write.status or (status == table.running and not is_ours)
 
 
 def _error(note: dict[str, Any]) -> str | None:

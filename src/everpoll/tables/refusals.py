@@ -1,6 +1,6 @@
 """Rows that the user's own table refuses to have changed: a trigger that raises, a constraint that was added.
 
-Promises: such a row stops no other, and is no reason to try again and again: it is left alone for a minute, and told
+Promises: such a row does not hold up others and is not tried again and again: it is left alone for a minute, and logged
 once in that time. Never more than `LIMIT` are remembered; beyond that, the oldest are tried again sooner.
 """
 
@@ -16,7 +16,7 @@ LIMIT = 1_000
 
 
 class Refusals:
-    """What one table has refused lately, to one purpose: `claimed`, `kept alive`, `given back`."""
+    """What one table has refused lately, to one purpose: `claimed`, `kept alive`, `handed back`."""
 
     def __init__(self, table: str, purpose: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._table = table

@@ -1,4 +1,4 @@
-"""A row in the hands of its handler."""
+"""A claimed row, as its handler sees it."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -47,7 +47,7 @@ class Row(Mapping[str, Any]):
 
     @property
     def is_stopping(self) -> bool:
-        """Somebody wants it to end; plain functions look at this now and then."""
+        """The handler is to end; plain functions look at this now and then."""
         return self._run.stop_reason is not None
 
     def __getitem__(self, column: str) -> Any:

@@ -27,6 +27,6 @@ def source_for(url: str, table: Table, token: Token | None = None) -> TableSourc
 
         return SupabaseTable(url, table, token)
     raise BadInput(
-        f"table {table.name!r}: {masked(url)!r} is no address of a database that has tables of your own; write "
+        f"table {table.name!r}: {masked(url)!r} is not the address of a database with tables of your own; write "
         "postgresql://…, sqlite:///… or https://….supabase.co"
     )

@@ -2,7 +2,7 @@
 
 Promises: when every task waits, time jumps to the next timer; each timer fires with `loop.time()` equal to its due
 time; timers of one instant fire in the order they were made; time stands still while executors work, while `hold`
-is open and while real I/O is ready. A test that can never go on is told so, with the list of who waits where.
+is open and while real I/O is ready. A test that can never go on fails, with a list of what waits where.
 Never touches `time.time`, `time.monotonic` or `datetime`, and never another event loop than its own.
 
     free ──async with clock / run / new_event_loop──▶ attached ──exit / loop.close──▶ free (time stays where it is)
@@ -195,7 +195,7 @@ class _Keeper:
 
     def on_round(self, next_due: float) -> None:
         if self._time.is_racing(next_due):
-            self._interrupt(EverpollError(self._told(f"{ROUNDS_LIMIT:,} rounds of the loop moved no time")))
+            self._interrupt(EverpollError(self._standstill(f"{ROUNDS_LIMIT:,} rounds of the loop moved no time")))
 
     def on_idle(self, next_due: float) -> bool:
         moved = self._time.move_on(next_due)
@@ -205,7 +205,7 @@ class _Keeper:
 
     def on_stuck(self) -> None:
         waited = f"every task waits, nothing is scheduled, and no I/O came in for {self.patience_s:g} s (patience)"
-        self._interrupt(NothingLeftToWait(self._told(waited)))
+        self._interrupt(NothingLeftToWait(self._standstill(waited)))
 
     def on_close(self) -> None:
         with self._lock:
@@ -227,11 +227,11 @@ class _Keeper:
         return held
 
     def _interrupt(self, error: EverpollError) -> None:
-        # Raised right here, the error leaves run_until_complete(): the last resort when no owner can be told.
+        # Raised right here, the error leaves run_until_complete(): the last resort when no task can be interrupted.
         if self._guard is None or not self._guard.interrupt(error):
             raise error
 
-    def _told(self, what: str) -> str:
+    def _standstill(self, what: str) -> str:
         assert self._attached is not None, "only an attached loop gets stuck"
         waiting = waiting_tasks(self._attached.loop)
         return (

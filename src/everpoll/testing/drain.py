@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from everpoll.policy import Backoff, Duration, human, seconds
+from everpoll.errors import BadInput
+from everpoll.policy import Backoff, Duration, human, seconds, shown
 from everpoll.stores.contract import QueueInfo, Store
 
 # Most tests enqueue a handful of quick jobs: the first looks come quickly.
@@ -46,6 +47,8 @@ async def drain(app: Workplace, timeout: Duration = "30s") -> None:  # noqa: ASY
     too. If the app runs already, its own worker does the work, and goes on afterwards.
     """
     limit_s = seconds(timeout, name="timeout")
+    if not hasattr(app, "working"):
+        raise BadInput(f"drain({shown(app)}): drain takes the app, and runs its jobs of all names: write drain(app)")
     store = await app.store()
     left = _left(await store.queues(), app.queues)
     if not left:
@@ -70,5 +73,5 @@ def _left(queues: Iterable[QueueInfo], served: Collection[str]) -> list[QueueInf
 
 
 def _listed(left: list[QueueInfo]) -> str:
-    told = (f"queue {one.queue!r} has {one.ready + one.limited} due and {one.running} running" for one in left)
-    return "; ".join(told) or "the last tasks ended just now"
+    lines = (f"queue {one.queue!r} has {one.ready + one.limited} due and {one.running} running" for one in left)
+    return "; ".join(lines) or "the last tasks ended just now"

@@ -40,7 +40,7 @@ class AppLike(Protocol):
 
 @dataclass(slots=True, eq=False)
 class World:
-    """One telling of the story."""
+    """One run of the story."""
 
     clock: VirtualClock
     database: MemoryStore
@@ -75,8 +75,8 @@ class Exploration:
 
     points: tuple[str, ...]
     """Of the undisturbed story, in order."""
-    told: int
-    """How many stories."""
+    stories: int
+    """How many stories were run."""
 
 
 class BrokenPromise(EverpollError, AssertionError):
@@ -92,7 +92,7 @@ def explore(
     fates: tuple[Fate, ...] = ("crash", "zombie"),
     lasts: Duration = "1d",
 ) -> Exploration:
-    """Tell the story undisturbed, then with every fate at every point; `BrokenPromise` names the first that went wrong.
+    """Run the story undisturbed, then with every fate at every point; `BrokenPromise` names the first that went wrong.
 
     `make` builds an app on `world.store`, `world.clock` and `world.remote`, as a process of yours does when it starts.
     """
@@ -103,17 +103,17 @@ def explore(
     def tell(knife: Knife) -> list[str]:
         clock = VirtualClock()
         world = World(clock, MemoryStore(clock), knife)
-        clock.run(_told(world, make, story, check, remote, limit_s))
+        clock.run(_run_story(world, make, story, check, remote, limit_s))
         return knife.passed
 
     points = _guarded(lambda: tell(Knife()), "undisturbed")
-    told = 1
+    stories = 1
     for fate in fates:
         for number, name in enumerate(points):
             where = f"{fate} at point {number} of {len(points)}, {name}"
             _guarded(lambda: tell(Knife(number, fate)), where)  # noqa: B023 - called at once
-            told += 1
-    return Exploration(tuple(points), told)
+            stories += 1
+    return Exploration(tuple(points), stories)
 
 
 def _guarded(tell: Callable[[], list[str]], where: str) -> list[str]:
@@ -123,14 +123,14 @@ def _guarded(tell: Callable[[], list[str]], where: str) -> list[str]:
         raise BrokenPromise(f"{where}: {type(error).__name__}: {error}") from error
 
 
-async def _told(
+async def _run_story(
     world: World, make: Make, story: Story, check: Check, remote: Callable[[], Any], limit_s: float
 ) -> None:
     world.remote = remote()
     workers = [_Running(world, make)]
     await workers[0].started.wait()
     try:
-        # The one who tells the story is a process without a worker: it does not die with the others.
+        # The story runs in a process without a worker, which does not die with the others.
         await story(world, make(world))
         until = world.clock.now() + limit_s
         while not await world.is_over():

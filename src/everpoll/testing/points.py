@@ -14,7 +14,7 @@ Fate = Literal["crash", "zombie"]
 
 @dataclass(slots=True, eq=False)
 class Process:
-    """One simulated process: alive, dead, or frozen until somebody thaws it."""
+    """One simulated process: alive, dead, or frozen until the test thaws it."""
 
     name: str
     knife: "Knife"

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from everpoll.stores.contract import Beat, Leased, Pulse, Settlement, Store
+from everpoll.stores.contract import Beat, Leased, Pulse, Rescued, Settlement, Store
 from everpoll.testing.points import Process
 
 WRITES = frozenset(
@@ -77,8 +77,8 @@ class _GatedPulse:
             return Beat(is_alive=True)
         return self._pulse.beat(incarnation, lease_s, running)
 
-    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
-        return self._pulse.rescue(incarnation, dead, overdue) if self._process.state == "alive" else 0
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
+        return self._pulse.rescue(incarnation, dead, overdue) if self._process.state == "alive" else Rescued()
 
     def close(self) -> None:
         self._pulse.close()

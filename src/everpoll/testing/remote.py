@@ -1,4 +1,4 @@
-"""Remotes that answer as they are told: a list of answers for each call, and a record of who asked what, when.
+"""Remotes with scripted answers: a list of answers for each call, and a record of the calls.
 
     cloud = ScriptedRemote(start=[{"id": "7"}], status=["queued", TimeoutError("slow"), "complete"])
 
@@ -28,7 +28,7 @@ class RemoteCall:
 
 
 class ScriptedRemote:
-    """Somebody else's system."""
+    """A remote system with scripted answers."""
 
     def __init__(self, **answers: Sequence[Any] | Callable[..., Any]) -> None:
         self._answers: dict[str, list[Any] | Callable[..., Any]] = {

@@ -18,13 +18,13 @@ from typing import NamedTuple
 # honest test that waits for time needs them.
 ROUNDS_LIMIT = 1_000_000
 
-# Twenty sleeps of 0.1 s end at 2.0000000000000004. Whoever advances by 2 s means the twentieth too, so a target
+# Twenty sleeps of 0.1 s end at 2.0000000000000004. A test that advances by 2 s means the twentieth too, so a target
 # reaches as far as the clock resolution that asyncio itself grants to timers.
 _REACH_S = 1e-9
 
 
 class _Target(NamedTuple):
-    """Sorted by instant, then by who asked first."""
+    """Sorted by instant, then by the order of the calls."""
 
     at: float
     turn: int
@@ -33,7 +33,7 @@ class _Target(NamedTuple):
 
 
 class Timekeeper:
-    """The virtual now, and who waits for it to be reached."""
+    """The virtual now, and the instants that callers wait for."""
 
     def __init__(self, start: float) -> None:
         self.now = start
@@ -73,7 +73,7 @@ class Timekeeper:
         self._rounds = 0
 
     def is_racing(self, next_due: float) -> bool:
-        """Count a round that moved no time: True once somebody has waited too many of them for time to move."""
+        """Count a round that moved no time: True once a caller has waited too many of them for time to move."""
         self._rounds += 1
         if self._rounds <= ROUNDS_LIMIT:
             return False
@@ -81,7 +81,7 @@ class Timekeeper:
         return math.isfinite(next_due) or self._next_target() is not None
 
     def abandon(self, error: Exception) -> None:
-        """Time will not move any more: tell those who wait for it."""
+        """Raise this error in all callers that wait: time will not move any more."""
         for target in self._targets:
             if not target.reached.done():
                 target.reached.set_exception(error)

@@ -36,9 +36,9 @@ class Timeline:
         watch.on_decision.append(self._decided)
 
     def _decided(self, run_id: str, decision: Any) -> None:
-        told = self._moments.setdefault(run_id, [])
-        since = told[0][0] if told else decision.at
-        told.append((decision.at, Moment(decision.at - since, decision.rule, decision.why, decision.next_s)))
+        moments = self._moments.setdefault(run_id, [])
+        since = moments[0][0] if moments else decision.at
+        moments.append((decision.at, Moment(decision.at - since, decision.rule, decision.why, decision.next_s)))
 
     def of(self, run_id: str) -> list[Moment]:
         """All decisions of a run, in order."""

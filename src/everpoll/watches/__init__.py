@@ -1,11 +1,12 @@
 """Watches: operations that run elsewhere, looked at until they have ended."""
 
 from everpoll.watches.cadence import Cadence, History, Learned
-from everpoll.watches.context import LookContext, Verify
+from everpoll.watches.context import LookContext
 from everpoll.watches.handle import RunEvent, RunInfo, WatchRun
+from everpoll.watches.learned_plan import PastRun
 from everpoll.watches.options import WatchOptions
 from everpoll.watches.registry import Watches
-from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
+from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Verify, Wait
 from everpoll.watches.watch import Watch
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "History",
     "Learned",
     "LookContext",
+    "PastRun",
     "RunEvent",
     "RunInfo",
     "Started",

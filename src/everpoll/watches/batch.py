@@ -1,9 +1,8 @@
-"""Looks that are made together: one remote list call serves many due runs.
+"""Batched looks: one call of `look_many` serves many due runs.
 
-Promises: each run has its own verdict, or the error that the call raised. The call begins a moment after the first run
-asks, so that those leased with it are in the same call. Never more than BATCH in one call. To a remote's
-rate a call is one, however many runs are in it. A run that is canceled, or
-whose time is over, leaves the others alone; a call for which nobody waits any more is canceled.
+Promises: each run gets its own verdict, or the error that the call raised. The call begins GATHER_S after the first run
+asks, so that runs leased together share it; a call has at most BATCH runs. A call counts once for the remote's rate. A
+run that is canceled or times out does not disturb the others; a call without a waiting run is canceled.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ Waiting = tuple[Any, LookContext, "asyncio.Future[Any]"]
 
 
 class Batch:
-    """The looks of one watch that wait for each other."""
+    """The runs of one watch that wait for the next call of `look_many`."""
 
     def __init__(self, where: str, function: Callable[..., Any], subject: Subject | None = None) -> None:
         if not inspect.iscoroutinefunction(function):
@@ -39,14 +38,14 @@ class Batch:
         self._number = 0
 
     def is_about_to_ask(self, remote: str) -> bool:
-        """Whether a call to this remote is being put together: whoever joins it asks nothing more."""
+        """Whether a call to this remote is being gathered: a run that joins it causes no further call."""
         return self._event_loop is asyncio.get_running_loop() and bool(self._waiting) and remote in self._asked
 
     async def ask(self, op: Any, context: LookContext, remote: str, limit_s: float) -> Any:
-        """The verdict on one run, within that time."""
+        """Join the next call and return the verdict on this run; raise `JobTimeout` after `limit_s`."""
         event_loop = asyncio.get_running_loop()
         if self._event_loop is not event_loop:
-            # Whoever waited on an event loop that is gone is gone with it.
+            # Runs that waited on an earlier event loop are gone with it.
             self._event_loop, self._sending, self._waiting, self._calls = event_loop, None, [], set()
             self._asked = set()
         answer: asyncio.Future[Any] = event_loop.create_future()
@@ -117,7 +116,7 @@ def _answer(answer: "asyncio.Future[Any]", verdict: Any) -> None:
     if answer.done():
         return
     if isinstance(verdict, (StopIteration, GeneratorExit)):
-        # No future can carry those: whoever awaits it would take them for its own.
+        # A future cannot carry these: they would end the coroutine that awaits it.
         answer.set_exception(RuntimeError(f"look_many has raised {type(verdict).__name__}"))
     elif isinstance(verdict, BaseException):
         answer.set_exception(verdict)

@@ -4,15 +4,15 @@ A cadence is a pure object: history in, delay out. `Backoff` is the first; `Lear
 have ended. Never looks at a clock: the history says how much time has passed.
 """
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from everpoll.errors import BadInput
-from everpoll.policy import Backoff, Duration, Rng, seconds, shown, whole_number
+from everpoll.policy import Backoff, Duration, Rng, number, seconds, shown
+from everpoll.watches.learned_plan import PastRun, Plan, planned
 
-NEAREST = 3
-"""Runs that make a hazard; fewer are an anecdote."""
+LEAST_LOOKS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,11 @@ class History:
     """Since the start of this run."""
     durations_s: tuple[float, ...] = ()
     """How long earlier runs of this watch took, newest first: the middle between the look that saw the end and the one
-    before it."""
+    before it. Runs that timed out or were canceled are left out."""
+    runs: tuple[PastRun, ...] = ()
+    """The earlier runs themselves, newest first: between which two looks each ended, and its progress."""
+    progress: tuple[tuple[float, float], ...] = ()
+    """What the remote reported about this run: the first (share, seconds since the start) in each tenth."""
 
 
 @runtime_checkable
@@ -48,42 +52,58 @@ class Growing:
         return self.backoff.delay(history.looks + 1, rng)
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan as a cadence, with its reasons."""
+
+    plan: Plan
+
+    def next_s(self, history: History, rng: Rng) -> float:
+        """See `Cadence`."""
+        return self.decided(history, rng)[0]
+
+    def decided(self, history: History, rng: Rng) -> tuple[float, str]:
+        """Seconds until the next look, and why."""
+        return self.plan.next_look(history.looks, history.elapsed_s, history.progress, rng)
+
+
 @dataclass(frozen=True, slots=True, init=False)
 class Learned:
     """Looks where earlier runs ended: `Learned(Backoff("2s", cap="30s"))`, which also is the cadence until it knows.
 
-    A look costs as much as `look_worth` of waiting. With a hazard h (the share of runs that end in the next second, of
-    those that took so long), a gap g costs one look, and h * g of the runs wait g / 2 on average: the sum of both is
-    least at g = sqrt(2 * look_worth / h). Where many runs end, looks are close together; where few do, they are rare.
-    Never less than `least`, nor more than the cap of the fallback.
+    By default, looks and delay become fewer and shorter by about the same factor. `looks=1` finds the end as soon as
+    it can with at most as many looks as the fallback; `looks=0.5` with at most half as many.
     """
 
     fallback: Backoff
-    look_worth_s: float
+    looks: float | None
+    """The share of the fallback's looks that it may make; None: looks and delay shrink alike."""
     least_s: float
-    needed: int
-    """Runs that it wants to have seen before it trusts them."""
+    """No gap is shorter than this where looks are close together."""
 
-    def __init__(
-        self, fallback: Backoff, look_worth: Duration = "1.5s", least: Duration = "1s", needed: int = 20
-    ) -> None:
+    def __init__(self, fallback: Backoff, looks: float | None = None, least: Duration = "1s") -> None:
         if not isinstance(fallback, Backoff):
             raise BadInput(f'Learned({shown(fallback)}): write Learned(Backoff("2s", cap="30s"))')
+        if looks is not None:
+            accepted = "the share of the fallback's looks, as 0.5"
+            looks = number(looks, name="looks", at_least=LEAST_LOOKS, at_most=1, accepted=accepted)
         put = object.__setattr__
         put(self, "fallback", fallback)
-        put(self, "look_worth_s", seconds(look_worth, name="look_worth", positive=True))
+        put(self, "looks", looks)
         put(self, "least_s", seconds(least, name="least", positive=True))
-        put(self, "needed", whole_number(needed, name="needed", at_least=NEAREST, accepted="how many runs it wants"))
 
     def next_s(self, history: History, rng: Rng) -> float:
-        """See `Cadence`."""
-        longer = sorted(one for one in history.durations_s if one > history.elapsed_s)
-        if len(history.durations_s) < self.needed or len(longer) < NEAREST:
-            return self.fallback.delay(history.looks + 1, rng)
-        # The hazard, from the tenth of them that would end next.
-        count = max(NEAREST, len(longer) // 10)
-        hazard = count / (len(longer) * (longer[count - 1] - history.elapsed_s))
-        return min(self.fallback.cap_s, max(self.least_s, math.sqrt(2 * self.look_worth_s / hazard)))
+        """See `Cadence`. A watch plans once for each history that it reads; this plans anew at every call."""
+        return self.learn(history.runs or [PastRun(one, one) for one in history.durations_s]).next_s(history, rng)
+
+    def learn(self, runs: Sequence[PastRun]) -> Planned:
+        """The cadence that follows from these runs, newest first."""
+        return Planned(planned(self.fallback, self.looks, self.least_s, runs))
+
+
+def decided(cadence: Cadence, history: History, rng: Rng) -> tuple[float, str | None]:
+    """Ask a cadence: seconds until the next look, and its reason where it names one."""
+    return cadence.decided(history, rng) if isinstance(cadence, Planned) else (cadence.next_s(history, rng), None)
 
 
 def cadence_of(every: object) -> Cadence | None:

@@ -1,7 +1,7 @@
-"""What a look holds in its hands: `w`. Facts that must last between looks are named here and live in the row.
+"""`LookContext`: the `w` of a look. It keeps named facts in the run's memory that last between looks.
 
-Promises: a fact changes only by what was seen. A contrary sighting resets a confirmation, an unknown one changes
-nothing. Nothing is written before the look has ended: a look that crashes has changed no fact.
+Promises: a fact changes only by what a look saw. A contrary sighting resets a confirmation, an unknown one changes
+nothing. Facts are stored when the look has ended: a look that fails changes no fact.
 """
 
 import asyncio
@@ -9,14 +9,15 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Collection, Coroutine
-from dataclasses import dataclass
 from typing import Any
 
 from everpoll.errors import BadInput
 from everpoll.http.retry_after import retry_after_s
 from everpoll.policy import Confirm, Confirmation, Duration, Gate, human, shown
-from everpoll.watches.limits import MEMORY_LIMIT, NAME_LIMIT, encoded, named, told, told_error
+from everpoll.watches.decisions.events import Report
+from everpoll.watches.limits import MEMORY_LIMIT, NAME_LIMIT, encoded, error_text, named, short_text
 from everpoll.watches.memory import RunMemory, Sighting
+from everpoll.watches.verdicts import Verify
 
 logger = logging.getLogger("everpoll.watches")
 
@@ -26,77 +27,85 @@ NO_IDS = frozenset({"", "0", "none", "null"})
 HINT_SLACK_S = 0.001
 
 
-@dataclass(frozen=True, slots=True)
-class Verify:
-    """Returned by a look, as `return w.verify("rowset")`: what was seen is to be proven by that check."""
-
-    name: str
-
-
 class LookContext:
     """One look at one run."""
 
-    __slots__ = ("_checks", "_memory", "_now", "call", "changed", "floor_s", "hints", "is_told", "key")
+    __slots__ = (
+        "_checks",
+        "_memory",
+        "_now",
+        "_owns_memory",
+        "call",
+        "changed",
+        "floor_s",
+        "has_reported",
+        "hints",
+        "key",
+    )
 
     def __init__(self, memory: RunMemory, now: float, checks: Collection[str], key: str) -> None:
         self._memory = memory
+        self._owns_memory = False
         self._now = now
         self._checks = checks
         self.key = key
         """The idempotency key of the run: the same over every crash."""
         self.hints: dict[str, float] = {}
-        """When a look could first make a difference, by the fact that says so."""
+        """Instants at which a fact can change, by the reason to look then."""
         self.changed: dict[str, Any] = {}
-        """Facts that this look has changed, for whoever asks why."""
+        """Facts that this look has changed; stored with the decision."""
         self.call: int | None = None
-        """Which call of look_many it is part of: one that fails has failed once, however many were in it."""
-        self.is_told = False
-        """Whether this look has told how the remote is: what was said before is of yesterday then."""
+        """The number of the look_many call that this look is part of: its failure counts once for all its runs."""
+        self.has_reported = False
+        """Whether this look has set the status or the progress."""
         self.floor_s: float | None = None
-        """How long a remote that was only attempted wants not to be asked."""
+        """The longest Retry-After that a call of `attempt` has met."""
 
     @property
     def id(self) -> str:
-        """Of the run."""
+        """The id of the run."""
         return self._memory.run_id
 
     @property
     def handle(self) -> Any:
-        """What `start` returned."""
+        """The handle that `start` returned."""
         return self._memory.handle
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the start, without the time in which nobody could look."""
+        """Seconds since the start, without pauses of the budget."""
         return self._memory.elapsed_s(self._now)
 
     @property
     def looks(self) -> int:
-        """How many looks there were, this one included."""
+        """The number of looks, this one included."""
         return self._memory.looks
 
     @property
     def memory(self) -> dict[str, Any]:
         """JSON of your own that lasts until the run ends."""
+        if not self._owns_memory:
+            # Copied at the first use: most looks do not touch it, and one that fails must leave it as it was.
+            self._owns_memory, self._memory.user = True, _copied(self._memory.user)
         return self._memory.user
 
     @memory.setter
     def memory(self, value: dict[str, Any]) -> None:
         if not isinstance(value, dict):
             raise BadInput(f"w.memory = {shown(value)}: write a dict")
-        self._memory.user = value
+        self._owns_memory, self._memory.user = True, value
 
     @property
     def is_canceling(self) -> bool:
-        """Somebody canceled the run, the remote was told, and now it is waited for."""
+        """Whether the run is being canceled: the remote was asked to cancel, and the run waits for the end."""
         return self._memory.phase == "canceling"
 
     def due(self, name: str, after: Duration = 0, every: Duration = 0) -> bool:
-        """Whether it is time for this: not before that much run time, and at most that often."""
+        """Whether this is due: not before `after` of run time, and at most once per `every`."""
         gate, memory, now = _gate(after, every), self._memory, self._now
         last_at = memory.dues.get(named(name, memory.dues, "due"))
         if last_at is not None and last_at > now:
-            last_at = memory.dues[name] = now  # the store's clock was set back: it counts from now
+            last_at = memory.dues[name] = now  # the store's clock was set back: count from now
         if not gate.due(last_at, now if memory.started_at is None else min(memory.started_at, now), now):
             return False
         memory.dues[name] = now
@@ -104,17 +113,22 @@ class LookContext:
         return True
 
     def confirm(self, name: str, seen: bool | None, times: int = 2, gap: Duration = 0) -> bool:
-        """Whether it was seen that often, at least the gap apart, with nothing contrary in between; None: unknown."""
+        """Whether it was seen `times` times, at least `gap` apart, with nothing contrary in between; None: unknown."""
         rule, now = _confirm(times, gap), self._now
         if seen is not None and not isinstance(seen, bool):
             # 0, "" and "false" would all be sightings.
             raise BadInput(f"confirm({shown(name)}, seen={shown(seen)}): write True, False, or None for unknown")
         before = self._memory.confirms.get(named(name, self._memory.confirms, "confirm"), Sighting())
         if before.last_at is not None and before.last_at > now:
-            before.last_at = now  # the store's clock was set back: the gap counts from now
+            # The store's clock was set back: the gap counts from now.
+            before = Sighting(before.count, now, before.first_at, before.before_at)
+            self._memory.confirms[name] = before
         state, is_confirmed = rule.observe(Confirmation(before.count, before.last_at), seen, now)
         if state.count != before.count:
-            self._memory.confirms[name] = Sighting(state.count, state.last_at)
+            first_at, before_at = before.first_at, before.before_at
+            if before.count == 0:
+                first_at, before_at = now, self._memory.looked_at
+            self._memory.confirms[name] = Sighting(state.count, state.last_at, first_at, before_at)
             self.changed[f"confirm:{name}"] = f"{state.count} of {times}"
             if state.count > before.count:
                 self._memory.count(f"confirm:{name}")
@@ -126,11 +140,11 @@ class LookContext:
         return is_confirmed
 
     def attempt(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call something that the look can do without: what it returns, or None and a warning if it fails.
+        """Call a function that the look can do without; return its value, or None with a warning if it raises.
 
-        To be awaited; but in the thread of a plain look it is called there and then.
+        Await it; in the thread of a plain look it runs at once.
         """
-        name = told(getattr(function, "__name__", "call"), NAME_LIMIT)
+        name = short_text(getattr(function, "__name__", "call"), NAME_LIMIT)
         self._memory.count(f"attempt:{name}")
         attempt = self._attempted(name, function, args, kwargs)
         return attempt if _is_in_event_loop() else _at_once(attempt)
@@ -142,44 +156,55 @@ class LookContext:
             value = function(*args, **kwargs)
             return await value if inspect.isawaitable(value) else value
         except Exception as error:  # noqa: BLE001 - that is what it is for
-            text = told_error(error)
+            text = error_text(error)
             self._memory.count(f"attempt failed:{name}")
             self.floor_s = max(self.floor_s or 0.0, retry_after_s(error) or 0.0) or None
-            self.changed[f"attempt:{name}"] = told(text)
+            self.changed[f"attempt:{name}"] = short_text(text)
             logger.warning("%s: %s failed, going on without it: %s", self.id, name, text)
             return None
 
     def verify(self, name: str) -> Verify:
-        """To be returned: what was seen is ready once that check has passed."""
+        """Return this from the look: the run is ready once the named check has passed."""
         if name not in self._checks:
             known = ", ".join(sorted(self._checks)) or "none"
             raise BadInput(f"verify({name!r}): no check has that name; write @….verify({name!r}); there are: {known}")
         return Verify(name)
 
     def count(self, name: str) -> None:
-        """One more of these, shown with the run and its watch."""
-        self._memory.count(told(name, NAME_LIMIT))
+        """Add one to a counter that is shown with the run and its watch."""
+        self._memory.count(short_text(name, NAME_LIMIT))
 
     def status(self, word: object) -> str:
-        """Note the remote's own word, for people, and have it back trimmed and in lower case."""
+        """Store the remote's own word for people, and return it trimmed and in lower case."""
         normal = "" if word is None else str(word).strip().lower()
-        self._memory.status = told(normal) or None
-        self.is_told = True
+        self._memory.status = short_text(normal) or None
+        self.has_reported = True
         return normal
 
     def progress(self, text: str) -> None:
-        """Note how far the remote is, for people."""
-        self._memory.progress = told(text)
-        self.is_told = True
+        """Store how far the remote is, for people."""
+        self._memory.progress = short_text(text)
+        self.has_reported = True
 
     def check_memory(self) -> None:
-        """`BadInput` where `w.memory` cannot be stored as it is."""
-        if self._memory.user:
+        """Raise `BadInput` if `w.memory` cannot be stored as it is."""
+        if self._owns_memory and self._memory.user:
             encoded(self._memory.user, "w.memory", MEMORY_LIMIT)
 
+    def report(self, *, has_failed: bool = False) -> Report:
+        """Return what the look reported; of a look that has failed, only counters, status and progress count."""
+        memory = self._memory
+        words = memory.counters, memory.status, memory.progress
+        if has_failed:
+            return Report(words[0], status=words[1], progress=words[2], has_reported=self.has_reported)
+        user = memory.user if self._owns_memory else None
+        facts = memory.confirms, memory.dues, user
+        return Report(words[0], *facts, *words[1:], self.has_reported, self.hints, self.changed, self.floor_s)
+
     def let_go(self) -> None:
-        """The look has failed: whoever still holds this, a thread that was left behind, changes nothing any more."""
+        """Detach from the run's memory: the look has failed, and a thread left behind must not change the run."""
         self._memory = RunMemory(self._memory.run_id, handle=self._memory.handle)
+        self._owns_memory = True
 
 
 # Looks say the same durations again and again: reading them took half of the time of a look, 30 of 65 us.
@@ -191,6 +216,13 @@ def _gate(after: Duration, every: Duration) -> Gate:
 @functools.lru_cache(maxsize=256, typed=True)
 def _confirm(times: int, gap: Duration) -> Confirm:
     return Confirm(times, gap)
+
+
+def _copied(value: Any) -> Any:
+    """Copy JSON."""
+    if isinstance(value, dict):
+        return {name: _copied(one) for name, one in value.items()}
+    return [_copied(one) for one in value] if isinstance(value, list) else value
 
 
 def is_id(handle: object) -> bool:

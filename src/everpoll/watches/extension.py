@@ -1,7 +1,7 @@
-"""Extensions: what a person has added to the budget of a run.
+"""Extensions: time and looks that a caller adds to the budget of a run.
 
-They are kept with the operation in the arguments of the run's task: a look that is under way writes the run's memory,
-never its arguments, so that it cannot undo an extension.
+They are stored with the operation in the arguments of the run's task. A look that is under way writes the run's memory
+and never its arguments, so it cannot undo an extension.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ LOOKS_LIMIT = 1_000_000
 
 
 class Extension(Struct, frozen=True):
-    """How much was added, in all."""
+    """The sum of all extensions of a run."""
 
     time_s: float = 0.0
     looks: int = 0
@@ -36,7 +36,7 @@ class Extension(Struct, frozen=True):
         return " and ".join(parts) or "nothing"
 
     def grown(self, budget: Budget) -> Budget:
-        """The budget with this added; a budget without a limit of looks stays without one."""
+        """Return the budget with this extension; a budget without a limit of looks stays without one."""
         looks = None if budget.looks is None else budget.looks + self.looks
         return Budget(min(budget.time_s + self.time_s, LONGEST_S), looks)
 
@@ -50,24 +50,24 @@ class _Wrapped(Struct, rename={"extension": KEY}):
 
 
 def with_extension(op: Any, extension: Extension) -> str:
-    """The arguments of a run whose budget was extended."""
+    """Return the arguments of a run with this extension of its budget."""
     return encode(_Wrapped(extension, op))
 
 
 def extension_of(text: str) -> Extension:
-    """What was added to the budget, from the arguments as they are stored; most have nothing to decode."""
+    """Read the extension from stored arguments; without one, nothing is decoded."""
     return read_args(text)[1] if text.startswith(_START) else NONE
 
 
 def read_args(text: str) -> tuple[Any, Extension]:
-    """The operation, and what was added to its budget, from the arguments as they are stored."""
+    """Read the operation and the extension from stored arguments."""
     if not text.startswith(_START):
         return msgspec.json.decode(text), NONE
     return split_args(msgspec.json.decode(text))
 
 
 def split_args(args: Any) -> tuple[Any, Extension]:
-    """The same from arguments that are decoded already."""
+    """Read the operation and the extension from decoded arguments."""
     if not (isinstance(args, dict) and args.keys() == {KEY, "op"}):
         return args, NONE
     wrapped = msgspec.convert(args, _Wrapped)

@@ -1,20 +1,21 @@
 """What an exception in a look, a start, a cancel or a cleanup means: try again, or give up.
 
-    transient   the remote or the network is in trouble: counted, re-delayed, until the budget is spent
-    odd         nobody knows: probably a bug of the look; tried again, but not for ever
-    fatal       it will not get better: the run has failed
+    transient   the remote or the network is in trouble: tried again until the budget is spent
+    odd         unknown, probably a bug of the look: tried again, a limited number of times in a row
+    fatal       trying again cannot help: the run fails
 
-Pure. HTTP errors are told by their shape, so that no client library has to be there: httpx, aiohttp, requests, urllib.
+Pure. HTTP errors are recognized by their attributes, so that no client library has to be installed: httpx, aiohttp,
+requests, urllib.
 """
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 from everpoll.errors import BadInput, Hopeless, JobTimeout, StoreUnavailable
 from everpoll.policy import shown
+from everpoll.watches.decisions.events import Fault
 
-Fault = Literal["transient", "odd", "fatal"]
 FAULTS: tuple[Fault, ...] = ("transient", "odd", "fatal")
 Classify = Callable[[BaseException], Fault | None]
 
@@ -38,11 +39,11 @@ NETWORK_NAMES = frozenset(
 
 
 class NothingSent(Hopeless):
-    """Raised by a cancel that has no way to tell the remote: nothing was sent, and the remote has proven nothing."""
+    """Raised by a cancel function that cannot reach its remote: no request was sent."""
 
 
 def fault_of(error: BaseException, rules: tuple[Classify, ...] = ()) -> Fault:
-    """The user's rules first, in order; then ours."""
+    """Classify an error: by the user's rules first, in order, then by the built-in ones."""
     for rule in rules:
         if (said := rule(error)) is not None:
             if said in FAULTS:
@@ -59,7 +60,7 @@ def fault_of(error: BaseException, rules: tuple[Classify, ...] = ()) -> Fault:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status that an error of any common client carries."""
+    """Return the HTTP status of an error of any common client, or None."""
     response: Any = getattr(error, "response", None)
     for holder in (response, error):
         for name in ("status_code", "status", "code"):
@@ -70,7 +71,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def one_of(transient: tuple[type[BaseException], ...], fatal: tuple[type[BaseException], ...]) -> Classify:
-    """A rule from two lists of exception types; fatal wins."""
+    """Make a rule from two lists of exception types; fatal wins."""
 
     def rule(error: BaseException) -> Fault | None:
         if isinstance(error, fatal):

@@ -1,4 +1,4 @@
-"""The user's functions of a watch: look, start, adopt, cancel, cleanup, checks. Each takes what it names.
+"""The user's functions of a watch: look, start, adopt, cancel, cleanup and checks, called with the arguments they name.
 
     async def start(op, key): …       async def cleanup(op, handle, outcome): …
 
@@ -25,12 +25,12 @@ GIVEN = {
     "cleanup": ("key", "handle", "outcome"),
     "verify": ("key", "handle", "w"),
 }
-"""What each may ask for, beside the operation."""
+"""The parameters that each function may have after the operation."""
 _RESERVED = {name for names in GIVEN.values() for name in names}
 
 
 class UserFunction:
-    """One of them, ready to be called."""
+    """A function of the user, checked and ready to be called."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class UserFunction:
     ) -> None:
         where = f"{watch}: {what}"
         if not callable(function):
-            raise BadInput(f"{where}: {function!r} is no function")
+            raise BadInput(f"{where}: {function!r} is not a function")
         parameters = list(inspect.signature(function).parameters.values())
         names = [one.name for one in parameters[1:]]
         if not parameters or parameters[0].name in _RESERVED:
             raise BadInput(f"{where}: its first parameter is the operation: write def {_name(function)}(op, …)")
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise BadInput(f"{where} is a generator: calling it would run none of it; write it without `yield`")
-        # A leading underscore is how one says that a parameter is not used.
+        # A leading underscore marks a parameter that the function does not use.
         given = GIVEN[what.partition("(")[0]]
         wrong = [one for one in names if one.lstrip("_") not in given]
         if wrong:
@@ -58,12 +58,12 @@ class UserFunction:
         self._callee = Callee(function, None, threads)
 
     async def __call__(self, limit_s: float, op: Any, **given: Any) -> Any:
-        """Call it with what it asks for, within that time."""
+        """Call the function with the arguments that it names; it times out after `limit_s`."""
         return await self._callee.within(limit_s, op, **{name: given[name.lstrip("_")] for name in self._names})
 
 
 class OperationType:
-    """How the operation is stored, and comes back: the annotation of the look's first parameter says so."""
+    """Stores and restores operations by the annotation of the look's first parameter."""
 
     def __init__(self, where: str, look: Callable[..., Any]) -> None:
         self._where = where
@@ -75,7 +75,7 @@ class OperationType:
         self._type: Any = hints.get(first, Any) if first is not None else Any
 
     def encode(self, op: Any) -> str:
-        """As it is stored; refused where it would not come back."""
+        """Return the operation as JSON; raise `BadInput` if it could not be restored from that."""
         try:
             text = encoded(op, "it").decode()
             self.decode(text)
@@ -84,13 +84,13 @@ class OperationType:
         return text
 
     def decode(self, text: str) -> Any:
-        """As the look wants it."""
+        """Restore the operation from JSON text."""
         if self._type is Any:
             return msgspec.json.decode(text)
         return msgspec.json.decode(text, type=self._type, strict=False)
 
     def convert(self, value: Any) -> Any:
-        """From JSON values."""
+        """Restore the operation from decoded JSON."""
         return value if self._type is Any else msgspec.convert(value, self._type, strict=False)
 
 

@@ -1,4 +1,4 @@
-"""A run as its user holds it: after `begin`, or by its id."""
+"""A run in the hands of its caller: `WatchRun`, and what it reads from the run's task."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ from everpoll.policy import Duration, human, seconds, whole_number
 from everpoll.stores.contract import TaskInfo, encode
 from everpoll.stores.operations import Revision
 from everpoll.watches.extension import LOOKS_LIMIT, Extension, split_args, with_extension
-from everpoll.watches.limits import REASON_LIMIT, told
+from everpoll.watches.limits import REASON_LIMIT, short_text
 from everpoll.watches.memory import Decision, Outcome, RunMemory
 from everpoll.watches.waiting import RunWaiters, Seen, Wanted
 
@@ -29,13 +29,13 @@ TARGET_CHARS = 300
 
 
 class Fact(Struct, frozen=True, kw_only=True):
-    """A fact as one look has changed it."""
+    """A fact, as a look changed it."""
 
     name: str
     value: Any
     at: float
     look: int | None
-    """The number of that look; None: it was none, or a release wrote it that did not count them."""
+    """The number of that look; None if the change came from no look, or from a release that did not number looks."""
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -57,11 +57,11 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     op: Any
     looks: int
     budget_s: float | None
-    """How long it may be looked at in all, extensions included; None: a release wrote it that did not say."""
+    """The time budget, extensions included; None if a release wrote the run that did not store it."""
     budget_looks: int | None
-    """How often; None: any number."""
+    """The budget of looks; None if it has no limit."""
     deadline_at: datetime | None
-    """When its time is over, unless its budget stands still; None: it has not begun, stands still, or has ended."""
+    """When the time budget is spent; None if the run has not begun or has ended, or if its budget is paused."""
     errors: int
     counters: dict[str, int]
     cleaned: bool | None
@@ -75,14 +75,14 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     facts: dict[str, Any]
     """What lasts between looks, by name: `confirm:gone`, `due:rows`, `verify:rowset`."""
     target: str | None
-    """What it looks at: the remote that its watch names, else its handle where that is a text; None: neither."""
+    """The remote that the watch names, else the handle if it is a text, else None."""
     last_fact: Fact | None
-    """The fact that changed last, as far as the log reaches."""
+    """The last change of a fact in the log."""
     seq: int
 
 
 class RunEvent(Struct, frozen=True, kw_only=True):
-    """Something changed. `seq` counts from 1 in each run; a snapshot carries the seq of what it includes."""
+    """A change of a run. `seq` counts from 1 in each run; a snapshot has the `seq` of the last change it includes."""
 
     seq: int
     kind: str
@@ -107,13 +107,13 @@ class WatchRun:
         self.id = run_id
         self.task_id = task_id
         self.is_new = is_new
-        """False: this id has been begun before, and this is that run."""
+        """False if a run with this id existed already."""
 
     def __repr__(self) -> str:
         return f"<WatchRun {self.watch}:{self.id}>"
 
     async def info(self) -> RunInfo:
-        """Everything that is known about it."""
+        """Read the run."""
         task = await self._watches.task(self.task_id)
         if task is None:
             raise self._not_found()
@@ -136,7 +136,7 @@ class WatchRun:
         return _value(info)
 
     async def _seen_in_time(self, limit: str) -> RunInfo:
-        """The run, which may have its outcome by now; `TimeoutError` says where it is."""
+        """Read the run once more; raise `TimeoutError` with its phase if it has no outcome."""
         late = f"{self.watch}:{self.id} has no outcome within {limit}"
         try:
             info = await self.info()
@@ -158,20 +158,23 @@ class WatchRun:
             raise self._not_found() from None
 
     async def cancel(self, reason: str | None = None, *, by: str = "") -> bool:
-        """Cancel it: the remote is told, waited for and cleaned up; False: it had its outcome already.
+        """Cancel the run; return False if it has its outcome already.
+
+        The next step asks the remote to cancel, waits until the operation has ended, and cleans up.
 
         `by` names the actor for the log.
         """
         before = await self.info()
         if before.outcome is not None:
             return False
-        await self._watches.cancel(self.task_id, action("cancel", by, told(reason or "", REASON_LIMIT)))
+        await self._watches.cancel(self.task_id, action("cancel", by, short_text(reason or "", REASON_LIMIT)))
         return True
 
     async def look_now(self, *, by: str = "") -> None:
         """Make its next look due at once; while one is under way, another follows it.
 
-        A remote that rests, or whose rate is used up, still postpones the look. `WrongState`: the run has its outcome.
+        A remote with an open breaker, or with a rate that is used up, still postpones the look.
+        `WrongState`: the run has its outcome.
         `by` names the actor for the log.
         """
         await self._live("is not looked at any more")
@@ -213,7 +216,7 @@ class WatchRun:
         """The state now, then every change behind `after`, those of the past first, until the run has ended.
 
         To go on later, remember the `seq` of the last *change*: a snapshot tells of changes that are still to come.
-        An outage of the store is waited out. Changes whose history was dropped are missing; the snapshot is not.
+        An outage of the store is waited out. Changes are missing if their history was dropped; the snapshot is not.
         """
         after = whole_number(after, name="after", at_least=0, accepted="the seq of the last change that was seen, or 0")
         # One object for the whole iteration: once the app is closed it refuses, and the store is not opened again.
@@ -222,7 +225,7 @@ class WatchRun:
         assert task is not None, "what is asked for now is read from the task"
         info = run_info(task)
         yield _snapshot(info)
-        # A number that it has not come to yet is of another run: nothing of this one would ever be told.
+        # A number that this run has not reached is of another run: waiting for it would skip all events of this one.
         after = min(after, info.seq)
         while True:
             for one in events:
@@ -250,7 +253,7 @@ def _more(time: Duration | None, looks: int | None) -> Extension:
 
 
 def memory_of(task: TaskInfo) -> RunMemory:
-    """What the run remembers: live in its memory, ended in its result."""
+    """Read the memory of a run from its task: from `memory` while it is live, from `result` once it has ended."""
     stored = task.result if task.ended_at is not None and task.result is not None else task.memory
     try:
         return msgspec.convert(stored, RunMemory)
@@ -259,7 +262,7 @@ def memory_of(task: TaskInfo) -> RunMemory:
 
 
 def run_info(task: TaskInfo) -> RunInfo:
-    """A run out of its task."""
+    """Read a run from its task."""
     memory = memory_of(task)
     ended = task.ended_at is not None
     now = task.ended_at
@@ -309,6 +312,8 @@ def _deadline(memory: RunMemory, budget_s: float | None) -> datetime | None:
 
 
 def _facts(memory: RunMemory) -> dict[str, Any]:
+    if not (memory.confirms or memory.dues or memory.verifies):
+        return {}
     confirms = {f"confirm:{name}": msgspec.structs.asdict(seen) for name, seen in memory.confirms.items()}
     dues = {f"due:{name}": {"last_at": at} for name, at in memory.dues.items()}
     return confirms | dues | {f"verify:{name}": {"tries": tries} for name, tries in memory.verifies.items()}

@@ -1,8 +1,8 @@
-"""How much may go into a row, and how it is made fit for one.
+"""The limits of what a row may hold.
 
-Promises: a row stays bounded, whatever the functions of a watch do, so that 100,000 runs are as cheap as one. What
-decides something and does not fit is refused with its size; what is only told to people is cut. A run that waits
-takes at most ROW_LIMIT characters beside its operation and its handle; most take a few hundred.
+Promises: a row stays bounded, whatever the functions of a watch return. A value that a decision needs and that does not
+fit is refused with its size; text for people is cut. A waiting run takes at most ROW_LIMIT characters beside its
+operation and its handle; most take a few hundred.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ _encoder = msgspec.json.Encoder(decimal_format="string")
 
 
 def encoded(value: Any, what: str, limit: int = PAYLOAD_LIMIT) -> bytes:
-    """The value as JSON, nothing lost; `BadInput` if that cannot be, or takes more bytes than that."""
+    """Return the value as JSON; raise `BadInput` if JSON would lose a part of it, or if it exceeds `limit` bytes."""
     try:
         text = _encoder.encode(value)
         lost = lost_number(value, text)
@@ -51,33 +51,33 @@ def encoded(value: Any, what: str, limit: int = PAYLOAD_LIMIT) -> bytes:
 
 
 def as_json(value: Any, what: str, limit: int = PAYLOAD_LIMIT) -> Any:
-    """The value as JSON would have it; `BadInput` if it cannot."""
+    """Return the value as it comes back from JSON; raise `BadInput` if it cannot be stored."""
     if value is None or value is True or value is False:
         return value
     return msgspec.json.decode(encoded(value, what, limit))
 
 
-def told(value: object, limit: int = WORD_LIMIT) -> str:
-    """As text for people, such as every database can hold, and not too long."""
+def short_text(value: object, limit: int = WORD_LIMIT) -> str:
+    """Return the value as text for people that every database can hold, cut to `limit` characters."""
     try:
         text = value if isinstance(value, str) else str(value)
-    except Exception:  # noqa: BLE001 - somebody else's object
-        text = f"({type(value).__name__}, whose text cannot be read)"
+    except Exception:  # noqa: BLE001 - an object of the user or of a library
+        text = f"({type(value).__name__}, of which the text cannot be read)"
     text = text if text.isascii() and "\x00" not in text else storable(text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def told_error(error: BaseException) -> str:
-    """The type and the text of an error; of our own that say it all, the text."""
+def error_text(error: BaseException) -> str:
+    """Return the type and the text of an error; for `Hopeless`, the text alone."""
     if type(error) is Hopeless:
-        return told(error, ERROR_LIMIT)
-    return f"{type(error).__name__}: {told(error, ERROR_LIMIT)}"
+        return short_text(error, ERROR_LIMIT)
+    return f"{type(error).__name__}: {short_text(error, ERROR_LIMIT)}"
 
 
 def named(name: object, known: dict[str, Any], what: str) -> str:
-    """The name of a fact, which decides something: there may be so many, so long."""
+    """Return the name of a fact; raise `BadInput` if it is too long or the run has too many."""
     if (flaw := flaw_of(name, NAME_LIMIT)) is not None:
-        raise BadInput(f"{what}({told(name)!r}): it {flaw}: write a name of 1 to {NAME_LIMIT} characters")
+        raise BadInput(f"{what}({short_text(name)!r}): it {flaw}: write a name of 1 to {NAME_LIMIT} characters")
     assert isinstance(name, str), "anything else has a flaw"
     if name not in known and len(known) >= NAMES_LIMIT:
         raise BadInput(f"{what}({name!r}): a run has at most {NAMES_LIMIT} of them; is the name made from a value?")

@@ -1,15 +1,17 @@
-"""What a run remembers between two looks: the JSON in its row. Everything that must last lives here, and only here.
+"""The memory of a run: the JSON in its row, with everything that must last between two looks.
 
     intent ──start──▶ looking ⇄ verifying ──▶ cleaning ──▶ ended
                          └─────▶ canceling ──────▲          (parked: needs_code, until a release knows its version)
 
-Promises: rows of earlier releases are understood: fields are only ever added, each with a default.
+Promises: rows of earlier releases can be read: fields are only added, each with a default.
 """
 
+from copy import copy
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from everpoll.watches.limits import NAMES_LIMIT
 
@@ -17,9 +19,9 @@ Phase = Literal["intent", "looking", "verifying", "canceling", "cleaning"]
 Outcome = Literal["ready", "failed", "canceled", "timed_out"]
 
 OTHERS = "others"
-"""Who counts under more names than a run may have counts the rest here."""
+"""The counter for names beyond NAMES_LIMIT."""
 LOG_LIMIT = 40
-"""Decisions that a run remembers. Equal ones in a row are one entry, so that this is a long time."""
+"""How many decisions a run keeps; equal ones in a row are one entry."""
 
 
 class Decision(Struct, omit_defaults=True):
@@ -34,12 +36,12 @@ class Decision(Struct, omit_defaults=True):
     status: str | None = None
     """The remote's own word."""
     facts: dict[str, Any] = {}
-    """Those that this look has changed."""
+    """The facts that this look has changed."""
     times: int = 1
     first_at: float | None = None
-    """Of several equal ones."""
+    """When the first of several equal ones was made."""
     look: int | None = None
-    """The number of the look that it follows, from 1 on; of several equal ones, that of the last. None: of no look."""
+    """The number of its look, from 1; of several equal ones, the last. None if no look was made."""
     took_s: float | None = None
     """How long that look waited for the remote."""
 
@@ -49,29 +51,61 @@ class Sighting(Struct, omit_defaults=True):
 
     count: int = 0
     last_at: float | None = None
+    first_at: float | None = None
+    """When the first of the counted sightings was."""
+    before_at: float | None = None
+    """When the last look before that was: it saw the operation running."""
+
+
+class StepNotes(Struct, omit_defaults=True):
+    """What a step needs to know until it is settled; never stored."""
+
+    visible: tuple[str | None, ...]
+    """What subscribers saw of the run when the step began."""
+    looks: int
+    """The number of looks when the step began."""
+    may_have_started: bool = False
+    """An earlier lease, or this one, may have called the remote's start."""
+    cancel_requested: bool = False
+    changed: dict[str, Any] = {}
+    """The facts that this step has changed, for the log."""
+    look_took_s: float | None = None
+
+    def note_change(self, changed: dict[str, Any]) -> None:
+        """Add facts that this step has changed."""
+        if changed:
+            self.changed = self.changed | changed
 
 
 class RunMemory(Struct, omit_defaults=True):
-    """One run, as it lies in its row."""
+    """A run, as it is stored in its row."""
 
     run_id: str
     phase: Phase = "intent"
     handle: Any = None
     started_at: float | None = None
-    """When the handle was stored, by the store's clock: the clock that counts for the budget."""
+    """When the handle was stored, by the store's clock: the budget counts from here."""
     begun_at: float | None = None
-    """When it was first leased: the clock for the time before the start."""
+    """When the run was first leased: the budget counts from here until the start."""
     is_given: bool = False
-    """It was started elsewhere: its first look comes at once, and the cadence begins behind that."""
+    """The operation was started elsewhere: its first look comes at once, and the cadence begins after it."""
     looks: int = 0
     looked_at: float | None = None
-    """The last look that got an answer …"""
+    """When the last look got an answer that the operation goes on."""
+    sighted_at: float | None = None
+    """When a look first asked for a check, with no contrary answer since."""
+    span: tuple[float, float | None] | None = None
+    """The two looks between which the operation ended, in seconds since its start; no second one: it was given up."""
+    marks: list[tuple[float, float]] = []
+    """The first share of progress in each tenth, each with its seconds since the start."""
+    learned_as: str | None = None
+    """The kind of the operation, if the watch learns by kind."""
     took_s: float | None = None
-    """… so that the end lies in the middle between that one and the one that saw it."""
+    """Written by earlier releases: the middle of the span."""
     remote: str | None = None
-    """The remote that was asked last, where the watch names its remotes."""
+    """The remote that was asked last, if the watch names its remotes."""
     errors: int = 0
-    """Looks, starts and cancels that failed in passing."""
+    """Looks, starts, cancels and cleanups that failed."""
     errors_in_a_row: int = 0
     confirms: dict[str, Sighting] = {}
     dues: dict[str, float] = {}
@@ -87,76 +121,82 @@ class RunMemory(Struct, omit_defaults=True):
     cancel_sent: bool = False
     canceling_at: float | None = None
     cancel_why: str | None = None
-    """What whoever canceled it said."""
+    """The reason that the caller gave for the cancel."""
     cancel_looks: int = 0
     cleanup_tries: int = 0
     cleanup_at: float | None = None
     paused_s: float = 0.0
-    """Time in which nobody could look, through no fault of the run: it does not count."""
+    """Time that does not count for the budget: the remote was down, or the worker had no code for the run."""
     paused_at: float | None = None
     paused_most_s: float | None = None
-    """How much of the present pause counts at most; None: all of it. An outage of the remote may last for ever."""
+    """The longest that the present pause may be (an outage of the remote); None: no limit."""
     outage_s: float = 0.0
-    """How much of `paused_s` was for outages of the remote."""
+    """The part of `paused_s` that was for outages of the remote."""
     has_token: bool = False
-    """It was postponed for the remote's rate, and has its turn when it comes back."""
+    """The run was postponed for the remote's rate, and took its token then."""
     budget_s: float | None = None
-    """The budget of its watch, as the code that last wrote it has it; extensions are kept with the operation."""
+    """The budget of its watch at the last write; extensions are stored with the operation."""
     budget_looks: int | None = None
     version: int | None = None
-    """Of the code that last wrote it; None: that of the row."""
+    """The version of the code that last wrote it; None: the version of the row."""
     op: Any = None
-    """The operation, where a migration has changed it."""
+    """The operation, if a migration has changed it."""
     parked: str | None = None
-    """Why no code here may look at it."""
+    """Why the run needs other code than this worker has."""
     cleaned: bool | None = None
-    """Whether the cleanup has succeeded; None: there was nothing to do."""
+    """Whether the cleanup has succeeded; None if there was none."""
     counters: dict[str, int] = {}
     seq: int = 0
-    """Of the last event."""
+    """The number of the last event."""
     log: list[Decision] = []
+    step: StepNotes | None = None
+    """About the step under way; None in the row."""
 
     def note(self, decision: Decision) -> None:
-        """Remember a decision; one that repeats the last is counted there."""
+        """Add a decision to the log; one that repeats the last is counted there."""
         last = self.log[-1] if self.log else None
         if last is not None and _same(last, decision):
-            last.first_at = last.at if last.first_at is None else last.first_at
-            last.at, last.next_s, last.why, last.times = decision.at, decision.next_s, decision.why, last.times + 1
-            last.look, last.took_s = decision.look, decision.took_s
+            first_at = last.at if last.first_at is None else last.first_at
+            self.log = [*self.log[:-1], replace(decision, first_at=first_at, times=last.times + 1)]
             return
-        self.log.append(decision)
-        del self.log[:-LOG_LIMIT]
+        self.log = [*self.log[1 - LOG_LIMIT :], decision]
+
+    def for_look(self) -> "RunMemory":
+        """Return a copy that a look may change: if the look fails, the run is as it was."""
+        copied = copy(self)
+        copied.counters, copied.confirms, copied.dues = self.counters.copy(), self.confirms.copy(), self.dues.copy()
+        return copied
 
     def count(self, name: str, by: int = 1) -> None:
-        """One more of these."""
+        """Add to a counter."""
         counters = self.counters
         if name not in counters and len(counters) >= NAMES_LIMIT:
             name = OTHERS
         counters[name] = counters.get(name, 0) + by
 
     def elapsed_s(self, now: float) -> float:
-        """The time that counts."""
+        """Return how much of the time budget is used."""
         since = self.started_at if self.started_at is not None else self.begun_at
         if since is None:
             return 0.0
         return max(0.0, now - since - self.paused_s - self.pause_s(now))
 
     def pause_s(self, now: float) -> float:
-        """How much the present pause counts so far."""
+        """Return how long the present pause has lasted, up to its limit."""
         if self.paused_at is None:
             return 0.0
         pause_s = max(0.0, now - self.paused_at)
         return pause_s if self.paused_most_s is None else min(pause_s, self.paused_most_s)
 
     def pause(self, now: float, most_s: float | None = None) -> None:
-        """The budget stands still from now on, for that long at most; a pause of the same sort goes on."""
+        """Pause the budget from now on, for at most `most_s`; a pause of the same kind goes on."""
         if self.paused_at is not None and (self.paused_most_s is None) != (most_s is None):
             self.unpause(now)
         if self.paused_at is None:
             self.paused_at, self.paused_most_s = now, most_s
 
     def unpause(self, now: float) -> None:
-        """The budget runs again."""
+        """End the pause of the budget."""
         pause_s = self.pause_s(now)
         self.paused_s += pause_s
         if self.paused_most_s is not None:
@@ -165,13 +205,13 @@ class RunMemory(Struct, omit_defaults=True):
 
 
 def _same(last: Decision, new: Decision) -> bool:
-    # Of several equal looks the numbers follow one another, so that the first and the last tell all of them.
+    # The numbers of equal looks follow one another, so that the first and the last stand for all.
     is_next = new.look is None if last.look is None else new.look == last.look + 1
     return (last.rule, last.status) == (new.rule, new.status) and is_next and not new.facts and not last.facts
 
 
 def encode(memory: RunMemory) -> str:
-    """As it is stored."""
+    """Encode a memory as it is stored."""
     return _encoder.encode(memory).decode()
 
 

@@ -1,4 +1,4 @@
-"""How a watch is to behave: what `app.watch` takes, checked."""
+"""The options of `app.watch`, checked, as the policy of a watch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,14 +7,13 @@ from typing import Any, Literal, TypedDict
 from everpoll.errors import BadInput
 from everpoll.policy import Backoff, Breaker, Budget, Duration, Rate, flaw_of, seconds, shown, whole_number
 from everpoll.watches.cadence import Cadence, cadence_of
+from everpoll.watches.decisions.policy import DEFAULT_CLEANUP
 from everpoll.watches.faults import Classify, one_of
 
 NAME_LIMIT = 100
 PRIORITY_LIMIT = 1_000_000_000
 STEP_CALLS = 3
 """Adopt, cancel and look; or adopt, start and adopt. Most steps make one call."""
-DEFAULT_CLEANUP = Backoff("1s", factor=2, cap="1h", jitter=0.2)
-DEFAULT_START = Backoff("1s", factor=2, cap="1m", jitter=0.2)
 FALLBACK = Backoff("2s", factor=2, cap="30s", jitter=0.2)
 """The cadence, where one of the user's own has failed."""
 
@@ -32,7 +31,7 @@ class WatchOptions(TypedDict, total=False):
     version: int
     """Raise it when rows of the version before cannot be understood; see `@….migrate`."""
     remote: str | Callable[[Any], str]
-    """Who is asked: a host, a tenant; or a function of the operation. `rate` and `breaker` count by it."""
+    """The remote that is asked (a host, a tenant), or a function of the operation. `rate` and `breaker` count by it."""
     rate: Rate
     """How often this process may ask each remote."""
     breaker: Breaker
@@ -46,12 +45,14 @@ class WatchOptions(TypedDict, total=False):
     classify: Classify
     """Your own rule: an exception in, "transient", "fatal", "odd" or None (no opinion) out."""
     odd_errors: int
-    """How often in a row a look may raise what nobody knows, before the run has failed. Default: 5."""
+    """How often in a row a look may raise an unknown error before the run fails. Default: 5."""
     cancel_budget: Duration
     """How long a canceled operation is waited for. Default: 5 minutes."""
     cleanup_budget: Duration
     """How long a cleanup is tried. Default: 1 day."""
     cleanup_every: Backoff
+    learn_by: str | Callable[[Any], Any]
+    """What `Learned` keeps apart: a field of the operation, or a function of it; each value has its own history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +76,7 @@ class WatchPolicy:
     cancel_s: float
     cleanup: Budget
     cleanup_every: Backoff
+    learn_by: str | Callable[[Any], Any] | None
 
     @property
     def step_s(self) -> float:
@@ -118,6 +120,7 @@ def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchP
         cleanup=Budget(seconds(options.get("cleanup_budget", "1d"), name=f"{where}: cleanup_budget", positive=True)),
         cleanup_every=_a(Backoff, options.get("cleanup_every"), f"{where}: cleanup_every", 'Backoff("1s", cap="1h")')
         or DEFAULT_CLEANUP,
+        learn_by=_learn_by(where, options),
     )
 
 
@@ -160,6 +163,13 @@ def _remote(where: str, value: str | Callable[[Any], str]) -> str | Callable[[An
     if isinstance(value, str) or callable(value):
         return value
     raise BadInput(f"{where}: remote={shown(value)}: write a name, or a function from the operation to a name")
+
+
+def _learn_by(where: str, options: WatchOptions) -> str | Callable[[Any], Any] | None:
+    value = options.get("learn_by")
+    if value is None or isinstance(value, str) or callable(value):
+        return value
+    raise BadInput(f"{where}: learn_by={shown(value)}: write the name of a field, or a function of the operation")
 
 
 def _rules(where: str, options: WatchOptions) -> tuple[Classify, ...]:

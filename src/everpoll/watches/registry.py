@@ -1,4 +1,4 @@
-"""All watches of one app, and what they share: the store, the way in, the feed, the threads."""
+"""All watches of one app, and what they share: store, enqueuer, waiters, threads."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -8,11 +8,12 @@ from everpoll.engine.coalescer import Coalescer
 from everpoll.engine.enqueuer import Enqueuer
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, Work, Works
-from everpoll.errors import BadInput, TaskNotFound
+from everpoll.errors import BadInput, TaskNotFound, WatchNotFound
 from everpoll.stores.contract import Settlement, Store, TaskInfo, TaskState
 from everpoll.watches.handle import WatchRun
 from everpoll.watches.options import WatchOptions
 from everpoll.watches.rounds import Rounds
+from everpoll.watches.runtime import Runtime
 from everpoll.watches.unknown import handed_on
 from everpoll.watches.waiting import RunWaiters
 from everpoll.watches.watch import Watch
@@ -25,7 +26,7 @@ class Watches:
 
     def __init__(self, works: Works, store: Callable[[], Awaitable[Store]]) -> None:
         self._works = works
-        works.of_strangers = self._hand_on
+        works.on_unregistered_with_memory = self._hand_on
         self.store = store
         self._watches: dict[str, Watch[Any]] = {}
         self._enqueuer: Enqueuer | None = None
@@ -38,12 +39,12 @@ class Watches:
     def add(self, look: Callable[..., Any], every: Any, budget: Any, options: WatchOptions) -> Watch[Any]:
         """Register a look."""
         if not callable(look):
-            raise BadInput(f"{look!r} is no function: a watch is made from its look")
+            raise BadInput(f"{look!r} is not a function: a watch is made from its look function")
         watch: Watch[Any] = Watch(self, look, every, budget, options)
         if self._works.get(watch.name) is not None:
             raise BadInput(f"{watch.name!r} is registered already; give one of the two another name=")
         self._watches[watch.name] = watch
-        work = Work(watch.name, watch.policy.queue, watch.run, watch.policy.timeout_s, True, "watch")
+        work = Work(watch.name, watch.policy.queue, Runtime(self, watch).run, watch.policy.timeout_s, True, "watch")
         self._works.add(work)
         return watch
 
@@ -55,7 +56,7 @@ class Watches:
             return self._watches[name]
         except KeyError:
             known = ", ".join(sorted(self._watches)[:20]) or "none"
-            raise BadInput(f"no watch is called {name!r}; registered: {known}") from None
+            raise WatchNotFound(f"no watch is called {name!r}; registered: {known}") from None
 
     def __iter__(self) -> Iterator[Watch[Any]]:
         return iter(self._watches.values())
@@ -64,7 +65,7 @@ class Watches:
         return len(self._watches)
 
     async def run(self, watch: str, run_id: str) -> WatchRun:
-        """A handle on a run that was begun earlier or elsewhere."""
+        """Find a run that was begun earlier or in another process."""
         store = await self.store()
         task = await store.find("watch", f"{watch}:{run_id}")
         if task is None:
@@ -72,25 +73,25 @@ class Watches:
         return WatchRun(self, watch, run_id, task.id, is_new=False)
 
     async def enqueuer(self) -> Enqueuer:
-        """The one way in."""
+        """Return the enqueuer of this app."""
         store = await self.store()
         if self._enqueuer is None:
             self._enqueuer = Enqueuer(store)
         return self._enqueuer
 
     async def waiters(self) -> RunWaiters:
-        """The callers that wait for runs."""
+        """Return the waiters of this app."""
         store = await self.store()
         if self._waiters is None:
             self._waiters = RunWaiters(store)
         return self._waiters
 
     async def task(self, task_id: int) -> TaskInfo | None:
-        """The task of a run; calls at the same time share one statement."""
+        """Read the task of a run; concurrent calls share one statement."""
         return await self._infos.one(task_id)
 
     async def cancel(self, task_id: int, note: str) -> TaskState | None:
-        """Ask for the end of a run; calls at the same time share one statement, and one notification."""
+        """Request the cancel of a run; concurrent calls share one statement and one notification."""
         return await self._cancels.one((task_id, note))
 
     async def _read_infos(self, task_ids: Sequence[int]) -> list[TaskInfo | None]:
@@ -101,12 +102,12 @@ class Watches:
         return await (await self.store()).cancel_many(requests)
 
     def settled(self, task_ids: list[int]) -> None:
-        """This process's worker has settled these."""
+        """Wake the waiters of tasks that this process's worker has settled."""
         if self._waiters is not None:
             self._waiters.settled(task_ids)
 
     async def close(self) -> None:
-        """Let go of waiters; a later call begins anew."""
+        """Stop rounds, threads and waiters; a later call opens them again."""
         waiters = self._waiters
         await self.rounds.stop()
         self.forget()
@@ -116,7 +117,7 @@ class Watches:
             await waiters.close()
 
     def forget(self) -> None:
-        """The event loop of earlier calls is gone, and with it the callers that waited there."""
+        """Drop everything that belongs to the event loop of earlier calls."""
         self._waiters = self._enqueuer = None
         self._infos, self._cancels = Coalescer(self._read_infos), Coalescer(self._send_cancels)
         self.rounds = Rounds(self)

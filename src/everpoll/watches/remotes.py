@@ -1,7 +1,7 @@
-"""The remotes behind a watch: how often each may be asked, and whether it is worth asking at all.
+"""The remotes of a watch: the rate and the breaker of each.
 
-Promises: a remote that is down costs one probe a cooldown, whatever the number of runs that wait for it. State is this
-process's own: every process finds out by itself. Never: calls anything.
+Promises: a remote that is down costs one probe per cooldown, whatever the number of runs that wait for it. The state is
+local to the process. Never calls a remote.
 """
 
 import math
@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from everpoll.policy import Breaker, BreakerState, Rate, Tokens, human
+from everpoll.watches.decisions.events import Postponed
 
 REMOTES_LIMIT = 10_000
-"""Remotes that are remembered; beyond that one is forgotten that works, and starts over."""
+"""How many remotes are kept; beyond that, a healthy one is dropped and starts over."""
 SEARCHED = 100
 
 
@@ -23,22 +24,13 @@ class _Remote:
     failed_call: int | None = None
 
     def set_back(self, now: float) -> None:
-        """The store's clock may be set back: what lies ahead of it counts from now, and holds nobody up until then."""
+        """After the store's clock was set back: instants in the future become now, so that no run waits for them."""
         state = self.breaker
         if (state.opened_at or now) > now or (state.probe_at or now) > now:
             ahead = {name: at for name in ("opened_at", "probe_at") if (at := getattr(state, name)) is not None}
             self.breaker = replace(state, **{name: min(at, now) for name, at in ahead.items()})
         if self.tokens.at > now:
             self.tokens = Tokens(self.tokens.left, now)
-
-
-@dataclass(frozen=True, slots=True)
-class Postponed:
-    """Not now."""
-
-    wait_s: float
-    rule: str
-    why: str
 
 
 class Remotes:
@@ -51,9 +43,10 @@ class Remotes:
         self._remotes: dict[str, _Remote] = {}
 
     def ask(self, name: str, now: float, *, has_token: bool = False, most_s: float = math.inf) -> Postponed | None:
-        """Whether the remote may be called now; a token is had by who was postponed for the rate before.
+        """Return None if the remote may be called now, else how long to wait.
 
-        Whoever would have to wait longer than `most_s` takes none: nobody would use it.
+        `has_token`: the run was postponed for the rate before, and has its token already. A run that would have to
+        wait longer than `most_s` takes no token, since it would not use it.
         """
         if self._rate is None and self._breaker is None:
             return None
@@ -73,19 +66,19 @@ class Remotes:
         return None
 
     def answered(self, name: str) -> None:
-        """It answered, whatever it said."""
+        """Count an answer, whatever it said."""
         if self._breaker is not None:
             remote = self._of(name)
             remote.breaker = self._breaker.succeeded(remote.breaker)
 
     def abandoned(self, name: str) -> None:
-        """Whoever asked was stopped before an answer came: if that was the probe, another may leave."""
+        """Release the probe of a call that was stopped before an answer came, so that another run may probe."""
         if self._breaker is not None:
             remote = self._of(name)
             remote.breaker = self._breaker.abandoned(remote.breaker)
 
     def failed(self, name: str, now: float, call: int | None = None) -> Postponed | None:
-        """It could not be reached; how long it rests, if it does. A call for many fails once."""
+        """Count a failure; return how long to wait if the breaker is open now. A call for many runs counts once."""
         if self._breaker is None:
             return None
         remote = self._of(name)
@@ -95,13 +88,13 @@ class Remotes:
         return None if remote.breaker.opened_at is None else self._resting(name, remote, self._breaker, now)
 
     def _resting(self, name: str, remote: _Remote, breaker: Breaker, now: float) -> Postponed:
-        # Spread over a tenth of the cooldown: all of them at once would be a herd after the outage.
+        # Spread over a tenth of the cooldown: all runs at once would be a thundering herd after the outage.
         wait_s = max(1.0, breaker.retry_at(remote.breaker, now) - now) + self._chance() * breaker.cooldown_s / 10
-        why = f"{name} failed {remote.breaker.failures} times in a row: nobody asks it for {human(wait_s)}"
+        why = f"{name} failed {remote.breaker.failures} times in a row: not asked for {human(wait_s)}"
         return Postponed(wait_s, "breaker", why)
 
     def _least_missed(self) -> str:
-        """Of those that were seen first, one that is not in trouble."""
+        """Return the oldest remote without failures, of the first SEARCHED."""
         oldest = list(islice(self._remotes.items(), SEARCHED))
         return next((name for name, one in oldest if not one.breaker.failures), oldest[0][0])
 

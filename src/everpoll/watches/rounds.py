@@ -1,8 +1,7 @@
-"""What a worker does for its watches now and then: runs for business rows that have none, and cleanups that are due.
+"""Periodic rounds of a worker for its watches: begin runs for business rows that have none, and retry cleanups.
 
-Promises: both may be done by every worker at the same time: beginning a run twice is no second run, and a cleanup is
-put back once. A round that fails is told and tried again; it never ends the worker. One row that cannot be begun holds
-up no other.
+Promises: every worker may do both at the same time: an id has one run, and a cleanup is retried once. A round that
+fails is logged and tried again; it never ends the worker. A row that cannot be begun does not hold up the others.
 """
 
 import asyncio
@@ -29,15 +28,15 @@ logger = logging.getLogger("everpoll.watches")
 
 SWEEP_EVERY_S = 3600.0
 SWEEP_LIMIT = 10_000
-"""Runs of each outcome that a sweep looks at, newest first: a cleanup that is given up is found within the hour."""
+"""How many runs of each outcome a sweep reads, newest first."""
 PAGE = 100
 ENSURED_TOGETHER = 500
 ROUND_S = 600.0
-"""How long the user's function may take to name its rows; then the round is given up, and the next one comes."""
+"""How long the user's function may take to list its rows before the round is given up."""
 
 
 async def ensure(watch: "Watch[Any]", rows: Callable[[], Any]) -> int:
-    """Begin what has no run yet; how many those were."""
+    """Begin a run for each row that has none; return how many."""
     begun = 0
     found = await _rows(watch, rows)
     try:
@@ -72,7 +71,7 @@ async def _in_pages(found: Any) -> AsyncIterator[list[Any]]:
 
 
 async def _rows(watch: "Watch[Any]", rows: Callable[[], Any]) -> Any:
-    """What the user's function returns; a plain one is called in a thread, and so is what it yields."""
+    """Call the user's function; a plain one, and the generator it may return, runs in a thread."""
     if inspect.iscoroutinefunction(rows) or inspect.isasyncgenfunction(rows):
         found = rows()
     else:
@@ -85,14 +84,14 @@ def _listed(found: Any) -> Any:
 
 
 async def _ensured(watch: "Watch[Any]", rows: list[Any]) -> int:
-    """Begin these, in one statement; if the store refuses something in it, each by itself."""
+    """Begin these in one statement; if the store refuses it, begin each by itself."""
     tasks = [task for row in rows if (task := _task_of(watch, row)) is not None]
     enqueuer = await watch.enqueuer()
     try:
         return sum(one.is_new for one in await enqueuer.many(tasks))
     except StoreUnavailable:
         raise
-    except Exception as error:  # noqa: BLE001 - told below, for the one that it is
+    except Exception as error:  # noqa: BLE001 - logged below, for the row that caused it
         if len(tasks) > 1:
             return sum([await _ensured_alone(watch, enqueuer, task) for task in tasks])
         logger.error("watch %s: no run can be begun as %s: %s", watch.name, shown(tasks[0].key), error)
@@ -115,7 +114,7 @@ def _task_of(watch: "Watch[Any]", row: Any) -> NewTask | None:
             raise BadInput("write (op, id) or (op, id, handle)")
         op, run_id, *rest = row
         if isinstance(run_id, bool) or not isinstance(run_id, str | int):
-            raise BadInput(f"{shown(run_id)} is no id of a run: write a text or a number")
+            raise BadInput(f"{shown(run_id)} is not a valid id of a run: write a text or a number")
         return watch.new_task(op, str(run_id), rest[0] if rest else None)
     except Exception as error:  # noqa: BLE001 - the user's own row
         logger.error("watch %s: no run can be begun for the row %s: %s", watch.name, shown(row), error)
@@ -123,7 +122,7 @@ def _task_of(watch: "Watch[Any]", row: Any) -> NewTask | None:
 
 
 async def sweep(watches: "Watches", name: str, limit: int = SWEEP_LIMIT) -> int:
-    """Have cleaned up what ended runs have left: those whose cleanup has given up, and those that had none."""
+    """Retry the cleanup of ended runs: where it has given up, and where the run ended without one. Return how many."""
     store = await watches.store()
     swept = 0
     states: tuple[TaskState, ...] = ("done", "failed", "canceled")
@@ -146,9 +145,9 @@ async def sweep(watches: "Watches", name: str, limit: int = SWEEP_LIMIT) -> int:
 
 
 def _cleanup_of(task: TaskInfo, timeout_s: float) -> NewTask:
-    """A run that ended behind the back of its watch (its worker died of it, three times) is cleaned up by another one.
+    """Return a task that cleans up after a run that a rescue ended (its worker died of it, three times).
 
-    That one has the outcome already, and only cleans up, with the key of the first. Its own key is one that no run has.
+    The task has the outcome already and only cleans up, with the run's idempotency key. Its own key is never a run's.
     """
     memory = memory_of(task)
     memory.outcome, memory.phase, memory.parked = "failed", "cleaning", None
@@ -169,7 +168,7 @@ def _cleanup_of(task: TaskInfo, timeout_s: float) -> NewTask:
 
 
 class Rounds:
-    """The rounds of one app, while its worker runs."""
+    """The rounds of one app while its worker runs."""
 
     def __init__(self, watches: "Watches") -> None:
         self._watches = watches
@@ -178,12 +177,12 @@ class Rounds:
         self._rng = random.Random()  # noqa: S311 - spreads a fleet, no secret
 
     def start(self) -> None:
-        """Begin; repeatable."""
+        """Start the rounds; may be called again."""
         self._event_loop = asyncio.get_running_loop()
         self._extend()
 
     def extend(self) -> None:
-        """Something was registered, in whatever thread: if rounds are made, there may be one more."""
+        """Start the rounds of what was registered since; callable from any thread."""
         if self._event_loop is not None and not self._event_loop.is_closed():
             self._event_loop.call_soon_threadsafe(self._extend)
 
@@ -200,7 +199,7 @@ class Rounds:
                 self._rounds[watch.name] = create(self._sweep(watch), name=f"everpoll-sweep-{watch.name}")
 
     async def stop(self) -> None:
-        """End."""
+        """Stop all rounds."""
         self._event_loop = None
         rounds, self._rounds = list(self._rounds.values()), {}
         for one in rounds:
@@ -231,7 +230,7 @@ class Rounds:
 
 
 def _refuse_if_stopped() -> None:
-    """Inside an except block: go on, whatever the user's function has raised, unless the round itself is to end."""
+    """Inside an except block: re-raise if the round is being stopped or the user pressed Ctrl-C."""
     task, error = asyncio.current_task(), sys.exception()
     if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
         raise  # noqa: PLE0704 - what is being handled

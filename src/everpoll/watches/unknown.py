@@ -1,8 +1,8 @@
-"""Runs of watches that this worker does not know: an older release beside a newer one, or two apps on one queue.
+"""Runs of watches that are not registered in this worker: two releases side by side, or two apps on one queue.
 
-Promises: such a run is handed on, a little later each time, so that a worker that knows it finds it; it never ends,
-is never canceled and never restarts for want of code. After the third time in a row it is parked as `needs_code`, its
-budget standing still, and says so.
+Promises: such a run becomes due again with growing delays, so that a worker that has its watch can lease it. It is
+never ended, canceled or restarted for lack of code. The third time in a row it is parked as `needs_code`, which pauses
+its budget.
 """
 
 import logging
@@ -13,7 +13,7 @@ from everpoll.engine.work import Run
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Again, NewEvent, Settlement
 from everpoll.stores.contract import encode as encode_json
-from everpoll.watches.limits import WHY_LIMIT, told
+from everpoll.watches.limits import WHY_LIMIT, short_text
 from everpoll.watches.memory import Decision, decode, encode
 
 logger = logging.getLogger("everpoll.watches")
@@ -23,10 +23,10 @@ PARKED_AFTER = 3
 
 
 def handed_on(run: Run, known: list[str], now: float) -> Settlement:
-    """What becomes of a run that was leased here and is not known here."""
+    """Settle a leased run of an unregistered watch: due again later, parked after some tries."""
     lease = run.lease
     watches = ", ".join(known[:20]) or "none"
-    why = told(f"no watch called {lease.name!r} is registered in this worker; registered: {watches}", WHY_LIMIT)
+    why = short_text(f"no watch called {lease.name!r} is registered in this worker; registered: {watches}", WHY_LIMIT)
     try:
         memory = decode(lease.memory or "{}")
     except msgspec.DecodeError:

@@ -1,9 +1,9 @@
-"""What a look says of the remote operation: it has ended well, it has ended badly, or it is to be looked at again.
+"""Verdicts: a look returns whether the remote operation has succeeded, has failed, or has not ended yet.
 
     Done(value)      ready, with what it produced      Wait(after="10s")   not ended; not before that long
     Fail(reason)     failed, with the evidence         Wait()              not ended; the watch's own cadence decides
 
-A start may say one of them too, beside what it started: Started(handle, Wait("10s")), Started(handle, Done(rows)).
+A start may return a verdict with the handle: Started(handle, Wait("10s")), Started(handle, Done(rows)).
 
 Pure values: frozen, comparable, checked when they are made. Never decide when to look: `after` is a floor.
 """
@@ -12,7 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias
 
 from everpoll.errors import BadInput
-from everpoll.policy import Duration, human, seconds, shown
+from everpoll.policy import Duration, human, number, seconds, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Done:
     value: Any = None
     _: KW_ONLY
     why: str = field(default="the look says so", compare=False)
-    """Which proof it was, for whoever asks."""
+    """Which proof it was; shown as the reason of the outcome."""
     status: str | None = field(default=None, compare=False)
     """The remote's own word, for people."""
 
@@ -34,7 +34,7 @@ class Fail:
     reason: str
     _: KW_ONLY
     evidence: Any = None
-    """What the remote said, for whoever asks why."""
+    """What the remote said; stored with the outcome."""
     canceled: bool = False
     """The remote says that it was canceled, not that it failed."""
     status: str | None = field(default=None, compare=False)
@@ -51,19 +51,40 @@ class Wait:
     """For people: how far it is, or what is in the way."""
     status: str | None
     """The remote's own word."""
+    progress: float | None
+    """How far the operation is, as the remote reports it: a share from 0 to 1. `Learned` learns what it is worth."""
 
-    def __init__(self, after: Duration | None = None, *, note: str | None = None, status: str | None = None) -> None:
+    def __init__(
+        self,
+        after: Duration | None = None,
+        *,
+        note: str | None = None,
+        status: str | None = None,
+        progress: float | None = None,
+    ) -> None:
         object.__setattr__(self, "after_s", None if after is None else seconds(after, name="after"))
         object.__setattr__(self, "note", note)
         object.__setattr__(self, "status", status)
+        if progress is not None:
+            progress = number(progress, name="progress", at_least=0, at_most=1, accepted="a share, as 0.4 for 40 %")
+        object.__setattr__(self, "progress", progress)
 
     def __repr__(self) -> str:
         said = [] if self.after_s is None else [repr(human(self.after_s))]
-        said += [f"{name}={value!r}" for name in ("note", "status") if (value := getattr(self, name)) is not None]
+        said += [
+            f"{name}={value!r}" for name in ("note", "status", "progress") if (value := getattr(self, name)) is not None
+        ]
         return f"Wait({', '.join(said)})"
 
 
 Verdict: TypeAlias = Done | Fail | Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """Returned by a look, as `return w.verify("rowset")`: the named check must prove that the operation is ready."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)

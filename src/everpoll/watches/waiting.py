@@ -1,7 +1,7 @@
-"""What callers wait for: the outcome of a run, or its next events. Many runs are read in few statements.
+"""Waiting for the outcome of a run, or for its next events. Few statements read many runs.
 
-Promises: a caller hears of an outcome as soon as it is committed, before the cleanup. Whoever asks for events behind a
-number misses none: the state is read first, so that where it has ended its last event is there.
+Promises: a caller gets the outcome as soon as it is committed, before the cleanup. A caller that asks for the events
+after a number misses none: the task is read before its events, so the last event of an ended run is always found.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from everpoll.stores.contract import Event, Store, TaskInfo
 
 CADENCE = Cadence(Backoff("50ms", factor=1.5, cap="1s", jitter=0), sweep_s=5.0, follows_events=True)
 EVENTS_LIMIT = 10_000
-"""Events of all tasks together that one statement reads, or a little more."""
+"""About how many events, of all tasks together, one statement reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,16 +24,16 @@ class Wanted:
     """What a caller waits for."""
 
     after: int | None = None
-    """Events behind this number, or the end of the run where there are none; None: its outcome."""
+    """Wait for events after this number, or for the end of the run; None: wait for the outcome."""
     now: bool = False
-    """Do not wait: answer with what there is."""
+    """Answer at once with the present state."""
 
 
 class Seen(NamedTuple):
-    """What a caller is told."""
+    """The answer to a caller."""
 
     task: TaskInfo | None
-    """None only where a caller waits for events and the run has not ended."""
+    """None only if the caller waits for events and the run has not ended."""
     events: list[Event]
 
 
@@ -48,7 +48,7 @@ class RunWaiters(Waiters[Wanted, Seen]):
         whole = {one.task_id for one in waiters if one.question.after is None or one.question.now}
         others = {one.task_id for one in waiters} - whole
         tasks = await self._store.info(list(whole)) if whole else {}
-        # Of a run that goes on, a caller that waits for events needs no row: reading it costs the most.
+        # A caller that waits for events needs the row only of a run that has ended; reading rows costs the most.
         tasks |= await self._store.ended(list(others)) if others else {}
         events = await self._events(waiters)
         for one in waiters:
@@ -78,5 +78,5 @@ def _is_over(task: TaskInfo, wanted: Wanted) -> bool:
 
 
 def has_outcome(task: TaskInfo) -> bool:
-    """Whether the run has its outcome; a task that has ended by itself, or was ended by a rescue, has one as well."""
+    """Whether the run has its outcome. A task that has ended, also by a rescue, has one."""
     return task.ended_at is not None or (isinstance(task.memory, dict) and task.memory.get("outcome") is not None)

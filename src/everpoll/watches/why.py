@@ -1,8 +1,8 @@
 """Why a run is where it is: its last decision, the rule that made it, the facts, and the next time.
 
-Pure: a task, the workers and the queues of one moment go in, sentences come out. Never guesses: what a look decided was
-recorded with the run in the write that settled it, and that is what is told. Where nobody comes to look although it is
-time, the reason is the same as for any other task, and so are the words.
+Pure: a task, the workers and the queues of one moment go in, sentences come out. Never guesses: each decision is
+recorded with the run in the write that settles it, and this module repeats the record. A run that is due and that no
+worker has leased is explained as any other task is, by `everpoll.engine.why`.
 """
 
 from collections.abc import Collection, Sequence
@@ -18,7 +18,7 @@ from everpoll.watches.handle import RunInfo, memory_of, run_info
 from everpoll.watches.memory import Decision, RunMemory
 
 EARLIER = 5
-"""Decisions before the last one that are told; `everpoll runs show` has them all."""
+"""How many decisions before the last one are shown; `everpoll runs show` shows all."""
 
 UNDER_WAY = {
     "intent": "It is being started",
@@ -41,7 +41,7 @@ def why(
 ) -> Why:
     """Name what the run waits for, or how it ended.
 
-    `gone`: the incarnations of workers whose process does not exist any more, as far as the caller can see.
+    `gone`: the incarnations of workers that the caller knows to have no process any more.
     """
     info, memory = run_info(task), memory_of(task)
     if info.ended_at is not None:
@@ -51,11 +51,11 @@ def why(
     elif task.due_at > now:
         answer = _waiting(task, info, memory, now)
     else:
-        # Its time has come, and no worker has it: the engine knows why. Its trail is told below.
+        # It is due, and no worker has leased it: the engine knows why. Its trail is added below.
         blocked = why_task(task, workers, queues, (), now, gone)
         answer = Why(blocked.verdict, _without_trail(blocked, task), blocked.advice)
-    told = (*answer.evidence, *_facts(task, info, memory, now))
-    return Why(answer.verdict, told + tuple(recorded(entry) for entry in (*task.trail, *losses)), answer.advice)
+    evidence = (*answer.evidence, *_facts(task, info, memory, now))
+    return Why(answer.verdict, evidence + tuple(recorded(entry) for entry in (*task.trail, *losses)), answer.advice)
 
 
 def decided(decision: Decision) -> str:
@@ -105,12 +105,12 @@ def _waiting(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) ->
         return Why(f"It is being canceled: {_reason(last)}; asked again {due}.")
     if last is None:
         begun = "started" if info.phase == "intent" else "looked at"
-        return Why(f"It was begun with a delay, and nobody has {begun} it yet: that comes {due}.")
+        return Why(f"It was begun with a delay, and is first {begun} {due}.")
     return _by_rule(last, info, _stands_still(memory, now), due)
 
 
 def _stands_still(memory: RunMemory, now: datetime) -> str:
-    """What an outage of its remote does to the budget of a run."""
+    """Say how an outage of the remote affects the budget of the run."""
     if memory.paused_at is None:
         used_s = round(memory.outage_s)
         return f"; its budget of time runs, after it stood still for {human(used_s)} in outages" if used_s else ""

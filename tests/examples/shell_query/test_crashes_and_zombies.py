@@ -83,5 +83,5 @@ def test_however_a_process_ends_the_query_is_started_once_and_cleaned_up_once(tm
             assert cloud.records.stops[key_of("r")] == starts
 
     exploration = explore(make, story, check)
-    assert exploration.told == 2 * len(exploration.points) + 1
+    assert exploration.stories == 2 * len(exploration.points) + 1
     assert len(exploration.points) > 20

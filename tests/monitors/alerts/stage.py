@@ -32,7 +32,7 @@ from everpoll.monitors.definition import Definition
 from everpoll.monitors.look import Look
 from everpoll.monitors.options import define
 from everpoll.monitors.report import Dependency, Report, Status
-from everpoll.stores.contract import Again, Beat, Ended, NewTask, Settlement, Store, encode
+from everpoll.stores.contract import Again, Beat, Ended, NewTask, Rescued, Settlement, Store, encode
 from everpoll.stores.memory import MemoryStore
 from everpoll.stores.operations import Revision
 from everpoll.testing import VirtualClock
@@ -109,8 +109,8 @@ class MortalPulse:
             raise StoreUnavailable("connection refused")
         return Beat(is_alive=True) if self._store.is_frozen else self._inner.beat(*args)
 
-    def rescue(self, *args: Any) -> int:
-        return 0 if self._store.is_frozen else self._inner.rescue(*args)
+    def rescue(self, *args: Any) -> Rescued:
+        return Rescued() if self._store.is_frozen else self._inner.rescue(*args)
 
     def close(self) -> None:
         """There is no connection."""

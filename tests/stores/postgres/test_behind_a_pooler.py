@@ -150,7 +150,7 @@ async def test_a_session_that_was_wiped(store: PostgresStore, stage: Stage, forg
     worker = await stage.worker()
 
     async def wipe() -> None:
-        for lane in (store._leasing._lane, store._settlements, store._entrance, store._desk):
+        for lane in (store._leasing._lane, store._settlements, store._entrance, store._queries):
             await lane.call(lambda connection: connection.execute(forget))
 
     calls: list[Callable[[], Awaitable[object]]] = [
@@ -190,7 +190,7 @@ async def test_no_session_holds_anything(store: PostgresStore, stage: Stage, url
         assert await other.fetchval("select count(*) from pg_class where relpersistence = 't'") == 0
     finally:
         await other.close()
-    for lane in (store._leasing._lane, store._settlements, store._desk):
+    for lane in (store._leasing._lane, store._settlements, store._queries):
         changed = await lane.rows(
             "select name from pg_settings where source = 'session' and name <> 'application_name'"
         )

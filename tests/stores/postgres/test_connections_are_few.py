@@ -104,7 +104,7 @@ async def test_a_slow_read_holds_up_nothing_else(url: str) -> None:
     await store.sign_on(card, LEASE_S)
     woken = asyncio.Event()
     await store.listen(lambda _: woken.set())
-    slow = asyncio.ensure_future(store._desk.row(SLEEP))
+    slow = asyncio.ensure_future(store._queries.row(SLEEP))
     try:
         async with watching(url) as watcher:
             await until(lambda: watcher.fetchval("select count(*) from pg_stat_activity where query = $1", SLEEP))
@@ -148,13 +148,13 @@ async def test_a_break_is_a_doubt_for_leases_whichever_part_notices_it(stage: St
     woken = asyncio.Event()
     await store.listen(lambda _: woken.set())
     await stage.take(worker)
-    assert not store._hands.has_doubts(worker)
+    assert not store._held_leases.has_doubts(worker)
     await stage.backend.cut_connections()
     async with asyncio.timeout(GIVE_UP_S):
         await woken.wait()  # by the listener, which was the first to notice
-    assert store._hands.has_doubts(worker)
+    assert store._held_leases.has_doubts(worker)
     await stage.take(worker)
-    assert not store._hands.has_doubts(worker)
+    assert not store._held_leases.has_doubts(worker)
 
 
 async def frugal(url: str, limit: int) -> str:
@@ -171,7 +171,7 @@ async def frugal(url: str, limit: int) -> str:
 
 async def both_used(store: PostgresStore) -> None:
     """As far as the server lets it."""
-    slow = asyncio.ensure_future(store._desk.row("select pg_sleep(0.2)"))
+    slow = asyncio.ensure_future(store._queries.row("select pg_sleep(0.2)"))
     await asyncio.sleep(0)
     await store.enqueue([NewTask(name="job")])
     await slow

@@ -68,7 +68,7 @@ async def test_a_lease_whose_answer_was_lost_is_handed_back(stage: Stage, url: s
     async with looking(url, worker, {"default": 5}, 5) as taken:
         assert taken == ids  # the answer goes to another connection: the store does not know of it
     assert isinstance(stage.store, PostgresStore)
-    stage.store._hands.doubt(worker)
+    stage.store._held_leases.doubt(worker)
     found = await stage.take(worker)
     found += await stage.take(worker) if not found else []
     assert [one.id for one in found] == ids

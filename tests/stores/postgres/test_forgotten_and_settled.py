@@ -34,7 +34,7 @@ async def test_a_result_that_meets_the_recovery_on_its_way_leaves_nothing_behind
         proxy.hold_answers()
         settling = asyncio.get_running_loop().create_task(store.settle(mine.incarnation, [done(held, 7)]))
         await asyncio.wait_for(proxy.held.wait(), 60)  # the server has answered
-        store._hands.doubt(mine.incarnation)
+        store._held_leases.doubt(mine.incarnation)
         looking = asyncio.get_running_loop().create_task(store.lease(mine.incarnation, ROOMS, 10))
         await asyncio.sleep(0.3)  # it is under way, or waits for the settlement: both may be
         proxy.let_through()

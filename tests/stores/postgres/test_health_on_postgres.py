@@ -174,12 +174,12 @@ async def test_no_plan_scans_a_history(
     health = store.health
     tables = [
         str(row[0])
-        for row in await store._desk.rows(
+        for row in await store._queries.rows(
             "select relname from pg_class where relname ~ '^health_[a-z]+$' and relkind = 'r'"
         )
     ]
     for table in tables:
-        await store._desk.row(f"alter table everpoll.{table} set (autovacuum_enabled = off)")
+        await store._queries.row(f"alter table everpoll.{table} set (autovacuum_enabled = off)")
     if statistics == "of empty tables":
         await _analyze(store, tables)
     if statistics == "of small tables":
@@ -223,4 +223,4 @@ async def test_no_plan_scans_a_history(
 
 async def _analyze(store: PostgresStore, tables: list[str]) -> None:
     for table in tables:
-        await store._desk.row(f"analyze everpoll.{table}")
+        await store._queries.row(f"analyze everpoll.{table}")

@@ -7,7 +7,7 @@ import pytest
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import Ended, Store
 from everpoll.stores.postgres import PostgresStore
-from everpoll.stores.postgres.hands import SECOND_LOOK_S, Hands
+from everpoll.stores.postgres.held_leases import SECOND_LOOK_S, HeldLeases
 from stores.postgres.proxy import Proxy
 from stores.stage import LEASE_S, Stage, card_of, done, whats
 
@@ -95,26 +95,26 @@ async def test_a_settlement_whose_answer_got_lost_may_be_repeated(stage: Stage, 
 def test_a_doubt_is_settled_twice() -> None:
     """The lost statement itself may still be on its way."""
     now = 100.0
-    hands = Hands(lambda: now)
-    hands.sign_on(1)
-    assert not hands.is_in_doubt(1)
-    hands.doubt(1)
-    assert hands.is_in_doubt(1)
-    hands.settled_doubt(1)
-    assert (hands.is_in_doubt(1), hands.has_doubts(1)) == (False, True)
+    held_leases = HeldLeases(lambda: now)
+    held_leases.sign_on(1)
+    assert not held_leases.is_in_doubt(1)
+    held_leases.doubt(1)
+    assert held_leases.is_in_doubt(1)
+    held_leases.settled_doubt(1)
+    assert (held_leases.is_in_doubt(1), held_leases.has_doubts(1)) == (False, True)
     now += SECOND_LOOK_S
-    assert hands.is_in_doubt(1)
-    hands.settled_doubt(1)
-    assert (hands.is_in_doubt(1), hands.has_doubts(1)) == (False, False)
+    assert held_leases.is_in_doubt(1)
+    held_leases.settled_doubt(1)
+    assert (held_leases.is_in_doubt(1), held_leases.has_doubts(1)) == (False, False)
 
 
 def test_what_was_lost_and_leased_again_is_in_hand() -> None:
     """The settlement of an old lease does not empty the hand that has the new one."""
-    hands = Hands()
-    hands.sign_on(1)
-    hands.take(1, {7: 1, 8: 1})
-    hands.take(1, {7: 2})
-    assert hands.holds(1) == ([7, 8], [2, 1])
-    hands.let_go(1, [Ended(7, 1), Ended(8, 1)], lost={7})
-    assert hands.holds(1) == ([7], [2])
-    assert hands.holds(2) is None
+    held_leases = HeldLeases()
+    held_leases.sign_on(1)
+    held_leases.take(1, {7: 1, 8: 1})
+    held_leases.take(1, {7: 2})
+    assert held_leases.holds(1) == ([7, 8], [2, 1])
+    held_leases.let_go(1, [Ended(7, 1), Ended(8, 1)], lost={7})
+    assert held_leases.holds(1) == ([7], [2])
+    assert held_leases.holds(2) is None

@@ -74,7 +74,7 @@ async def test_a_database_with_another_isolation_by_default(url: str) -> None:
         await admin.execute(f"alter database {database} set default_transaction_isolation = 'serializable'")
         store = PostgresStore(url)
         await store.open()
-        for lane in (store._leasing._lane, store._settlements, store._entrance, store._desk):
+        for lane in (store._leasing._lane, store._settlements, store._entrance, store._queries):
             assert await lane.value("select current_setting('transaction_isolation')") == "read committed"
         await use(store)
         await store.close()

@@ -66,7 +66,7 @@ async def turn(stage: Stage, worker: int, most: int) -> None:
 
 
 async def prepare(stage: Stage, store: PostgresStore, worker: int, statistics: str) -> None:
-    await store._desk.row("alter table everpoll.tasks set (autovacuum_enabled = off)")
+    await store._queries.row("alter table everpoll.tasks set (autovacuum_enabled = off)")
     if statistics == "of a table with everything leased":
         await stage.put(400)
         await stage.take(worker, 400)
@@ -75,10 +75,10 @@ async def prepare(stage: Stage, store: PostgresStore, worker: int, statistics: s
     for _ in range(8):  # a plan is cached after the fifth
         await turn(stage, worker, 10)
     if statistics.startswith("of"):
-        await store._desk.row("analyze everpoll.tasks")
+        await store._queries.row("analyze everpoll.tasks")
     await stage.put(FLOOD)
     if statistics == "fresh":
-        await store._desk.row("analyze everpoll.tasks")
+        await store._queries.row("analyze everpoll.tasks")
 
 
 @pytest.mark.parametrize("statistics", STATISTICS)
@@ -121,15 +121,15 @@ async def test_a_beat_that_finds_everybody_alive_reads_no_tasks(
     worker = await stage.worker()
     await stage.put(500)
     await stage.take(worker, 10)
-    await store._desk.call(lambda connection: connection.execute(EXPLAIN))
+    await store._queries.call(lambda connection: connection.execute(EXPLAIN))
     plans = Plans(postgres_servers, major)
     sql = versioned("select * from everpoll.beat($1, $2, $3)")
-    assert (await store._desk.row(sql, worker, LEASE_S, []))["is_alive"]
+    assert (await store._queries.row(sql, worker, LEASE_S, []))["is_alive"]
     assert not re.search(r"Scan .* on tasks", plans.new())
     witness = await stage.worker()
     plans.new()
-    rescue = versioned("select everpoll.rescue($1, $2, $3, $4, $5, $6)")
-    assert (await store._desk.row(rescue, witness, [worker], [1], [], [], 3))[0] == 10
+    rescue = versioned("select * from everpoll.rescue($1, $2, $3, $4, $5, $6)")
+    assert (await store._queries.row(rescue, witness, [worker], [1], [], [], 3))[0] == 10
     plan = plans.new()
     assert BAD.findall(plan) == []
     assert "tasks_ready" in plan
@@ -139,7 +139,7 @@ async def test_a_lease_is_a_hot_update(stage: Stage, store: PostgresStore) -> No
     """It writes no index: so many rows, so many updates in place."""
     worker = await stage.worker()
     await stage.put(300)
-    await store._desk.row("vacuum everpoll.tasks")
+    await store._queries.row("vacuum everpoll.tasks")
 
     async def in_transaction(connection: Connection) -> tuple[int, int]:
         async with connection.transaction():
@@ -154,7 +154,7 @@ async def test_a_lease_is_a_hot_update(stage: Stage, store: PostgresStore) -> No
             )
             return int(row[0]), int(row[1])
 
-    assert await store._desk.call(in_transaction) == (300, 300)
+    assert await store._queries.call(in_transaction) == (300, 300)
 
 
 async def test_ill_ended_tasks_are_found_by_their_own_index(
@@ -166,8 +166,8 @@ async def test_ill_ended_tasks_are_found_by_their_own_index(
     for _ in range(4):
         leases = await stage.take(worker, 500)
         await store.settle(worker, [done(one, state="done" if one.id % 500 else "failed") for one in leases])
-    await store._desk.row("analyze everpoll.history")
-    await store._desk.call(lambda connection: connection.execute(EXPLAIN))
+    await store._queries.row("analyze everpoll.history")
+    await store._queries.call(lambda connection: connection.execute(EXPLAIN))
     plans = Plans(postgres_servers, major)
     page = await store.tasks(TaskFilter(state="failed"), 2)
     assert len(page.tasks) == 2
@@ -187,8 +187,8 @@ async def test_watches_among_many_jobs_are_found_by_indexes_of_their_own(
 
     async def analyzed(moment: str) -> None:
         if moment == statistics:
-            await store._desk.row("vacuum analyze everpoll.tasks")
-            await store._desk.row("vacuum analyze everpoll.history")
+            await store._queries.row("vacuum analyze everpoll.tasks")
+            await store._queries.row("vacuum analyze everpoll.history")
 
     worker = await stage.worker()
     await keep_autovacuum_away(store)
@@ -207,15 +207,15 @@ async def test_watches_among_many_jobs_are_found_by_indexes_of_their_own(
     await stage.put_one(**WATCH, name="w", key="live")
     await analyzed("fresh")
     orders = f"{EXPLAIN}; set plan_cache_mode = {plans_are}"
-    await store._desk.call(lambda connection: connection.execute(orders))
+    await store._queries.call(lambda connection: connection.execute(orders))
     await find_by_index(store, Plans(postgres_servers, major))
 
 
 async def keep_autovacuum_away(store: PostgresStore) -> None:
     """From the live tasks and from every part of history."""
     parts = "select inhrelid::regclass::text from pg_inherits where inhparent = 'everpoll.history'::regclass"
-    for (table,) in [("everpoll.tasks",), *await store._desk.rows(parts)]:
-        await store._desk.row(f"alter table {table} set (autovacuum_enabled = off)")
+    for (table,) in [("everpoll.tasks",), *await store._queries.rows(parts)]:
+        await store._queries.row(f"alter table {table} set (autovacuum_enabled = off)")
 
 
 async def find_by_index(store: PostgresStore, plans: Plans) -> None:
@@ -250,7 +250,7 @@ async def test_beginning_once_and_events_walk_their_indexes(
     ended = [Ended(one.id, one.sequence, events=events) for one in await stage.take(worker, 100)]
     assert await store.settle(worker, ended) == set()
     await stage.put(1_000)
-    for lane in (store._entrance, store._settlements, store._desk):
+    for lane in (store._entrance, store._settlements, store._queries):
         await lane.call(lambda connection: connection.execute(EXPLAIN))
     plans = Plans(postgres_servers, major)
     assert not any(one.is_new for one in await store.enqueue(watches[:3] + watches[-3:]))
@@ -280,18 +280,18 @@ async def test_what_people_do_walks_indexes(
     worker = await stage.worker()
     await keep_autovacuum_away(store)
     tables = ("tasks", "history", "events")
-    await store._desk.row("alter table everpoll.events set (autovacuum_enabled = off)")
+    await store._queries.row("alter table everpoll.events set (autovacuum_enabled = off)")
     if statistics == "of the empty tables":
         for table in tables:
-            await store._desk.row(f"analyze everpoll.{table}")
+            await store._queries.row(f"analyze everpoll.{table}")
     await stage.put(2_000)
     ended = [one.id for _ in range(2) for one in await stage.take(worker, 500)]
     await store.settle(worker, [Ended(one, 1, "failed", events=(NewEvent(1, "{}"),)) for one in ended])
     live = await stage.put(1_000, delay_s=HOUR_S)
     if statistics == "fresh":
         for table in tables:
-            await store._desk.row(f"analyze everpoll.{table}")
-    for lane in (store._calls, store._desk):
+            await store._queries.row(f"analyze everpoll.{table}")
+    for lane in (store._calls, store._queries):
         await lane.call(lambda connection: connection.execute(EXPLAIN))
     plans = Plans(postgres_servers, major)
     note = '{"what":"test"}'
@@ -333,8 +333,8 @@ async def test_every_list_is_read_by_an_index(
     worker = await stage.worker()
     await keep_autovacuum_away(store)
     if statistics == "of the empty tables":
-        await store._desk.row("vacuum analyze everpoll.tasks")
-        await store._desk.row("vacuum analyze everpoll.history")
+        await store._queries.row("vacuum analyze everpoll.tasks")
+        await store._queries.row("vacuum analyze everpoll.history")
     note = '{"what":"failed","type":"ValueError","error":"no"}'
     for _ in range(4):
         await stage.put(500)
@@ -345,9 +345,9 @@ async def test_every_list_is_read_by_an_index(
     await stage.put(2_000, delay_s=HOUR_S)
     await stage.running(worker)
     if statistics == "fresh":
-        await store._desk.row("vacuum analyze everpoll.tasks")
-        await store._desk.row("vacuum analyze everpoll.history")
-    await store._desk.call(lambda connection: connection.execute(EXPLAIN))
+        await store._queries.row("vacuum analyze everpoll.tasks")
+        await store._queries.row("vacuum analyze everpoll.history")
+    await store._queries.call(lambda connection: connection.execute(EXPLAIN))
     plans = Plans(postgres_servers, major)
     for wanted, indexes in LISTS:
         await store.tasks(wanted, 20)
@@ -381,7 +381,7 @@ async def test_limited_tasks_are_found_and_counted_by_their_own_indexes(
         assert "Seq Scan on starts" not in plan
         assert "using tasks_limited on tasks" in plan
         assert "using tasks_limited_running on tasks" in plan
-    await store._desk.call(lambda connection: connection.execute(EXPLAIN))
+    await store._queries.call(lambda connection: connection.execute(EXPLAIN))
     plans.new()
     await stage.store.limit("stuck")
     await stage.store.queues()

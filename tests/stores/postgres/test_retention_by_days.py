@@ -27,7 +27,7 @@ def beat_once(store: PostgresStore, worker: int) -> bool:
 
 
 async def parts(store: PostgresStore) -> list[str]:
-    return [str(row[0]) for row in await store._desk.rows(PARTS)]
+    return [str(row[0]) for row in await store._queries.rows(PARTS)]
 
 
 async def test_a_week_is_made_ahead(stage: Stage, store: PostgresStore) -> None:
@@ -35,7 +35,7 @@ async def test_a_week_is_made_ahead(stage: Stage, store: PostgresStore) -> None:
     made = await parts(store)
     assert len(made) >= 9
     for part in made[2:-1]:
-        await store._desk.row(f"drop table everpoll.{part}")
+        await store._queries.row(f"drop table everpoll.{part}")
     assert await parts(store) != made
     await stage.beat(await stage.worker())
     assert await parts(store) == made
@@ -44,7 +44,7 @@ async def test_a_week_is_made_ahead(stage: Stage, store: PostgresStore) -> None:
 async def test_tasks_end_in_the_partition_of_their_day(stage: Stage, store: PostgresStore) -> None:
     task_id = await stage.ended(await stage.worker())
     sql = "select tableoid::regclass::text = 'everpoll.history_' || to_char(ended_at at time zone 'UTC', 'YYYYMMDD') from everpoll.history where id = $1"  # noqa: E501
-    assert await store._desk.value(sql, task_id)
+    assert await store._queries.value(sql, task_id)
 
 
 async def test_without_partition_a_task_ends_all_the_same(stage: Stage, store: PostgresStore) -> None:
@@ -52,7 +52,7 @@ async def test_without_partition_a_task_ends_all_the_same(stage: Stage, store: P
     made = await parts(store)
     for part in made:
         if part != "history_rest":
-            await store._desk.row(f"drop table everpoll.{part}")
+            await store._queries.row(f"drop table everpoll.{part}")
     worker = await stage.worker()
     task_id = await stage.ended(worker)
     assert (await stage.show(task_id)).state == "done"
@@ -61,7 +61,7 @@ async def test_without_partition_a_task_ends_all_the_same(stage: Stage, store: P
     assert await parts(store) == others
     assert (await stage.show(task_id)).state == "done"
     await store.prune(0.0)
-    await store._desk.row("drop table everpoll." + others[2])
+    await store._queries.row("drop table everpoll." + others[2])
     assert (await stage.beat(worker)).is_alive
     assert set(await parts(store)) == {today, *others}
 
@@ -69,7 +69,7 @@ async def test_without_partition_a_task_ends_all_the_same(stage: Stage, store: P
 async def test_old_days_are_dropped_whole(stage: Stage, store: PostgresStore) -> None:
     """One statement for any number of rows, and only whole days."""
     for days in (2, 3, 10):
-        await store._desk.row(MAKE_DAY.format(days=days))
+        await store._queries.row(MAKE_DAY.format(days=days))
     worker = await stage.worker(lease_s=100 * DAY_S)
     old = [await stage.ended(worker) for _ in range(3)]
     await stage.pass_time(10 * DAY_S)
@@ -94,7 +94,7 @@ async def test_less_than_a_day_is_deleted_by_the_row(stage: Stage, store: Postgr
 
 async def test_a_long_reader_is_not_waited_for(stage: Stage, store: PostgresStore, url: str) -> None:
     """What cannot be dropped now is dropped the next time; nobody queues behind the attempt."""
-    await store._desk.row(MAKE_DAY.format(days=9))
+    await store._queries.row(MAKE_DAY.format(days=9))
     reader = await asyncpg.connect(url)
     try:
         async with reader.transaction():
@@ -116,17 +116,17 @@ async def test_workers_that_are_gone_are_forgotten(stage: Stage, store: Postgres
     await stage.pass_time(DAY_S + 1)
     await store.prune(DAY_S)
     count = "select count(*) from everpoll.workers"
-    assert await store._desk.value(count) == 1
+    assert await store._queries.value(count) == 1
     finder = await stage.worker("finder")
     assert await stage.rescue(finder) == 1
     await store.prune(DAY_S)
-    assert await store._desk.value(count) == 1
+    assert await store._queries.value(count) == 1
     del finder
 
 
 async def test_a_role_without_rights_on_the_schema_still_beats(stage: Stage, store: PostgresStore, url: str) -> None:
     """Workers may run with fewer rights than who migrates: partitions are then made by others."""
-    await store._desk.call(
+    await store._queries.call(
         lambda connection: connection.execute(
             """drop role if exists humble; create role humble login;
                grant usage on schema everpoll to humble;
@@ -135,7 +135,7 @@ async def test_a_role_without_rights_on_the_schema_still_beats(stage: Stage, sto
         )
     )
     for part in (await parts(store))[3:-1]:
-        await store._desk.row(f"drop table everpoll.{part}")
+        await store._queries.row(f"drop table everpoll.{part}")
     humble = PostgresStore(url.replace("postgres@", "humble@"))
     await humble.open()
     stage.store = humble
@@ -146,7 +146,7 @@ async def test_a_role_without_rights_on_the_schema_still_beats(stage: Stage, sto
     assert await humble.enqueue([NewTask(name="job", key="k")])
     await humble.close()
     stage.store = store
-    await store._desk.call(lambda connection: connection.execute("drop owned by humble; drop role humble"))
+    await store._queries.call(lambda connection: connection.execute("drop owned by humble; drop role humble"))
     await stage.beat(await stage.worker())
     assert len(await parts(store)) >= 9
 
@@ -155,11 +155,11 @@ async def test_a_role_that_may_not_drop_days_is_told_what_it_lacks(
     stage: Stage, store: PostgresStore, url: str
 ) -> None:
     """In everpoll's words, and as something that may pass: somebody may grant it."""
-    await store._desk.row(MAKE_DAY.format(days=40))
-    await store._desk.row("drop role if exists everpoll_guest")
-    await store._desk.row("create role everpoll_guest login")
+    await store._queries.row(MAKE_DAY.format(days=40))
+    await store._queries.row("drop role if exists everpoll_guest")
+    await store._queries.row("create role everpoll_guest login")
     for what in ("usage on schema everpoll", "all on all tables in schema everpoll"):
-        await store._desk.row(f"grant {what} to everpoll_guest")
+        await store._queries.row(f"grant {what} to everpoll_guest")
     guest = PostgresStore(url.replace("postgres@", "everpoll_guest@"))
     try:
         assert await guest.queues() == []
@@ -169,6 +169,6 @@ async def test_a_role_that_may_not_drop_days_is_told_what_it_lacks(
             await guest.prune(DAY_S)
     finally:
         await guest.close()
-        await store._desk.row("drop owned by everpoll_guest")
-        await store._desk.row("drop role everpoll_guest")
+        await store._queries.row("drop owned by everpoll_guest")
+        await store._queries.row("drop role everpoll_guest")
     assert await stage.store.prune(DAY_S) >= 1

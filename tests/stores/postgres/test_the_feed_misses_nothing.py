@@ -250,4 +250,4 @@ async def test_a_transaction_that_tells_much_takes_one_lock(stage: Stage, store:
                 held.append(await connection.fetchval(locks))
         return held
 
-    assert await store._desk.call(in_transactions) == [1, 1]
+    assert await store._queries.call(in_transactions) == [1, 1]

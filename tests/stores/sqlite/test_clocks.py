@@ -44,7 +44,7 @@ async def test_a_step_of_the_wall_clock_kills_no_worker(url: str, clocks: TwoClo
     pulse = store.pulse()
     beat = pulse.beat(2, 30, [])
     assert (beat.is_alive, beat.has_leftovers) == (True, False)
-    assert pulse.rescue(2, [], []) == 0
+    assert pulse.rescue(2, [], []).tasks == 0
     pulse.close()
     assert await store.settle(1, [Ended(1, 1)]) == set()
     await store.close()

@@ -176,7 +176,7 @@ def test_a_file_that_every_user_may_read_is_a_warning(url: str, made: Path) -> N
     made.chmod(0o644)
     found = checks(url)["files"]
     assert found.level == "warning"
-    assert found.remedy == f"run: chmod o-rwx {made.resolve()}"
+    assert found.remedy == f"run `chmod o-rwx {made.resolve()}`"
     made.chmod(0o640)
     assert checks(url)["files"].level == "ok"
 

@@ -10,8 +10,8 @@ import pytest
 from everpoll.tables import Guard, Table
 from everpoll.tables.outcome import RowWrite
 from everpoll.tables.postgres import PostgresTable, claiming, ddl, pulse, settling
-from everpoll.tables.postgres.inspection import walked
-from everpoll.tables.postgres.phrases import Phrases
+from everpoll.tables.postgres.findings import walked
+from everpoll.tables.postgres.statements import Phrases
 from servers.databases import PostgresServers
 from tables.postgres_stage import PostgresStage
 from tables.stages import MAPPED

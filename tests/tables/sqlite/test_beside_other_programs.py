@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from everpoll.drivers.wake import Wake
+from everpoll.stores.contract import Leased
 from everpoll.tables import Guard, Row
 from everpoll.tables.mapping import GUARDS
+from everpoll.tables.sqlite import SqliteTable
 from tables.sqlite_stage import SqliteStage
 from tables.stages import GIVE_UP_S, JOBS
 
@@ -45,6 +48,45 @@ async def test_rows_that_another_program_inserts_wake_the_worker(sqlite_stage: S
         health = working.adopted.health()
         assert health is not None
         assert health.push
+
+
+async def test_commits_that_concern_other_tables_cause_no_looks(
+    sqlite_stage: SqliteStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty commits beside the table are heard by its writer; the worker looks when a row comes."""
+    await sqlite_stage.create()
+    await sqlite_stage.execute("create table others (id integer)")
+    began, looks = asyncio.Event(), 0
+    lease = SqliteTable.lease
+
+    async def counted(self: SqliteTable, *arguments: Any) -> Leased:
+        nonlocal looks
+        looks += 1
+        return await lease(self, *arguments)
+
+    async def handle(row: Row) -> None:
+        began.set()
+
+    monkeypatch.setattr(SqliteTable, "lease", counted)
+    async with sqlite_stage.working(handle, poll=None) as working, asyncio.timeout(GIVE_UP_S):
+        await _resting(working.adopted)
+        heard: list[bool] = []
+        bell = working.adopted.source._bell  # type: ignore[attr-defined]
+        ring = bell.ring
+
+        def heard_ring(wake: Wake) -> None:
+            heard.append(bell.is_muted)
+            ring(wake)
+
+        monkeypatch.setattr(bell, "ring", heard_ring)
+        before = looks
+        with closing(sqlite_stage.connect()) as con:
+            while heard.count(True) < 5:
+                con.execute("insert into others values (1)")
+                await asyncio.sleep(0.01)
+        assert looks - before <= 1, "at most the one that was under way"
+        await sqlite_stage.queue(1)
+        await began.wait()
 
 
 async def test_a_row_that_waits_for_its_time_is_begun_then(sqlite_stage: SqliteStage) -> None:

@@ -226,5 +226,5 @@ async def test_what_cannot_begin_is_said_so(op: Any) -> None:
 
 
 async def test_what_is_no_handle_is_said_so() -> None:
-    with pytest.raises(BadInput, match="no handle"):
+    with pytest.raises(BadInput, match="not a handle"):
         await AnthropicBatch(KEY).look(7)

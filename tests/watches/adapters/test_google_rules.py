@@ -141,7 +141,7 @@ def test_names_become_urls_and_cannot_leave_the_service() -> None:
 
 @pytest.mark.parametrize("handle", [None, 7, "", "/", {}, {"name": ""}])
 async def test_what_is_no_handle_is_said_so(handle: Any) -> None:
-    with pytest.raises(BadInput, match="no handle"):
+    with pytest.raises(BadInput, match="not a handle"):
         await GOOGLE.look(handle)
 
 

@@ -268,7 +268,7 @@ async def test_an_answer_without_an_id_begins_nothing() -> None:
 async def test_what_cannot_begin_or_be_looked_at_is_said_so() -> None:
     with pytest.raises(BadInput, match="input_file_id"):
         await OpenAIBatch(KEY).start({}, "k")
-    with pytest.raises(BadInput, match="no handle"):
+    with pytest.raises(BadInput, match="not a handle"):
         await OpenAIBatch(KEY).look(7)
     with pytest.raises(Refused):
         await OpenAIBatch(KEY).cancel("..")

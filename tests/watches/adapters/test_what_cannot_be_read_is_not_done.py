@@ -41,7 +41,7 @@ def test_what_begins_as_json_and_does_not_say_what_it_is_counts_as_json(headers:
 @pytest.mark.parametrize("status", ['""', '"  "', "[]", '["running"]', "{}", '{"state": "running"}'])
 def test_a_status_that_is_no_word_is_waited_for_and_says_so(status: str) -> None:
     verdict = Http202().judge(Response(200, JSON, b'{"status": %s}' % status.encode()))
-    assert verdict == Wait(note="'status' in the answer is no word", status="200")
+    assert verdict == Wait(note="'status' in the answer is not a word", status="200")
 
 
 @pytest.mark.parametrize(("status", "word"), [("5", "5"), ("true", "true"), ("false", "false"), ("0.5", "0.5")])

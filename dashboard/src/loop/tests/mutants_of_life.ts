@@ -49,7 +49,7 @@ const TRIGGERS: Mutant[] = [
   ),
   mutant(
     "edge: trigger while open",
-    "a trigger is no probe",
+    "a trigger is not a probe",
     "reducer",
     "ask(policy.breaker, state.breaker, now, true)",
     "ask(policy.breaker, state.breaker, now, false)",

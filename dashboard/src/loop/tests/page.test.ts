@@ -129,18 +129,18 @@ test("pagehide and freeze count as hidden, and streams are closed and opened wit
     (page: Page) => page.document.dispatchEvent(new Event("freeze")),
   ]) {
     const stage = new Stage();
-    const told: string[] = [];
+    const called: string[] = [];
     const runs = counting(stage, "prices", "10s");
-    const { page } = onPage(stage, { onHidden: () => told.push("hidden"), onShown: () => told.push("shown") });
+    const { page } = onPage(stage, { onHidden: () => called.push("hidden"), onShown: () => called.push("shown") });
     leaves(page);
     page.becomes("hidden");
-    assert.deepEqual(told, ["hidden"]);
+    assert.deepEqual(called, ["hidden"]);
     await stage.clock.advance(20);
     page.document.visibilityState = "visible";
     page.dispatchEvent(new Event("pageshow"));
     page.becomes("visible");
     await stage.clock.advance(0.3);
-    assert.deepEqual([told, runs], [["hidden", "shown"], [20.3]]);
+    assert.deepEqual([called, runs], [["hidden", "shown"], [20.3]]);
   }
 });
 

@@ -50,7 +50,7 @@ def read_setting(setting: object) -> Given:
     if setting.get("app") is not None and beside:
         raise BadInput(f"EVERPOLL has an app of its own, so {', '.join(beside)} would do nothing: remove one of them")
     if "database" in setting and "url" in setting:
-        raise BadInput("EVERPOLL has database and url: keep the one that says where tasks live")
+        raise BadInput("EVERPOLL has both database and url: keep only one of them")
     return Given(**setting)
 
 
@@ -61,7 +61,7 @@ def set_up_django() -> None:
 
 
 def configured_app() -> Everpoll:
-    """Return the app that the settings name, or make the one that they describe."""
+    """Return the app that the settings name, or make an app from them."""
     found = given()
     if found.app is not None:
         return _own_app(found.app)

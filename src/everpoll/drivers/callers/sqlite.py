@@ -1,7 +1,7 @@
 """The file, through a connection of the caller's: `sqlite3`, or what SQLAlchemy and Django have underneath.
 
 Promises: the statements run in the caller's transaction, which is begun, for writing, where the connection would begin
-one by itself. The caller's row and text factories are left alone. A lost lease rolls the transaction back: it must not
+one itself. The caller's row and text factories are left alone. A lost lease rolls the transaction back: it must not
 be committed, and SQLite knows no transaction that has failed.
 """
 

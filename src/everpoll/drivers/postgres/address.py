@@ -1,11 +1,11 @@
-"""The address of a database: what is everpoll's own in it, what the driver may see, and what nobody may.
+"""The address of a database: everpoll's own options, the part for the driver, and the part that stays hidden.
 
     postgresql://user:password@host:5432/database?connections=6&statement_cache=0&command_timeout=10&sslmode=require
 
 Own options: `connections` (at most so many for a worker, its heartbeat's included), `statement_cache` (0: no prepared
 statements, for a transaction pooler that cannot carry them), `command_timeout` and `connect_timeout` in seconds. All
 others go to the driver. Never: a password in a message.
-Several hosts (`a:5432,b:5433`): the one that may be written to is meant; see `hosts`.
+Several hosts (`a:5432,b:5433`): everpoll uses the host that accepts writes; see `hosts`.
 `application_name` is the caller's (in the address, in its `options`, in `$PGAPPNAME`), else `everpoll`.
 """
 
@@ -47,7 +47,7 @@ class Address:
     place: str = "localhost"
     """Host and port, for people: several hosts as they are written, a folder where it is a socket."""
     target: str | None = None
-    """Which server will do, where the address does not say it: of several hosts the one that may be written to."""
+    """Which server will do, where the address does not say it: of several hosts, one that accepts writes."""
     role: str = ""
     """The user of the database, for messages; empty where the address does not say it."""
     schema: str | None = None
@@ -71,7 +71,7 @@ def read_address(url: str) -> Address:
     except ValueError:
         raise BadInput(f"{UNREADABLE}: write {LIKE}, with special characters in the password percent-encoded") from None
     if parts.scheme not in SCHEMES:
-        raise BadInput(f"{parts.scheme!r} is no address of a Postgres database: write {LIKE}")
+        raise BadInput(f"{parts.scheme!r} is not the address of a Postgres database: write {LIKE}")
     # A sign of the password that was not percent-encoded made the rest of it look like something else.
     if parts.fragment or "@" in parts.path or any("@" in _name(piece) for piece in parts.query.split("&")):
         raise BadInput(f"{UNREADABLE}: write {LIKE}, with special characters in the password percent-encoded")

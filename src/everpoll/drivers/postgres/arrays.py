@@ -1,7 +1,7 @@
 """Array types that the driver would ask the server about, on every connection: said beforehand.
 
-asyncpg knows text[] by itself and looks up every other array type when it first meets it, by three statements that
-change a setting of the session (jit) and put it back, which behind a transaction pooler is somebody else's session.
+asyncpg knows text[] and looks up every other array type when it first meets it, by three statements that change a
+setting of the session (jit) and put it back; behind a transaction pooler that session belongs to other clients, too.
 The types below have had the same numbers in every Postgres. Where the driver has changed, it simply asks again.
 """
 

@@ -1,6 +1,6 @@
 """The few connections that all lanes of a store share: opened when needed, given up when other processes need them.
 
-    unconnected ──borrow──▶ opening ──▶ busy ◀──borrow / give back──▶ idle ──unused for IDLE_S──▶ unconnected
+    unconnected ──borrow──▶ opening ──▶ busy ◀──borrow / return ────▶ idle ──unused for IDLE_S──▶ unconnected
          ▲                     │                                       │
          └── refused, failed ──┴──────────────── broken ───────────────┘
 
@@ -29,7 +29,7 @@ from everpoll.policy import Backoff
 logger = logging.getLogger("everpoll.stores")
 
 IDLE_S = 60.0
-"""A connection that was not used for so long is closed, but for the last one and the one that listens."""
+"""A connection that was not used for so long is closed, except the last one and the listening one."""
 GROW_AGAIN = Backoff("2s", cap="60s", jitter=0.5)
 """After a refusal."""
 ROOM_S = 5.0
@@ -64,7 +64,7 @@ class Slot:
         return self.connection is not None and not self.connection.is_closed()
 
     def emptied(self) -> Connection | None:
-        """Take the connection out; what listened on it is told."""
+        """Take the connection out, and notify its listener."""
         connection, self.connection = self.connection, None
         on_drop, self.on_drop = self.on_drop, None
         self.is_leaving = self.is_warm = False
@@ -99,9 +99,9 @@ class Connections:
         self._waiting: list[tuple[Wish, asyncio.Future[Slot]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._retiring: asyncio.TimerHandle | None = None
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
         self._refusals = 0
-        self._was_told = False
+        self._has_warned = False
         self._grow_at = self._open_at = self._heartbeat_due_at = 0.0
         self._heartbeat_here = asyncio.Event()
 
@@ -124,7 +124,7 @@ class Connections:
         return slot
 
     async def borrow(self, wish: Wish) -> Slot:
-        """A live connection, for one statement or transaction. Give it back, whatever happens."""
+        """A live connection, for one statement or transaction. Call `put_back` with it, whatever happens."""
         while True:
             slot = self._pick(wish)
             if slot is None:
@@ -137,16 +137,16 @@ class Connections:
             except ConnectionsUsedUp as error:
                 self._refused(slot, error)
                 has_others = any(one is not slot and (one.is_live or one.is_busy) for one in self._slots)
-                self.give_back(slot)
+                self.put_back(slot)
                 if not has_others or wish.only is not None:
                     raise
             except BaseException:
-                self.give_back(slot)
+                self.put_back(slot)
                 raise
             else:
                 return slot
 
-    def give_back(self, slot: Slot) -> None:
+    def put_back(self, slot: Slot) -> None:
         """The next one may have it."""
         slot.is_busy = False
         slot.idle_since = asyncio.get_running_loop().time()
@@ -272,7 +272,7 @@ class Connections:
             return await turn
         except BaseException:
             if turn.done() and not turn.cancelled():
-                self.give_back(turn.result())
+                self.put_back(turn.result())
             raise
         finally:
             self._waiting = [one for one in self._waiting if one is not entry]
@@ -298,12 +298,12 @@ class Connections:
         self._refusals += 1
         self._grow_at = asyncio.get_running_loop().time() + GROW_AGAIN.delay(self._refusals, self._rng)
         count = sum(one is not slot and one.is_live for one in self._slots)
-        if count and not self._was_told:
-            self._was_told = True
+        if count and not self._has_warned:
+            self._has_warned = True
             logger.warning("%s: this process works with %d beside its heartbeat, and says so once", error, count)
 
     def _extra(self) -> list[Slot]:
-        """Every connection but one: the one that listens, else the one that was used last."""
+        """Every connection but one: the listening one, else the most recently used one."""
         live = [slot for slot in self._slots if slot.is_live]
         live.sort(key=lambda slot: (slot.on_drop is not None, slot.is_busy, slot.idle_since))
         return live[:-1]

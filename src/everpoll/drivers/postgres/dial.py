@@ -42,7 +42,7 @@ class Dial:
         self._on_refused = on_refused
 
     def for_heartbeat(self, on_connected: Callable[[], None], on_refused: Callable[[], None]) -> "Dial":
-        """The same, and the two are told, in the heartbeat's thread, when a connection was made or refused."""
+        """The same, which calls one of the two, in the heartbeat's thread, when a connection was made or refused."""
         return Dial(self.address, sessions=self._sessions, on_connected=on_connected, on_refused=on_refused)
 
     async def connect(self) -> Connection:
@@ -95,7 +95,7 @@ class Dial:
 
 
 class _Sessions:
-    """What each new session is told, and what was learned from earlier ones."""
+    """The settings of each new session, and what was learned from earlier ones."""
 
     def __init__(self, address: Address) -> None:
         self.reach = Reachability()
@@ -103,7 +103,7 @@ class _Sessions:
         self.shared_statements = 0
         self.settings = dict(address.settings)
         self.hosts = list(address.hosts)
-        """The one that worked last comes first."""
+        """The host that worked last comes first."""
 
 
 async def part(connection: Connection) -> None:

@@ -39,7 +39,7 @@ GRANTS = {
 }
 """What to grant on each kind of object; Postgres does not say which right it missed."""
 MISSING_STATES = ("3F000", "42P01", "42703", "42883")
-# A prepared statement that is not where it was made: somebody shares server connections between clients.
+# A prepared statement that is not where it was made: a pooler shares server connections between clients.
 SHARED_STATES = ("26000", "42P05")
 
 # While connecting: the server is there, and does not let this role in, or has no such database.
@@ -110,7 +110,7 @@ def while_connecting(error: Exception, address: Address) -> EverpollError:
 
 
 def _at_no_host(error: AllHostsFailed, address: Address) -> EverpollError:
-    """One that is mistaken in the address, or has no connection left, decides; else each host is told of."""
+    """A host that shows a mistake in the address or has no connection left, decides; else the error names all hosts."""
     meant = [while_connecting(one, replace(address, place=host.place)) for host, one in error.errors]
     for kind in (BadInput, ConnectionsUsedUp):
         if found := [one for one in meant if isinstance(one, kind)]:

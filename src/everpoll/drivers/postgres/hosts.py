@@ -2,7 +2,7 @@
 
     postgresql://a:5432,b:5433/database        or ?host=a,b&port=5432,5433        or $PGHOST and $PGPORT
 
-Promises: each host is asked by itself, the one that worked last first. The next is asked as soon as one has failed, or
+Promises: each host is asked separately, the last that worked first. The next is asked as soon as one has failed, or
 has not answered within STAGGER_S: a host that is silent (a machine that is gone, a frozen server) holds up nothing. The
 first that accepts wins. Never: leaves a connection behind at a host that was not chosen.
 """

@@ -21,7 +21,7 @@ __all__ = ["Connection", "Dial", "Lane"]
 
 T = TypeVar("T")
 
-# The C library gives back to the system what a statement has used, and the next one faults it in page by page:
+# The C library returns to the system what a statement has used, and the next one faults it in page by page:
 # measured, 168 faults a lease of 500 rows against 42, and 0.7 us of 5.5 a row. Once a large piece was freed, the
 # process keeps such amounts. A piece of 4 MB, made of few and only once (a constant would be made by the planner too):
 # 4 ms; a character at a time it takes 35.
@@ -109,7 +109,7 @@ class Lane:
                 self._dial.shares_statements()
                 self._connections.drop(slot)
             finally:
-                self._connections.give_back(slot)
+                self._connections.put_back(slot)
         raise AssertionError("the last try returns or raises")
 
     def _connected(self) -> None:

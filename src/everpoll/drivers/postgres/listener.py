@@ -8,7 +8,7 @@ Promises: `has_push` is what was seen, not what was hoped: a notification to our
 for one every PROVE_S; a connection that looks alive and is dead is found out by that.
 
 Behind a transaction pooler a LISTEN would stay in a server session that other clients use next. So a connection listens
-only if its server session is its own: it is the one that was announced when connecting, or, where a pooler announces
+only if its server session is its own: it is the session announced when connecting, or, where a pooler announces
 one of its own making, no other connection meets it and none of ours is dealt another.
 Never raises for a database that is away; never gives up.
 """
@@ -43,7 +43,7 @@ ASK = "select pg_notify($1, $2)"
 SESSION = "select pg_backend_pid()"
 MEETINGS = 4
 """How often a session is compared with that of another connection before it counts as our own. A pooler that deals
-sessions by turns, or the one that was used last, is found out by the first."""
+sessions by turns, or the most recently used one, is found out by the first."""
 UNLISTEN_TRIES = 10
 DEAF = Backoff("5s", factor=3, cap="10m", jitter=0.2)
 """Where notifications do not arrive although the connection works, a pooler stands between: that rarely changes."""
@@ -62,7 +62,7 @@ class Listener:
         self._channel = channel
         self._teller = teller
         self._push = PushTask(self._listen, "everpoll-listener")
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secrecy
         self._warnings = RepeatedWarnings(logger, "listening for notifications", event_loop_time)
         self._dial.reach.subscribe(lambda: self._push.from_thread(self._is_back))
 
@@ -136,7 +136,7 @@ class Listener:
         self._warnings.failed(error, message, said, human(wait_s), level=level)
 
     def _heard(self, pid: int, payload: str) -> None:
-        # What this store's own connections told was told here directly, and earlier.
+        # Changes by this store's own connections were reported here directly, and earlier.
         if pid in self._connections.pids:
             return
         if payload == ROOM:
@@ -218,7 +218,7 @@ class ListeningConnection:
             raise StoreUnavailable("the connection was closed")
         connection.add_termination_listener(lambda _: self._broken.set())
         async with connection.transaction():
-            await connection.add_listener(self._channel, self._told)
+            await connection.add_listener(self._channel, self._on_notification)
             await connection.add_listener(self._proof, lambda *_: self._proven.set())
             return int(await connection.fetchval(SESSION))
 
@@ -251,6 +251,6 @@ class ListeningConnection:
         self.was_dropped = True
         self._broken.set()
 
-    def _told(self, _: Connection, pid: int, __: str, payload: str) -> None:
+    def _on_notification(self, _: Connection, pid: int, __: str, payload: str) -> None:
         self._heard_something = True
         self._heard(pid, payload)

@@ -1,4 +1,4 @@
-"""The bell of a file: who in this process wants to know that something may have become due.
+"""The bell of a file: the listeners of this process that want to know that something may have become due.
 
 Promises: every listener of every store of this process on the same file hears every ring, in the thread of its own
 event loop; rings that come faster than a listener answers become one. Never: keeps a listener whose loop is closed.
@@ -14,7 +14,7 @@ from everpoll.drivers.wake import OnWake, Wake
 
 
 class Listener:
-    """One `on_wake`, made in the thread of its event loop, and whether it has been told already."""
+    """One `on_wake`, made in the thread of its event loop, and whether a call of it is on its way."""
 
     def __init__(self, event_loop: asyncio.AbstractEventLoop, on_wake: OnWake) -> None:
         self.event_loop = event_loop
@@ -22,7 +22,7 @@ class Listener:
         self.is_over = False
         self._thread = threading.get_ident()
         self._lock = threading.Lock()
-        self._told = False
+        self._is_scheduled = False
         self._wake: Wake | None = None
 
     def ring(self, wake: Wake) -> None:
@@ -30,8 +30,8 @@ class Listener:
         with self._lock:
             before = self._wake or wake
             self._wake = Wake(before.cancel or wake.cancel, min(before.due_s, wake.due_s))
-            told, self._told = self._told, True
-        if told:
+            was_scheduled, self._is_scheduled = self._is_scheduled, True
+        if was_scheduled:
             return
         if threading.get_ident() == self._thread:
             self.event_loop.call_soon(self._tell)
@@ -40,7 +40,7 @@ class Listener:
 
     def _tell(self) -> None:
         with self._lock:
-            wake, self._wake, self._told = self._wake, None, False
+            wake, self._wake, self._is_scheduled = self._wake, None, False
         if not self.is_over and wake is not None:
             self.on_wake(wake)
 

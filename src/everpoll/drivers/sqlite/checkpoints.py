@@ -53,7 +53,7 @@ class Checkpoints:
             con.check_room()
 
     def disk_is_full(self) -> None:
-        """What the log occupies must be given back."""
+        """Release the disk space of the log."""
         self._is_full = True
 
     def wrote(self, size: int) -> None:

@@ -1,6 +1,6 @@
 """One connection to the file: how it is opened, how it waits for its turn to write, and whether it still is that file.
 
-Promises: a connection never creates the file unless told so; a new file is readable for its owner alone. Waiting for
+Promises: a connection never creates the file unless asked to; a new file is readable for its owner alone. Waiting for
 other writers is bounded by the patience given. A file that was deleted or replaced under an open connection is
 noticed: SQLite itself would go on, writing into a file that no path leads to. What a deleted `-wal` file holds is
 copied into the database before the connection is closed.
@@ -31,8 +31,8 @@ PATIENCE_S = 5.0
 # a process that is stopped while it has the turn would then hold up all others for ever.
 PAUSE_S, LONGEST_PAUSE_S = 0.0003, 0.003
 LOG_BYTES = 4 * 2**20
-"""The write-ahead log (`-wal`) is kept within this; a larger one was no faster (8 MB: the same, prototype)."""
-# The writer checkpoints by itself, after its answers; this is the backstop.
+"""The write-ahead log (`-wal`) is kept within this; a larger one was not faster (8 MB: the same, prototype)."""
+# The writer checkpoints after its answers; this is the backstop.
 CHECKPOINT_PAGES = 8_000
 
 RESERVE_BYTES = 2**20
@@ -129,7 +129,7 @@ class Connection(sqlite3.Connection):
             self.execute(f"pragma busy_timeout = {before_ms}")
 
     def check_room(self) -> None:
-        """Raise if the disk has no room for what the log holds: the log itself would never be given back then."""
+        """Raise if the disk has no room for what the log holds: the space of the log would never be released then."""
         (pages,), (page_bytes,) = (self.execute(f"pragma page_{what}").fetchone() for what in ("count", "size"))
         needed = max(0, pages * page_bytes - self.path.stat().st_size) + RESERVE_BYTES
         left = shutil.disk_usage(self.path.resolve().parent).free
@@ -152,11 +152,11 @@ class Connection(sqlite3.Connection):
                     raise
             else:
                 return
-            time.sleep(random.uniform(0.2, 1.0) * pause_s)  # noqa: S311 - jitter is no secret
+            time.sleep(random.uniform(0.2, 1.0) * pause_s)  # noqa: S311 - jitter needs no secrecy
             pause_s = min(pause_s * 1.5, LONGEST_PAUSE_S)
 
     def undo(self) -> None:
-        """Roll back whatever is open; the error that led here is the one to be told."""
+        """Roll back whatever is open; the caller raises the error that led here."""
         with contextlib.suppress(sqlite3.Error):
             if self.in_transaction:
                 self.execute("rollback")
@@ -294,7 +294,7 @@ def _wait_for_old_connections(path: Path, paths: Paths, patience_s: float) -> No
                 con.execute("select 1 from sqlite_master limit 1").fetchone()
         except sqlite3.Error as error:
             if code_of(error) not in BUSY:
-                return  # whoever connects now is told the same
+                return  # the next connection gets the same error
             if time.monotonic() >= give_up_at:
                 raise StoreUnavailable(
                     f"{path}: another program keeps it locked, or still uses a -wal file of it that was deleted: "

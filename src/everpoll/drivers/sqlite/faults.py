@@ -1,6 +1,6 @@
 """What SQLite's errors mean for us, in words that name the file and say what to do.
 
-An outage (`StoreUnavailable`) may pass, and whoever asked tries again. What never works, because the path or the
+An outage (`StoreUnavailable`) may pass, and the caller tries again. What never works, because the path or the
 value cannot be used, is `BadInput`. A mistake in our own SQL stays what it is: a `sqlite3` error with its traceback.
 """
 
@@ -56,7 +56,7 @@ WHAT_TO_DO = {
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; MISUSE for a closed connection, which the module finds out by itself."""
+    """SQLite's primary result code; MISUSE for a closed connection, which the sqlite3 module detects."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
         return int(code) & 0xFF

@@ -1,7 +1,7 @@
 """The journal mode of a file: readers beside a writer need the write-ahead log (WAL).
 
-The mode is a property of the file and stays when everybody has left: whoever opens it later, with whatever program,
-uses it too, without noticing.
+The mode is a property of the file and stays when all connections are closed: every program that opens the file later
+uses it, too, without noticing.
 """
 
 import sqlite3
@@ -21,7 +21,7 @@ def is_wal(con: Connection) -> bool:
 
 
 def use_wal(con: Connection, patience_s: float) -> None:
-    """Switch to it. The switch does not wait for locks by itself, so it is asked for again."""
+    """Switch to it. The switch does not wait for locks, so it is tried again."""
     give_up_at = time.monotonic() + patience_s
     while True:
         try:

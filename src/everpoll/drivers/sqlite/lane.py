@@ -5,7 +5,7 @@ together cross over to it together, in one call. A connection that broke is clos
 another. Stopping answers what was submitted before, and waits for nothing any more.
 Never: holds up the end of the interpreter; the thread is a daemon.
 
-The lane by itself is the one for reading: every operation sees one snapshot.
+A plain lane is for reading: every operation sees one snapshot.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class Op(Generic[T]):
 
     @property
     def is_dropped(self) -> bool:
-        """Nobody waits for it, and it is of a kind that then must not happen."""
+        """No caller waits for it, and it is of a kind that then must not happen."""
         return self.unwanted is not None and self.future.cancelled()
 
     def answer(self) -> None:
@@ -119,7 +119,7 @@ class Lane:
 
         Each statement that returns waits for the interpreter's lock, and a busy event loop keeps that for longer than
         the statement took: without a pause now and then the two work in turns, not at the same time. Yielding without
-        a pause would do nothing: whoever gives the lock away has it back before the other one is awake. Measured: a
+        a pause would do nothing: a thread that releases the lock has it back before the other is awake. Measured: a
         drain by 1,000 slots is a quarter faster.
         """
         if self._is_performing or not self._inbox.empty():
@@ -204,7 +204,7 @@ class Lane:
                 con.execute("begin")
                 op.value = op.run(con)
                 con.execute("commit")
-            except Exception as error:  # noqa: BLE001 - whatever it is, whoever asked is told
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it
                 self._failed(error, [op])
 
     def _failed(self, error: Exception, ops: list[Op[Any]]) -> None:
@@ -217,11 +217,11 @@ class Lane:
         is_broken = isinstance(error, sqlite3.Error) and code_of(error) in BROKEN
         if is_broken or (isinstance(error, Displaced) and error.must_close):
             self._disconnect()
-        told = explained(error, self._address.path)
-        if told is not error:
-            told.__cause__ = error
+        explained_error = explained(error, self._address.path)
+        if explained_error is not error:
+            explained_error.__cause__ = error
         for op in ops:
-            op.error = told
+            op.error = explained_error
 
     def _connected(self) -> Connection:
         if self._con is None:
@@ -248,12 +248,12 @@ class Lane:
             try:
                 event_loop.call_soon_threadsafe(self._answered, mine)
             except RuntimeError:
-                self._told(mine)  # that event loop is closed: nobody is left to be answered
+                self._after_answers(mine)  # that event loop is closed: no caller is left to answer
 
     def _answered(self, ops: list[Op[Any]]) -> None:
         for op in ops:
             op.answer()
-        self._told(ops)
+        self._after_answers(ops)
 
-    def _told(self, ops: list[Op[Any]]) -> None:
-        """These have been answered, as far as anybody waited."""
+    def _after_answers(self, ops: list[Op[Any]]) -> None:
+        """These have been answered, as far as a caller waited."""

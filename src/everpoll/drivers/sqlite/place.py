@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 Identity = tuple[int, int]
 FOLDER_NS = 100_000_000
-"""How old the last change of a folder must be for the next one to be told from it."""
+"""How old the last change of a folder must be for the next change to be visible in its time."""
 
 
 class Place(NamedTuple):
@@ -34,7 +34,7 @@ class Paths:
         """The size of the log, when it was last looked at."""
         self._folder = os.path.dirname(real)  # noqa: PTH120 - as all of these
         # The folder of a link tells nothing about the file that it leads to; on Windows a folder tells nothing at all.
-        self._is_told_by_folder = os.name == "posix" and not os.path.islink(main)  # noqa: PTH114
+        self._is_folder_reliable = os.name == "posix" and not os.path.islink(main)  # noqa: PTH114
         self._folder_then: tuple[int, int, int] | None = None
 
     def look(self) -> Place:
@@ -45,7 +45,7 @@ class Paths:
         log, self.log_bytes = _look(self.log)
         # The clock of a file system ticks every few milliseconds: two changes in one tick look like one.
         is_old = folder is not None and folder[2] < now_ns - FOLDER_NS
-        self._folder_then = folder if is_old and self._is_told_by_folder else None
+        self._folder_then = folder if is_old and self._is_folder_reliable else None
         return Place(main, log, shm)
 
     def is_untouched(self) -> bool:

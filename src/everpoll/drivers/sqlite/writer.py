@@ -1,4 +1,4 @@
-"""The lane for writing: one thread per store, group commit, and an ear for the other processes.
+"""The lane for writing: one thread per store, group commit, and a look for commits of other processes.
 
     operations ──▶ begin · run each · commit ──▶ still that file? ──▶ answers, bell
                      └── one fails: roll back, and each alone: it must not take the others with it
@@ -55,14 +55,14 @@ class Writer(Lane):
         self._checkpoints = Checkpoints()
 
     def listen(self, listening: bool) -> None:
-        """Whether somebody wants to hear of other processes."""
+        """Whether a listener wants to hear of other processes."""
         self._listening = listening
         self._inbox.put(None)
 
     def _connected(self) -> Connection:
         if self._con is None:
             con = super()._connected()
-            con.execute("pragma busy_timeout = 0")  # begin() waits by itself
+            con.execute("pragma busy_timeout = 0")  # begin() does the waiting
             self._version = None
         assert self._con is not None
         return self._con
@@ -74,7 +74,7 @@ class Writer(Lane):
                 return
             self._checkpoints.refuse_if_full(con)
             con.begin(self._patience_s, lambda: self._stopping)
-        except Exception as error:  # noqa: BLE001 - whatever it is, whoever asked is told
+        except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it
             self._failed(error, ops)
             return
         try:
@@ -111,7 +111,7 @@ class Writer(Lane):
         except EverpollError as error:
             op.error = error  # a refusal, which an operation utters before it writes: the others go on
 
-    def _told(self, ops: list[Op[Any]]) -> None:
+    def _after_answers(self, ops: list[Op[Any]]) -> None:
         woken = [op for op in ops if op.wakes and op.error is None]
         if woken:
             self._bell.ring(Wake(any(op.cancel for op in woken), min(op.due_s for op in woken)))
@@ -133,7 +133,7 @@ class Writer(Lane):
         super()._failed(error, ops)
 
     def _look_around(self) -> None:
-        """Has somebody else committed something?"""
+        """Ring the bell if another connection has committed."""
         rest_s = ALERT_S if time.monotonic() < self._alert_until else IDLE_S
         try:
             con = self._connected()

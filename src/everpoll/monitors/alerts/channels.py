@@ -1,10 +1,11 @@
 """Channels: the channels that this process can send to, by name.
 
-Promises: a name is that of `Alert(to=[…])`. Registering it again replaces the channel. The mailbox of a
-channel has a queue of its own, which the processes lease from that have the channel.
+Promises: `Alert(to=[…])` refers to channels by these names. Registering a name again replaces the channel. The mailbox
+of a channel has a queue of its own; only processes that have the channel lease from it.
 """
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from everpoll.errors import BadInput
@@ -12,6 +13,8 @@ from everpoll.monitors.alerting import GROUP_S, Message, is_channel_name
 from everpoll.monitors.alerts.channel import Channel
 from everpoll.monitors.alerts.function_channel import FunctionChannel
 from everpoll.policy import Duration, human, seconds, shown
+
+logger = logging.getLogger("everpoll.monitors")
 
 LONGEST_GROUP_S = 3_600.0
 
@@ -44,6 +47,16 @@ class Channels:
     def names(self) -> list[str]:
         """The names of all channels."""
         return list(self._channels)
+
+    def warn_of_missing(self, alerts: Iterable[tuple[str, Iterable[str]]]) -> None:
+        """Log each channel once that a service alerts and this process does not have; `alerts` is (service, names)."""
+        known = set(self._channels)
+        for service, names in alerts:
+            for name in names:
+                if name not in known:
+                    known.add(name)
+                    text = "service %r alerts the channel %r, which this process does not have: its alerts wait"
+                    logger.warning(text, service, name)
 
 
 def registered(name: Any, channel: Any, group: Duration | None) -> RegisteredChannel:

@@ -50,7 +50,7 @@ class Deliveries:
         self._store = store
         self._channels = channels
         self._tools = tools
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secure randomness
         self.outcomes: Counter[str] = Counter()
         """Messages that were sent, and that failed."""
         self.work = Work(MAILBOX, QUEUE, self.run, handles_cancel=True, kind="mailbox")
@@ -74,7 +74,7 @@ class Deliveries:
             plan = mailbox.plan(mail, notices, begun, now, known.group_s, drops_repeats=repeats)
         if plan.mail != mail:
             # Known before anything else is sent: the next try hides the one before.
-            return self._settled(lease, plan.mail, self._told(lease, plan, now))
+            return self._settled(lease, plan.mail, self._dropped(lease, plan, now))
         if plan.send is None:
             return _rested(lease, plan.rest_until - now)
         return await self._send(run, known, plan.send, mail, notices)
@@ -125,8 +125,8 @@ class Deliveries:
         events = [] if repeats else [self._unclear(lease, sent.ids, why, now)]
         return self._settled(lease, after, events)
 
-    def _told(self, lease: Lease, plan: Plan, now: float) -> list[MessageEvent]:
-        """Say what is not sent any more."""
+    def _dropped(self, lease: Lease, plan: Plan, now: float) -> list[MessageEvent]:
+        """Log the notices that are not sent any more, and return their events."""
         events: list[MessageEvent] = []
         if plan.unclear:
             events.append(self._unclear(lease, plan.unclear, mailbox.INTERRUPTED, now))

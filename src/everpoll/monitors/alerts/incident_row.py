@@ -9,7 +9,7 @@ its lease may be wrong, and decide nothing by themselves.
     made ──▶ not seen open ──service names it──▶ open ──service names it no more──▶ over ──handed over──▶ ended: done
                   └──service passed its number, or is gone, and no look has closed it──▶ ended: canceled
 
-Promises: an incident that was opened by a worker whose decision was lost sends nothing and is in no history. Pure.
+Promises: if a worker opens an incident and its decision is lost, the incident sends nothing and is in no history. Pure.
 """
 
 from enum import Enum, auto

@@ -37,7 +37,7 @@ class IncidentRows:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secure randomness
 
     async def opened(self, incidents: Sequence[Incident]) -> None:
         """Make a row for each incident, once, however often this is repeated."""

@@ -2,10 +2,10 @@
 
     lease ──▶ hand over what was made before ──▶ the row of the service ──▶ step ──▶ settle: due again, or ended
 
-Promises: notices are in the memory of the incident before they are handed over, so that a worker that dies in between
-is followed by one that hands over the same ones. Nothing is sent about an incident that its service does not name, but
-for the recovery of one that it did. The task ends once the incident is over and everything about it is handed over;
-its result is the closed incident.
+Promises: notices are written to the memory of the incident before they go to the mailboxes. If a worker dies in
+between, the next worker sends the same ones. Nothing is sent about an incident that its service does not name, except
+the recovery of an incident that it once named. The task ends once the incident is over and all its notices are in the
+mailboxes; its result is the closed incident.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from everpoll.stores.contract import Again, Ended, Lease, NewEvent, Settlement, 
 
 
 class IncidentWork:
-    """Takes the steps of all incidents whose rows this process leases."""
+    """Takes the steps of the incidents that this process leases."""
 
     def __init__(self, store: Store, outbox: Outbox, surroundings: Surroundings) -> None:
         self._store = store
@@ -119,9 +119,9 @@ def _settled(lease: Lease, before: IncidentState, after: IncidentState, delay_s:
     events: tuple[NewEvent, ...] = ()
     incident = after.incident
     if incident.acknowledged_at is not None and before.incident.acknowledged_at is None:
-        told = about(incident.service, incident.acknowledged_at)
+        common = about(incident.service, incident.acknowledged_at)
         by = incident.acknowledged_by or ""
-        events = (NewEvent(after.seq + 1, write_event(IncidentAcknowledge(**told, incident_id=incident.id, by=by))),)
+        events = (NewEvent(after.seq + 1, write_event(IncidentAcknowledge(**common, incident_id=incident.id, by=by))),)
         after = replace(after, seq=after.seq + 1)
     if delay_s is None:
         return Ended(lease.id, lease.sequence, "done", result=write(incident), events=events)

@@ -72,12 +72,12 @@ class NoticeBody(Struct, frozen=True, kw_only=True, rename="camel"):
 def compose(letter_id: str, notices: Sequence[Notice], made_at: float) -> Letter:
     """Put notices of one channel into a letter."""
     clean = tuple(_cleaned(notice) for notice in notices)
-    told = message(clean, made_at)
-    lines = tuple(one_line(line, MAX_LINE_CHARS) for line in told.lines)
+    composed = message(clean, made_at)
+    lines = tuple(one_line(line, MAX_LINE_CHARS) for line in composed.lines)
     return Letter(
         id=letter_id,
         made_at=made_at,
-        message=replace(told, id=letter_id, subject=one_line(told.subject, MAX_SUBJECT_CHARS), lines=lines),
+        message=replace(composed, id=letter_id, subject=one_line(composed.subject, MAX_SUBJECT_CHARS), lines=lines),
         notices=clean,
     )
 

@@ -56,7 +56,7 @@ class Mail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The memory of a mailbox."""
 
     tries: int = 0
-    """The number of the last try whose end is known."""
+    """The number of the last try with a known end."""
     repeat: Try | None = None
     """A letter that may have arrived, and is to be sent again as it is."""
     failures: int = 0

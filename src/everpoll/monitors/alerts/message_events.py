@@ -1,6 +1,6 @@
 """Message events: what became of the messages to a channel, written with its mailbox.
 
-Durable, as the events of services are; a try that fails and is repeated is no event.
+Durable, as the events of services are. A failed try that is repeated is not an event.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Outbox: hands notices over to the mailboxes of their channels.
+"""Outbox: puts notices into the mailboxes of their channels.
 
 Promises: when `hand_over` returns, each notice is in the mailbox of its channel, once, however often it is handed over.
 Notices of many incidents that come together are written together, a few times a second: the mailbox is one row.
@@ -35,7 +35,7 @@ class Outbox:
         self._collecting: dict[str, tuple[list[Notice], asyncio.Task[None]]] = {}
         self._writing: set[asyncio.Task[None]] = set()
         self._turns: dict[str, asyncio.Lock] = {}
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secure randomness
 
     async def hand_over(self, notices: Sequence[Notice]) -> None:
         """Put each notice into the mailbox of its channel."""
@@ -44,7 +44,7 @@ class Outbox:
         await asyncio.gather(*(asyncio.shield(batch) for batch in batches))
 
     async def close(self) -> None:
-        """Stop what is under way: incidents whose notices were not handed over do it again."""
+        """Cancel the batches under way. Their incidents send notices that were not written again."""
         writing = list(self._writing)
         for batch in writing:
             batch.cancel()

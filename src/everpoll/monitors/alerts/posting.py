@@ -41,7 +41,7 @@ def host_of(url: str) -> str:
 
 
 async def post(tools: Tools, url: str, headers: Mapping[str, str], body: bytes, secret: str = "") -> None:
-    """Send a request whose answer decides about a letter. `url` may have references to the environment."""
+    """Send a letter as one request; raise `Undelivered` unless it was accepted. `url` may have `${NAME}` references."""
     address = found_in_environment("the url", url, tools)
     # A kept connection that the server is just closing would swallow the letter: nothing would be known about it.
     try:
@@ -60,16 +60,16 @@ async def post(tools: Tools, url: str, headers: Mapping[str, str], body: bytes, 
         raise Undelivered(why, is_certain=True) from None
     hidden = Secrets(headers, address, (target_of(address).path, secret))
 
-    def told(why: str) -> str:
+    def without_secrets(why: str) -> str:
         masked: str = hidden.masked(why.replace(shown(target_of(address).url), _place(address)))
         return one_line(masked, MAX_ERROR_CHARS)
 
     try:
         answer = await tools.client.send(request)
     except NotAsked as error:
-        raise Undelivered(told(str(error)), is_certain=True) from None
+        raise Undelivered(without_secrets(str(error)), is_certain=True) from None
     except NotReached as error:
-        raise Undelivered(told(str(error)), is_certain=error.is_unsent) from None
+        raise Undelivered(without_secrets(str(error)), is_certain=error.is_unsent) from None
     if 200 <= answer.status < 300:
         return
     said = answer.body[:_QUOTED_CHARS].decode("utf-8", "replace").strip()
@@ -77,7 +77,7 @@ async def post(tools: Tools, url: str, headers: Mapping[str, str], body: bytes, 
     if 300 <= answer.status < 400:
         why = f"{_place(address)} answered with a redirect, HTTP {answer.status}: write the address that it leads to"
     wait_s = retry_after_s(answer.headers, longest="1h")
-    raise Undelivered(told(why), is_certain=answer.status not in _HANDED_ON, retry_after_s=wait_s)
+    raise Undelivered(without_secrets(why), is_certain=answer.status not in _HANDED_ON, retry_after_s=wait_s)
 
 
 def found_in_environment(what: str, text: str, tools: Tools) -> str:

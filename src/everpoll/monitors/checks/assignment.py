@@ -19,7 +19,7 @@ CHECK = "everpoll.check"
 QUEUE = "everpoll.checks"
 
 
-class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What a worker is to look at, and what was asked of it since."""
 
     definition: Definition

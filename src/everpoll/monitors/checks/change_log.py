@@ -1,6 +1,6 @@
 """Change log: what the log says when a service changes. Each look is logged at debug level.
 
-All of it is for information: a service that is down is no fault of the program that looks at it, and has its alerts.
+Everything is logged at level INFO or below: a service that is down is not an error of this program, and has its alerts.
 The first "up" of a service is for `--verbose`, because a fleet of ten thousand services has as many when it starts.
 """
 

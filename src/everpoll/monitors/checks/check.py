@@ -48,7 +48,7 @@ MAX_READERS = 20_000
 
 
 class Checks:
-    """Looks at every service whose row this process leases."""
+    """Looks at the services that this process leases."""
 
     def __init__(
         self,
@@ -57,20 +57,20 @@ class Checks:
         recorder: Recorder,
         known: KnownDependencies,
         incidents: "IncidentRows",
-        tell: Callable[[Sequence[ServiceEvent]], None] | None = None,
+        notify: Callable[[Sequence[ServiceEvent]], None] | None = None,
     ) -> None:
         self._store = store
         self._looking = looking
         self._recorder = recorder
         self._known = known
         self._incidents = incidents
-        self._tell = tell
+        self._notify = notify
         self._readers: OrderedDict[int, tuple[str, Assignment, Reader]] = OrderedDict()
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secure randomness
         self.work = Work(CHECK, QUEUE, self.run, handles_cancel=True, kind="check")
 
     def run(self, run: Run) -> Awaitable[Settlement]:
-        """Look at one service, if it is time to; whatever happens, its task goes on."""
+        """Look at one service if it is due. An error never ends its task."""
         return steadily(run, self._run, "service")
 
     async def _run(self, run: Run) -> Settlement:
@@ -84,35 +84,41 @@ class Checks:
         if definition.is_heartbeat and _has_beaten(assignment, control):
             counted = replace(control, beats=assignment.beats)
             decided = beat(definition, counted, now, assignment.beat_status)
-            return await self._unasked(run, control, decided, wall, now)
+            return await self._settled_without_look(run, control, decided, wall, now)
         is_forced = _is_asked(assignment, control)
         step = wake(definition, control, now, is_forced=is_forced)
         if not step.looks:
-            assert step.decision is not None, "without a look, the decision is made"
-            return await self._unasked(run, control, step.decision, wall, now)
+            assert step.decision is not None, "a wake without a look has a decision"
+            return await self._settled_without_look(run, control, step.decision, wall, now)
         try:
             look = await self._looking.look(reader, control, wall, is_forced=is_forced)
         except HostBusy as busy:
             return Again(lease.id, lease.sequence, busy.rest_s, refund=True)
         control = replace(control, asks=assignment.asks) if is_forced else control
+        return await self._looked(run, reader, control, look, wall)
+
+    async def _looked(
+        self, run: Run, reader: Reader, control: Control, look: Look, wall: Callable[[], float]
+    ) -> Settlement:
+        """Decide what follows from a look, record it, and settle the row."""
+        definition = reader.definition
         changes = await self._changes(reader, control, look)
         if changes.left_out:
             look = replace(look, warnings=(*look.warnings[: MAX_WARNINGS - 1], _left_out(changes.left_out)))
         if look.is_unchanged and not control.dependencies:
-            look = replace(look, report=None)  # only what fails needs its error in words again
+            look = replace(look, report=None)  # the report is needed only to word the errors of failed dependencies
         now = wall()
         decision = decide(definition, control, look, now, changes, self._rng.random())
         if logger.isEnabledFor(logging.DEBUG):
             log_look(logger, definition.name, look, decision.next_at - now)
-        if self._tell is not None:
-            self._tell((*decision.events, *look_events(definition, look, decision, changes)))
+        if self._notify is not None:
+            self._notify((*decision.events, *look_events(definition, look, decision, changes)))
         record = new_look(definition, look, decision, changes)
-        if decision.events or changes.upserts:
-            await self._recorder.put(record)
-            self._known.changed(definition.name, decision.control.edition, changes)
-        else:
+        if not decision.events and not changes.upserts:
             self._recorder.add(record)
             return _again(run, decision, now)
+        await self._recorder.put(record)
+        self._known.changed(definition.name, decision.control.edition, changes)
         return await self._settled(run, decision, wall, now)
 
     async def _changes(self, reader: Reader, control: Control, look: Look) -> Changes:
@@ -125,18 +131,18 @@ class Checks:
             return repeated(name, look.report, look.ended_at)
         known = await self._known.of(name, control.edition)
         changes = compare(name, known, look.report, look.ended_at, aliases)
-        # What found no room is compared again at the next look: it warns as long as it is so.
+        # Names that were left out are compared again at the next look, so that the warning stays.
         reader.aliases = None if changes.left_out else aliases
         return changes
 
-    async def _unasked(
+    async def _settled_without_look(
         self, run: Run, before: Control, decision: Decision, wall: Callable[[], float], now: float
     ) -> Settlement:
-        """Settle what was decided without a look; a heartbeat, and one that was missed, are in the history, too."""
+        """Settle what was decided without a look; record a heartbeat, or a missed one, in the history."""
         definition = self._reader(run.lease.id, run.lease.args)[0].definition
         record = heard(definition, before, decision) if definition.is_heartbeat else None
-        if self._tell is not None and decision.events:
-            self._tell(decision.events)
+        if self._notify is not None and decision.events:
+            self._notify(decision.events)
         if record is not None and decision.events:
             await self._recorder.put(record)
         elif record is not None:
@@ -157,7 +163,7 @@ class Checks:
         """End the task of a service that was removed, and forget its records."""
         lease = run.lease
         await self._incidents.closed(decision.closed)
-        # What was seen just now must not come back behind the forgetting: here, and in a process that looked before.
+        # Looks that wait to be written, here or in a process that looked before, must not be written after `forget`.
         await self._recorder.drop(lease.key or "")
         await asyncio.sleep(2 * FLUSH_S)
         await self._store.health.forget(lease.key or "")
@@ -181,13 +187,13 @@ class Checks:
 
 
 class IncidentRows(Protocol):
-    """Where the rows of incidents are made: see `alerts`."""
+    """Creates and wakes the rows of incidents; `alerts` implements it."""
 
     async def opened(self, incidents: Sequence[Incident]) -> None:
-        """Make a row for each incident, once, however often this is repeated."""
+        """Create a row for each incident; repeating it creates no second one."""
 
     async def closed(self, closings: Sequence[Closing]) -> None:
-        """Have the rows of these incidents look at their service soon: it says that they are over."""
+        """Make the rows of these incidents due soon, so that they read from their service that they are over."""
 
 
 def _again(run: Run, decision: Decision, now: float) -> Settlement:

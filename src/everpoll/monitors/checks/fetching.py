@@ -1,6 +1,6 @@
 """Fetching: requests in flight, shared by the services that ask the same, and few at a time for each host.
 
-    answer(key) ──▶ nobody asks this now ──▶ slot of the host ──▶ ask ──▶ answer for all that wait for this key
+    answer(key) ──▶ not in flight ──▶ slot of the host ──▶ ask ──▶ answer for every look that waits for this key
                 └─▶ in flight: wait for its answer
 
 Promises: services with the same method, URL and headers share one request while it is in flight, and never an answer of
@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 SHORTEST_REST_S, LONGEST_REST_S = 1.0, 10.0
 PACE_WEIGHT = 0.1
-"""Of the newest turn, in the mean time between two turns."""
+"""Weight of the newest turn in the moving average of the time between two turns."""
 
 
 class HostBusy(Exception):
-    """Too many looks wait for a slot of this host already: try again in `rest_s`."""
+    """Too many looks already wait for a slot of this host: try again in `rest_s`."""
 
     def __init__(self, rest_s: float = SHORTEST_REST_S) -> None:
         super().__init__()
@@ -70,14 +70,14 @@ class Fetching:
         return self._slots.waiting(host)
 
     async def shared(self, key: Hashable, host: str, looked_at: float | None, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return what `ask` answers, or what the caller that asks the same already gets."""
+        """Return the answer of `ask`, or that of a request in flight with the same key."""
         while (flight := self._flights.get(key)) is not None:
             landed: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
             flight.waiting.append(landed)
             answer = await landed
             if answer is not None:
                 return answer
-            # The caller that asked was canceled: one of those that waited asks in its place.
+            # The caller that sent the request was canceled: one of the waiting callers sends it again.
         flight = self._flights[key] = _Flight()
         self._tickets += 1
         ticket = self._tickets
@@ -120,14 +120,14 @@ class Fetching:
             del self._turns[ticket]
 
     def _make_room(self, host: str, looked_at: float | None) -> None:
-        """Send the look away whose turn is last; raise `HostBusy` where that is the look that asks for room."""
+        """Send the last look in the queue away; raise `HostBusy` if that is the look that asks for room."""
         last_at, _ = self._slots.last(host)
         if last_at is None or (looked_at is not None and looked_at >= last_at):
             raise HostBusy(self._rest_s(host))
         self._send_away(host)
 
     def _send_away(self, host: str) -> None:
-        """Have the look go away and come back whose turn at this host is last."""
+        """Make the last look in this host's queue leave and come back later."""
         _, last = self._slots.last(host)
         self._leave(host, last)
         turn = self._turns[last]
@@ -135,7 +135,7 @@ class Fetching:
             turn.set_exception(HostBusy(self._rest_s(host)))
 
     def _rest_s(self, host: str) -> float:
-        """Say when a look may come back: once half of those that wait have had their turn."""
+        """Return after how long a look may come back: when half of the waiting looks have had their turn."""
         pace = self._paces.get(host)
         turns_s = 0.0 if pace is None else pace.mean_s * self._slots.waiting(host) / 2
         return min(max(SHORTEST_REST_S, turns_s), LONGEST_REST_S)

@@ -1,9 +1,9 @@
 """Looking: one look at a service: ask, read what the answer says, judge it by the service's own conditions.
 
-Promises: a look ends within the service's timeout and a little, whatever the other side does, and raises for nothing
-that a remote does: `NotReached` becomes a look that found nothing, in words. A body that says the same as at the look
-before, latencies aside, is not read anew. What the remote repeats of the credentials that it was sent is masked before
-anything is made of it; conditions are judged by what it really said. Never decides what follows: that is `decision`.
+Promises: a look ends shortly after the service's timeout, whatever the remote does. It never raises for what a remote
+does: `NotReached` becomes a look with an error text. A body that is the same as at the last look, except for latencies,
+is not parsed again. If the remote repeats credentials of the request, they are masked before the body is parsed;
+conditions see the unmasked answer. Never decides what follows: that is `decision`.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from everpoll.monitors.targets import Endpoint, endpoint_of
 from everpoll.policy import human
 
 Found = Answer | TcpResult | TlsResult | DnsResult
-"""What asking a service brings."""
+"""The result of one request or connection."""
 CERTIFICATE_WARNING_S = 14 * 86_400.0
 """How long before its expiry a certificate is warned about."""
 WITNESS_S = 5.0
@@ -51,7 +51,7 @@ MAX_WARNING_CHARS = 300
 
 
 class Reader(Struct):
-    """How the answers of one definition are read, compiled once; and the last one, which need not be read again."""
+    """A compiled definition that reads answers, and the last answer, so that an equal one is not read again."""
 
     definition: Definition
     endpoint: Endpoint
@@ -63,11 +63,11 @@ class Reader(Struct):
     """A hash of how bodies are read."""
     last: LastRead | None = None
     body: str | None = None
-    """Stands for what the last answer said, and for how it was read."""
+    """A checksum of the last answer, and of how it was read."""
     sent: SentSecrets | None = None
     """The credentials that go with the request; None without any."""
     aliases: Mapping[str, str] | None = None
-    """Those under which the dependencies of the last answer were compared."""
+    """The aliases that were in use when the dependencies of the last answer were compared."""
 
 
 def reader_of(definition: Definition) -> Reader:
@@ -93,7 +93,7 @@ def reader_of(definition: Definition) -> Reader:
 
 
 class Reading(Struct):
-    """What was found before it is judged by conditions."""
+    """What an answer says, before conditions are checked."""
 
     status: Status
     latency_s: float
@@ -116,11 +116,11 @@ class Looking:
     async def look(
         self, reader: Reader, control: Control, wall: Callable[[], float], *, is_forced: bool = False
     ) -> Look:
-        """Look once. Raises `HostBusy` where too many looks wait for this host."""
+        """Look once; raise `HostBusy` if too many looks wait for this host."""
         started_at = wall()
 
         def ask() -> Awaitable[Found]:
-            # A look begins when the host has a slot for it: the order of waiting looks goes by that.
+            # A look starts when the host has a slot for it; waiting looks are ordered by this time.
             nonlocal started_at
             started_at = wall()
             return self._asked(reader.endpoint, reader.request, reader.definition.timeout_s)
@@ -141,7 +141,7 @@ class Looking:
         except NotAsked as error:
             return Look(started_at=started_at, ended_at=wall(), reached=None, error=str(error), is_forced=is_forced)
         look = self._judged(reader, found, started_at, wall(), is_forced)
-        # Unchanged is what the row has seen: another worker may have read something else in between.
+        # "Unchanged" must hold for the row: another worker may have read a different answer in between.
         return replace(look, is_unchanged=False) if look.is_unchanged and look.body != control.body else look
 
     def _asked(self, endpoint: Endpoint, request: Request | None, timeout_s: float) -> Awaitable[Found]:
@@ -156,7 +156,7 @@ class Looking:
         return check_dns(endpoint.host, timeout_s=timeout_s)
 
     async def _is_witnessed(self, witnesses: tuple[str, ...]) -> bool | None:
-        """Ask the witnesses at the same time; True as soon as one of them answers, None where there is none."""
+        """Ask all witnesses at once; return True as soon as one answers, None if the service has none."""
         if not witnesses:
             return None
         asking = [asyncio.ensure_future(self._answers(url)) for url in witnesses]
@@ -174,7 +174,7 @@ class Looking:
         endpoint = endpoint_of(url)
         request = Request(url, timeout_s=WITNESS_S) if endpoint.scheme in HTTP else None
         try:
-            # Where the fault is ours, all services fail in one moment.
+            # Shared: if the network of this worker fails, all services ask their witnesses at once.
             await self._witnesses.shared(url, endpoint.host, None, lambda: self._asked(endpoint, request, WITNESS_S))
         except (NotReached, NotAsked, HostBusy):
             return False
@@ -194,7 +194,7 @@ class Looking:
         if reader.conditions:
             failed = _failed(reader.conditions, found, ended_at)
             if failed:
-                # A failed answer is the more telling reason, and comes first.
+                # The error of the answer itself says more than a failed condition, and comes first.
                 status, error = Status.DOWN, _masked(reader, "; ".join((*([error] if error else []), *failed)))
         return Look(
             started_at=started_at,
@@ -220,7 +220,7 @@ def _masked(reader: Reader, text: str) -> str:
 
 
 def _read_answer(reader: Reader, answer: Answer) -> Reading:
-    """Read the body, unless it says the same as at the look before."""
+    """Read the body, unless it is the same as at the last look."""
     last, content_type = reader.last, answer.headers.at("content-type")
     body = answer.body if reader.sent is None else reader.sent.now().masked_body(answer.body)
     report = None if last is None else read_again(last, body, content_type, answer.status)
@@ -250,7 +250,7 @@ def _address(answer: Found) -> str:
 
 
 def _error(found: Reading) -> str | None:
-    """Say in words why the service is not up; None where it is."""
+    """Return why the service is down, None if it is not."""
     if found.status.healthy is not False:
         return None
     parts = []

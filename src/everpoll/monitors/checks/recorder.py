@@ -6,7 +6,7 @@
 
 Promises: a look is written within FLUSH_S while the store answers. `put` returns once its look is written. An outage of
 the store loses no look until LIMIT of them wait; then the oldest go, and their time counts as not covered, never as
-down. A batch that the store refuses is split until only the culprit is dropped, with its reason in the log.
+down. A batch that the store refuses is split until only the refused look is dropped, with its error in the log.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ CLOSE_S = 5.0
 
 
 class Waiting(Struct):
-    """A look to be written, and the caller that waits for it."""
+    """A look to be written, and the future of a caller that waits for it."""
 
     look: NewLook
     written: asyncio.Future[None] | None = None
@@ -47,10 +47,10 @@ class Recorder:
         self._is_urgent = asyncio.Event()
         self._flushing: asyncio.Task[None] | None = None
         self._batch: asyncio.Future[None] | None = None
-        """Done once the batch that is being written has ended."""
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        """Done when the batch under way is written."""
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secure randomness
         self.dropped = 0
-        """Looks that are in no record: the store was away for too long, or refused them."""
+        """Looks that were never written: the store was away for too long, or refused them."""
         self.looks: Counter[str] = Counter()
         """Looks of this process, by status."""
 

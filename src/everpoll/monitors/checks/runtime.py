@@ -35,7 +35,7 @@ class Runtime:
         store: Store,
         per_host: int,
         channels: Channels,
-        tell: Callable[[Sequence[ServiceEvent]], None] | None = None,
+        notify: Callable[[Sequence[ServiceEvent]], None] | None = None,
     ) -> None:
         self._store = store
         self._client = HttpClient(environment=os.environ)
@@ -43,7 +43,7 @@ class Runtime:
         self.recorder = Recorder(store)
         self._alerts = Alerts(store, channels, self._client)
         looking = Looking(self._client, self._fetching)
-        self._checks = Checks(store, looking, self.recorder, KnownDependencies(store), self._alerts.rows, tell)
+        self._checks = Checks(store, looking, self.recorder, KnownDependencies(store), self._alerts.rows, notify)
         self._upkeep = Upkeep(store)
         self._works = Works()
         for work in (self._checks.work, self._upkeep.work, *self._alerts.works):

@@ -1,4 +1,4 @@
-"""The scout: tells a process without services when another process may have published one.
+"""Scout: wakes a process without services when another process may have published one.
 
 Promises: where the store pushes, an idle fleet asks it nothing: an enqueue anywhere is a reason to ask, at most every
 SCOUT_S, and the question every SAFETY_S is the safety net. Without push, the process asks every SCOUT_S.
@@ -24,18 +24,18 @@ class Scout:
 
     @property
     def rest_s(self) -> float:
-        """How long to wait for a reason at most."""
+        """How long to wait for a wake-up at most."""
         return SAFETY_S if self._store is not None and self._store.has_push else SCOUT_S
 
     async def begin(self, store: Store) -> None:
-        """Listen, and note that the store is asked now; call it before each question, so that none comes too late."""
+        """Start to listen, and note that the store is asked now. Call it before each question."""
         if self._store is None:
             await store.listen(self._woken)
             self._store = store
         self._asked_at = asyncio.get_running_loop().time()
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop to listen."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

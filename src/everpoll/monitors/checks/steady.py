@@ -1,7 +1,7 @@
-"""Steady: a task that must not end goes on after any error of ours.
+"""Steady: keeps a task alive when its run raises an unexpected error.
 
-The engine ends a task as failed whose run raises. A service would not be looked at any more, a mailbox would lose what
-waits in it, and an incident its recovery.
+The engine ends a task as failed when its run raises. That would end the looks at a service, lose the notices of a
+mailbox, and lose the recovery of an incident.
 """
 
 import logging
@@ -14,11 +14,11 @@ from everpoll.stores.contract import Again, Settlement
 logger = logging.getLogger("everpoll.monitors")
 
 TROUBLE_S = 5.0
-"""How soon it is tried again."""
+"""How soon the task is due again after an error."""
 
 
 async def steadily(run: Run, step: Callable[[Run], Awaitable[Settlement]], what: str) -> Settlement:
-    """Run a step; whatever it raises, the task is due again a little later."""
+    """Run a step. If it raises, log the error and make the task due again after TROUBLE_S."""
     lease = run.lease
     try:
         return await step(run)

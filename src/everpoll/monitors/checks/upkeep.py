@@ -1,6 +1,6 @@
-"""Upkeep: rolls the records of services up, drops what is too old, revives what must not end; one task for the fleet.
+"""Upkeep: rolls up and prunes the records of services, and revives tasks that must not end; one task for the fleet.
 
-Alerts for a channel that no process has are among what is too old, after a day.
+Alerts for a channel that no process has are given up after a day.
 
 Promises: at most one worker does it at a time, about once a minute; a worker that dies in the middle is followed by
 another, since every step may be repeated. Each run is bounded: what is left is done by the next one, at once. A
@@ -22,9 +22,9 @@ KIND, UPKEEP = "upkeep", "everpoll.upkeep"
 EVERLASTING = ("check", "incident", "mailbox")
 EVERY_S = 60.0
 SETTLED_S = 30.0
-"""Looks of the last half minute are left alone: more may come for the same minute."""
+"""Looks of the last half minute are not rolled up yet: more may come for the same minute."""
 ROUNDS = 20
-"""Portions of one run."""
+"""How many portions one run rolls up or prunes at most."""
 
 
 class Upkeep:
@@ -35,7 +35,7 @@ class Upkeep:
         self.work = Work(UPKEEP, QUEUE, self.run, kind="upkeep")
 
     async def ensure(self) -> None:
-        """Make the task, unless it is there."""
+        """Create the task, unless it exists."""
         await self._store.enqueue([NewTask(name=UPKEEP, kind=KIND, queue=QUEUE, key="health", delay_s=EVERY_S)])
 
     async def run(self, run: Run) -> Settlement:
@@ -48,12 +48,12 @@ class Upkeep:
         await self._revive()
         await give_up_unserved(self._store, now)
         is_more = await self._roll_up(now) or await self._prune(now)
-        # A memory that is written says that this run came through: workers that died before count no more.
+        # Writing a memory marks this run as successful, so that earlier worker deaths do not count any more.
         memory = encode({"at": now})
         return Again(lease.id, lease.sequence, 0.0 if is_more else EVERY_S, refund=True, memory=memory)
 
     async def _revive(self) -> None:
-        """Put tasks back that must not end: the engine gives up what three workers died with."""
+        """Retry tasks that must not end: the engine gives a task up when three workers have died with it."""
         for kind in EVERLASTING:
             page = await self._store.tasks(TaskFilter(kind=kind, state="failed", indexed=True), limit=100)
             for task in page.tasks:

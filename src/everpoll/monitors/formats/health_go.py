@@ -1,6 +1,6 @@
 """health-go: hellofresh/health-go: OK / Partially Available / Unavailable, and `failures{name: message}`.
 
-It lists failures only: a dependency that is no longer listed is up again, and has not vanished.
+It lists failures only: a dependency that disappears from the list is up again, and has not vanished.
 """
 
 from typing import Any

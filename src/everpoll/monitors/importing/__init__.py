@@ -1,6 +1,6 @@
 """Importing: the configuration of other monitors, translated into services of everpoll.
 
-Pure: the caller reads the file, and registers what comes out. What cannot be carried over is told in words.
+Pure: the caller reads the file, and registers what comes out. What cannot be carried over is listed in notes.
 """
 
 from everpoll.monitors.importing.depsera import from_depsera

@@ -3,7 +3,7 @@
 services      → services; `key` is only used to follow associations
 aliases       → aliases
 associations  → `depends_on`, where both ends are in this manifest
-canonical_overrides, descriptions and metrics endpoints have no place in everpoll, and are told
+canonical_overrides, descriptions and metrics endpoints have no counterpart in everpoll, and are listed in the notes
 """
 
 from collections.abc import Mapping

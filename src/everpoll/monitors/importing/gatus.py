@@ -3,7 +3,7 @@
 endpoints            → services; judged by their conditions alone, as Gatus does (`format="plain"`)
 external-endpoints   → heartbeats, where they have an interval
 connectivity         → `witness`
-everything else (user interface, storage, security, suites, maintenance …) is told
+everything else (user interface, storage, security, suites, maintenance …) is listed in the notes
 """
 
 import re
@@ -182,7 +182,7 @@ def _headers(about: str, headers: Any, into: Collecting) -> dict[str, str]:
 
 
 def _client(about: str, client: Any, into: Collecting) -> str | None:
-    """Return the timeout; everything else that a client can be told is noted."""
+    """Return the timeout; note every other option of the client as not carried over."""
     timeout = None
     for key, value in client.items() if isinstance(client, Mapping) else ():
         if key == "timeout":

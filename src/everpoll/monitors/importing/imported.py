@@ -1,7 +1,7 @@
 """Imported: the services that a foreign configuration becomes, and what could not be carried over.
 
-Promises: every service that comes out is one that `app.service` accepts, and no two have one name. What is left out is
-told in words that name it, without the values of headers, tokens or passwords.
+Promises: `app.service` accepts every service in the result, and their names are unique. A note names everything that
+is left out, without the values of headers, tokens or passwords.
 """
 
 from typing import Any

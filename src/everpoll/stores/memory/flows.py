@@ -19,7 +19,7 @@ class MemoryFlows(MemoryState):
         check_flow(flow)
         checked_bytes([one.task for one in flow])
         with self._lock:
-            holders = [self._shelves.of_key(one.task.kind, one.task.key) for one in flow]
+            holders = [self._index.of_key(one.task.kind, one.task.key) for one in flow]
             if any(holders):
                 return [Enqueued(0 if row is None else row.id, is_new=False) for row in holders]
             ids = range(self._last_id + 1, self._last_id + 1 + len(flow))
@@ -35,7 +35,7 @@ class MemoryFlows(MemoryState):
         row.then_id, row.takes, row.blockers = then_id, one.takes, blockers
         if then_id is not None:
             self._members[then_id].append(task_id)
-        self._shelves.put(row)
+        self._index.put(row)
         self._lines.add(row, now)
 
     async def members(self, task_id: int, after: int = 0, limit: int = 1000) -> list[TaskInfo]:
@@ -49,5 +49,5 @@ class MemoryFlows(MemoryState):
             return dict(Counter(row.state for row in self._leading(task_id, 0)))
 
     def _leading(self, task_id: int, after: int) -> Iterator[TaskRow]:
-        rows = (self._shelves.get(one) for one in self._members.get(task_id, ()) if one > after)
+        rows = (self._index.get(one) for one in self._members.get(task_id, ()) if one > after)
         return (row for row in rows if row is not None)

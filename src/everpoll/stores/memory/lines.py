@@ -3,8 +3,8 @@
     not due yet ──▶ ready: one line for each queue
                 └─▶ limited: one line for each key of a limit in each queue; keys take turns
 
-Promises: an entry is judged when it comes to the front: one whose row has moved on meanwhile is dropped then. Never:
-owns a row; what lives is the shelves' to say.
+Promises: an entry is judged when it comes to the front: one whose row has changed meanwhile is dropped then. Never:
+owns a row; `TaskIndex` decides which rows are live.
 """
 
 import bisect
@@ -48,7 +48,7 @@ class Line:
         heapq.heappush(self._oldest, row.order[1:])
 
     def best(self, looking: Looking) -> TaskRow | None:
-        """The row whose turn it is; it stays in line until it is leased."""
+        """The best row by rank and turn; it stays in line until it is leased."""
         while self._oldest and not self._is_here(self._oldest[0]):
             heapq.heappop(self._oldest)
         if self._oldest and self._oldest[0][0] < looking.aged_before:
@@ -63,7 +63,7 @@ class Line:
 
 
 class LimitedLines:
-    """The limited tasks of one queue: a line for each key, and whose turn it is."""
+    """The limited tasks of one queue: a line for each key, and the key that is next in turn."""
 
     def __init__(self, live: Mapping[int, TaskRow]) -> None:
         self._live = live
@@ -79,7 +79,7 @@ class LimitedLines:
         self._lines[key].add(row)
 
     def best(self, looking: Looking, starts: Starts) -> TaskRow | None:
-        """Of the keys that may start a task, the one with the best rank; of equal ranks, the one whose turn it is."""
+        """The best task of a key that may start one: by rank; of equal ranks, of the key that is next in turn."""
         found: tuple[int, TaskRow] | None = None
         for row in self.heads(looking):
             rank = looking.order(row)[0]

@@ -22,7 +22,7 @@ class MemoryOperations(MemoryState):
     async def cancel(self, task_id: int, note: str) -> TaskState | None:
         """See the contract."""
         with self._lock:
-            row = self._shelves.get(task_id)
+            row = self._index.get(task_id)
             if row is None or row.ended_at is not None:
                 return None if row is None else row.state
             state: TaskState = "canceled" if row.state == "queued" and not row.is_asked else row.state
@@ -57,9 +57,9 @@ class MemoryOperations(MemoryState):
 
     def _revise(self, revision: Revision) -> int | None:
         if revision.task_id is None:
-            row = self._shelves.of_key(revision.kind, revision.key)
+            row = self._index.of_key(revision.kind, revision.key)
         else:
-            row = self._shelves.live.get(revision.task_id)
+            row = self._index.live.get(revision.task_id)
         if row is None or revision.expects not in {None, row.new.args}:
             return None
         if revision.only_queued and row.state != "queued":
@@ -81,7 +81,7 @@ class MemoryOperations(MemoryState):
         with self._lock:
             set_aside = (
                 row
-                for row in self._shelves.live.values()
+                for row in self._index.live.values()
                 if row.state == "queued"
                 and row.new.version <= versions.get(row.new.name, 0)
                 and row.new.queue in queues
@@ -105,25 +105,25 @@ class MemoryOperations(MemoryState):
         return answers
 
     def _retry(self, task_id: int, note: str) -> Retried:
-        row = self._shelves.history.get(task_id)
+        row = self._index.history.get(task_id)
         if row is None:
-            return Retried("live" if task_id in self._shelves.live else "unknown")
-        if (holder := self._shelves.of_key(row.new.kind, row.new.key)) is not None:
+            return Retried("live" if task_id in self._index.live else "unknown")
+        if (holder := self._index.of_key(row.new.kind, row.new.key)) is not None:
             return Retried("key_taken", holder.id)
-        self._shelves.forget(row)
+        self._index.forget(row)
         self._record(row, note, note)
         self._give_input(row)
         row.attempt = row.rescues = row.blockers = 0
         row.ended_at = row.result = row.progress = row.started_at = row.worker = row.error_type = None
         row.cancel_requested = False
-        self._shelves.put(row)
+        self._index.put(row)
         self._again(row, 0.0)
         return Retried("queued")
 
     def _give_input(self, row: TaskRow) -> None:
         """A task that was canceled before it got the result that it takes gets it now, if there is one."""
         if row.takes == "result" and not row.new.args.startswith(INPUT):
-            before = (self._shelves.history.get(one) for one in self._members.get(row.id, ()))
+            before = (self._index.history.get(one) for one in self._members.get(row.id, ()))
             for done in (one for one in before if one is not None and one.state == "done"):
                 row.new = msgspec.structs.replace(row.new, args=with_input(row.new.args, done.result or "null"))
 
@@ -133,11 +133,11 @@ class MemoryOperations(MemoryState):
             return [self._delete(task_id, note) for task_id, note in requests]
 
     def _delete(self, task_id: int, note: str) -> Deleted:
-        row = self._shelves.history.get(task_id)
+        row = self._index.history.get(task_id)
         if row is None:
-            return "live" if task_id in self._shelves.live else "unknown"
+            return "live" if task_id in self._index.live else "unknown"
         self._record(row, note, note)
-        self._shelves.forget(row)
+        self._index.forget(row)
         self._losses.pop(task_id, None)
         return "deleted"
 

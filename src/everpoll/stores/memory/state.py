@@ -15,7 +15,7 @@ from everpoll.stores.flows import Blocked, Link, cause_of, tell, with_input
 from everpoll.stores.memory.feed import Feed
 from everpoll.stores.memory.lines import Lines
 from everpoll.stores.memory.rows import TaskRow, WorkerRow
-from everpoll.stores.memory.shelves import Shelves
+from everpoll.stores.memory.task_index import TaskIndex
 from everpoll.stores.operations import UNNUMBERED, Pause
 
 
@@ -38,8 +38,8 @@ class MemoryState:
         self._epoch = self._clock.wall() - self._clock.now()
         self._lock = threading.RLock()
         self._last_id = 0
-        self._shelves = Shelves()
-        self._lines = Lines(self._shelves.live)
+        self._index = TaskIndex()
+        self._lines = Lines(self._index.live)
         self._feed = Feed()
         self._workers: dict[int, WorkerRow] = {}
         self._losses: defaultdict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -60,14 +60,14 @@ class MemoryState:
             self._tell(Link(row.then_id, state, row.result, row.id, row.new.name, state))
 
     def _put_away(self, row: TaskRow, state: EndState) -> None:
-        self._shelves.end(row, state, self._now())
+        self._index.end(row, state, self._now())
         self._lines.starts.ended(row.id, row.new.limit)
         row.blockers = 0
 
     def _tell(self, link: Link) -> None:
-        """Tell the task that waits for another that it has ended; where that cancels it, also the one behind it."""
-        self._shelves[link.cause_id].has_told = True
-        waiting = self._shelves.live.get(link.then_id)
+        """Report the end of a task to the task that waits for it; where that cancels it, also to the next one."""
+        self._index[link.cause_id].has_told = True
+        waiting = self._index.live.get(link.then_id)
         while waiting is not None and waiting.takes is not None and waiting.blockers:
             telling = tell([link], [Blocked(waiting.id, waiting.takes, waiting.blockers)])
             for _, blockers in telling.fewer:
@@ -81,7 +81,7 @@ class MemoryState:
                 return
             waiting.has_told = True
             link = link._replace(then_id=waiting.then_id, state="canceled", result=None)
-            waiting = self._shelves.live.get(waiting.then_id)
+            waiting = self._index.live.get(waiting.then_id)
 
     def _unblock(self, row: TaskRow, result: str | None) -> None:
         if result is not None:

@@ -37,6 +37,7 @@ from everpoll.stores.contract import (
     LiveTask,
     NewTask,
     QueueInfo,
+    Rescued,
     Settlement,
     TaskFilter,
     TaskInfo,
@@ -116,9 +117,9 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
 
     def _known(self, task: NewTask) -> TaskRow | None:
         """The task that has the key of this one, or had it and still answers."""
-        row = self._shelves.of_key(task.kind, task.key)
+        row = self._index.of_key(task.kind, task.key)
         if row is None and (task.once or (task.unique is not None and task.unique.for_s is not None)):
-            row = self._shelves.last_of_key(task.kind, task.key)
+            row = self._index.last_of_key(task.kind, task.key)
             if row is not None and not task.once:
                 assert task.unique is not None, "asked above"
                 return row if row.created_at > self._now() - (task.unique.for_s or 0.0) else None
@@ -130,14 +131,14 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
             if known.state == "queued" and known.takes is None:
                 self._replace(known, task, delay_s)
                 return Enqueued(known.id, is_new=False)
-            self._shelves.let_go_of_key(known)
+            self._index.let_go_of_key(known)
             known = None
         if known is not None:
             return Enqueued(known.id, is_new=False)
         now = self._now()
         self._last_id += 1
         row = TaskRow(self._last_id, task, now, now + delay_s, memory=task.memory)
-        self._shelves.put(row)
+        self._index.put(row)
         self._lines.add(row, now)
         self._feed.add(row, now, task.events)
         return Enqueued(row.id)
@@ -236,9 +237,9 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
         again = [one for one in settlements if isinstance(one, Again)]
         checked_bytes([task for one in settlements for task in one.follow_ups])
         with self._lock:
-            unheard = any((row := self._shelves.live.get(one.id)) and row.is_unheard for one in again)
+            unheard = any((row := self._index.live.get(one.id)) and row.is_unheard for one in again)
             # Another task of the same limit may start now.
-            limited = any((row := self._shelves.live.get(one.id)) and row.new.limit for one in settlements)
+            limited = any((row := self._index.live.get(one.id)) and row.new.limit for one in settlements)
             lost = {one.id for one in settlements if not self._settle_with_follow_ups(incarnation, one)}
         delays_s = [one.delay_s or 0.0 for one in again]
         delays_s += [max(0.0, task.delay_s) for one in settlements for task in one.follow_ups]
@@ -255,7 +256,7 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
         return is_settled
 
     def _settle(self, incarnation: int, settlement: Settlement) -> bool:
-        row = self._shelves.held(incarnation, settlement.id, settlement.sequence)
+        row = self._index.held(incarnation, settlement.id, settlement.sequence)
         if row is None:
             return False
         now, by = self._now(), row.worker or ""
@@ -285,7 +286,7 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
         """See the contract."""
         with self._lock:
-            if row := self._shelves.held(incarnation, lease.id, lease.sequence):
+            if row := self._index.held(incarnation, lease.id, lease.sequence):
                 row.progress = progress
             return row is not None
 
@@ -302,23 +303,23 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
     async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """See the contract."""
         with self._lock:
-            return {task_id: row.shown() for task_id in task_ids if (row := self._shelves.get(task_id))}
+            return {task_id: row.shown() for task_id in task_ids if (row := self._index.get(task_id))}
 
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """See the contract."""
         with self._lock:
-            return {task_id: row.shown() for task_id in task_ids if (row := self._shelves.history.get(task_id))}
+            return {task_id: row.shown() for task_id in task_ids if (row := self._index.history.get(task_id))}
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
         """See the contract."""
         with self._lock:
-            row = self._shelves.of_key(kind, key) or self._shelves.last_of_key(kind, key)
+            row = self._index.of_key(kind, key) or self._index.last_of_key(kind, key)
             return None if row is None else row.shown()
 
     async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
         """See the contract."""
         with self._lock:
-            ended = reversed(self._shelves.history.values())
+            ended = reversed(self._index.history.values())
             rows = (row for row in ended if row.new.indexed and (row.new.kind, row.new.name) == (kind, name))
             results = (row.result for row in rows if row.result is not None and row.result != "null")
             return [msgspec.json.decode(result) for result in islice(results, limit)]
@@ -352,7 +353,7 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""
         with self._lock:
-            page = [row.shown() for row in islice(self._shelves.newest_first(checked(wanted), after), limit + 1)]
+            page = [row.shown() for row in islice(self._index.newest_first(checked(wanted), after), limit + 1)]
             is_more = len(page) > limit
             return TaskPage(tuple(page[:limit]), page[limit - 1].id if is_more else None)
 
@@ -360,7 +361,7 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
         """See the contract."""
         with self._lock:
             wanted = TaskFilter(kind=kind, indexed=True)
-            rows = (row for row in self._shelves.newest_first(wanted, after) if row.ended_at is None)
+            rows = (row for row in self._index.newest_first(wanted, after) if row.ended_at is None)
             return [
                 LiveTask(row.id, row.new.key, row.cancel_requested, row.new.args, row.memory)
                 for row in islice(rows, limit)
@@ -370,7 +371,7 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
         """See the contract."""
         with self._lock:
             now = self._now()
-            running = [row.incarnation for row in self._shelves.live.values() if row.state == "running"]
+            running = [row.incarnation for row in self._index.live.values() if row.state == "running"]
             return [
                 worker.shown(now, running.count(worker.card.incarnation))
                 for worker in self._workers.values()
@@ -384,7 +385,7 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
     def live_rows(self) -> tuple[list[TaskRow], float]:
         """The live rows, for an examination, and the store's clock."""
         with self._lock:
-            return list(self._shelves.live.values()), self._now()
+            return list(self._index.live.values()), self._now()
 
     async def queues(self) -> list[QueueInfo]:
         """See the contract."""
@@ -392,7 +393,7 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
             now = self._now()
             counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
             dues: defaultdict[str, list[float]] = defaultdict(list)
-            for row in self._shelves.live.values():
+            for row in self._index.live.values():
                 if row.blockers:
                     continue
                 is_ready = row.state == "queued" and row.due_at <= now
@@ -415,7 +416,7 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
         """See the contract."""
         with self._lock:
             now = self._now()
-            rows = [row for row in self._shelves.live.values() if row.new.limit and row.new.limit.key == key]
+            rows = [row for row in self._index.live.values() if row.new.limit and row.new.limit.key == key]
             running = [row.started_at or now for row in rows if row.state == "running"]
             return LimitInfo(
                 key=key,
@@ -429,9 +430,9 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
         """See the contract."""
         with self._lock:
             oldest = self._now() - older_than_s
-            gone = [row for row in self._shelves.history.values() if (row.ended_at or 0.0) < oldest]
+            gone = [row for row in self._index.history.values() if (row.ended_at or 0.0) < oldest]
             for row in gone:
-                self._shelves.forget(row)
+                self._index.forget(row)
                 self._losses.pop(row.id, None)
                 self._members.pop(row.id, None)
             self._feed.drop(oldest)
@@ -465,16 +466,16 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
             worker.beats += 1
             return Beat(
                 is_alive=True,
-                canceled=tuple(one for one in running if (row := self._shelves.live.get(one)) and row.cancel_requested),
+                canceled=tuple(one for one in running if (row := self._index.live.get(one)) and row.cancel_requested),
                 others=tuple(
                     Sighting(other, row.beats, row.lease_s)
                     for other, row in self._workers.items()
                     if other != incarnation and row.stopped_at is None
                 ),
-                has_leftovers=any(self._is_held_by_stopped(row) for row in self._shelves.live.values()),
+                has_leftovers=any(self._is_held_by_stopped(row) for row in self._index.live.values()),
             )
 
-    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         """See the contract."""
         with self._lock:
             now = self._now()
@@ -482,12 +483,12 @@ class MemoryStore(MemoryOperations, MemoryFigures, MemoryFlows):
                 worker = self._workers.get(other)
                 if worker is not None and worker.stopped_at is None and worker.beats == beats:
                     worker.stopped_at = now
-            late = [self._shelves.held(incarnation, *fence) for fence in overdue]
-            lost = [row for row in self._shelves.live.values() if self._is_held_by_stopped(row)]
+            late = [self._index.held(incarnation, *fence) for fence in overdue]
+            lost = [row for row in self._index.live.values() if self._is_held_by_stopped(row)]
             lost += [row for row in late if row is not None]
             for row in lost:
                 self._take_back(row, now)
-            return len(lost)
+            return Rescued(len(lost), tuple(row.id for row in lost if row.id not in self._index.live))
 
     def _is_held_by_stopped(self, row: TaskRow) -> bool:
         worker = self._workers.get(row.incarnation or 0)

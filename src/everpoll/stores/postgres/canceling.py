@@ -1,7 +1,7 @@
 """Canceling: one task, or many in few statements.
 
 Promises: a batch waits for no lock while it holds one, so it cannot deadlock with a settlement that has the same tasks.
-What is locked at that moment is canceled by itself afterwards.
+A task that is locked at that moment is canceled in a statement of its own afterwards.
 """
 
 from collections.abc import Sequence

@@ -20,7 +20,7 @@ from everpoll.stores.postgres.functions import versioned
 CHUNK = 5_000
 """Rows per statement."""
 
-# The notification rides on the row: a SELECT in a CTE that nobody reads would never run.
+# The notification is part of the inserted row: a SELECT in a CTE that the statement does not read would never run.
 _ONE = """insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind) values ($1, $2, $3, $4, $5, $6)
     returning id"""
 _LATER = """insert into everpoll.tasks (queue, name, rank, args, timeout_s, kind, version, memory, line, due_at)

@@ -1,7 +1,7 @@
 """Facts for a doctor, from Postgres.
 
 Promises: two connections of its own at most, which end with the examination. Every question is a read-only
-transaction with a limit, so that nothing stays in a session that a pooler hands on. The notification test listens on a
+transaction with a limit, so that nothing stays in a session that a pooler passes on. The notification test listens on a
 channel of its own, and only where the session is not shared.
 """
 

@@ -1,8 +1,8 @@
 """Events as they are read: those of one task, and the feed of all.
 
-Promises: nothing ever appears in front of a position that was handed out, whatever order transactions commit in. The
-feed ends before the first event that somebody may still be about to commit, so a transaction that has appended events
-and stays open holds it up. No other transaction does (decision 19).
+Promises: nothing ever appears in front of a position that was returned, whatever order transactions commit in. The feed
+ends before the first event that a transaction may still commit, so a transaction that has appended events and stays
+open holds it up. No other transaction does (decision 19).
 """
 
 # ruff: noqa: S608 - only the column lists of this module are put into SQL

@@ -1,4 +1,4 @@
-"""Leasing: one function call, one row of arrays; where to look is the business of `marks`, lost answers of `hands`.
+"""Leasing: one function call, one row of arrays. `marks` decides where to look, `held_leases` handles lost answers.
 
 Promises: at most one lease under way per store. A worker never holds a task that it does not know of for longer than
 until its next look. Measured: 4 to 10 us a row, whatever else is in the tables.
@@ -21,7 +21,7 @@ from everpoll.stores import limits
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased, Settlement, WorkerCard
 from everpoll.stores.limit_looks import LimitLooks
 from everpoll.stores.postgres.functions import versioned
-from everpoll.stores.postgres.hands import Hands
+from everpoll.stores.postgres.held_leases import HeldLeases
 from everpoll.stores.postgres.marks import Behind, Marks, Ranges
 
 logger = logging.getLogger("everpoll.stores")
@@ -46,13 +46,13 @@ class Leasing:
         home: int,
         sweeping: Lane,
         marks: Marks,
-        hands: Hands,
+        held_leases: HeldLeases,
         on_found: Callable[[], None],
     ) -> None:
         self._lane = Lane(connections, home, is_busy=True, on_connect=self._connected)
         self._sweeping = sweeping
         self._marks = marks
-        self._hands = hands
+        self._held_leases = held_leases
         self._on_found = on_found
         self._sweep: asyncio.Task[None] | None = None
         self._recovery: asyncio.Task[None] | None = None
@@ -82,20 +82,20 @@ class Leasing:
     def _connected(self) -> None:
         self._marks.forget()
         if self._was_connected:
-            self._hands.doubt_all()
+            self._held_leases.doubt_all()
         self._was_connected = True
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
-        if self._hands.is_in_doubt(incarnation):
+        if self._held_leases.is_in_doubt(incarnation):
             await self.recover(incarnation)
         leased = await self._leased(incarnation, rooms, most)
         if (behind := self._marks.sweep(list(rooms))) is not None:
             self._sweep = asyncio.get_running_loop().create_task(self._look_behind(behind), name="everpoll-sweep")
             # Its event loop may end first.
             self._sweep.add_done_callback(lambda sweep: self._marks.sweep_failed() if sweep.cancelled() else None)
-        if self._hands.is_in_doubt(incarnation):
-            # It was connected anew under way: the next look hands back, and must come soon.
+        if self._held_leases.is_in_doubt(incarnation):
+            # It reconnected meanwhile: the next look hands back, and must come soon.
             return msgspec.structs.replace(leased, next_due_s=0.0, is_all=False)
         return leased
 
@@ -201,16 +201,16 @@ class Leasing:
         except BaseException as error:
             # A cancellation as well: the server may have leased tasks without an answer.
             if not isinstance(error, EverpollError) or isinstance(error, StoreUnavailable):
-                self._hands.doubt(incarnation)
+                self._held_leases.doubt(incarnation)
             raise
         if row["is_lost"]:
-            self._hands.sign_off(incarnation)
+            self._held_leases.sign_off(incarnation)
             raise LeaseLost(f"worker {incarnation:016x} was declared dead: sign on anew")
         return row
 
     def _take(self, incarnation: int, row: Any) -> Collection[int]:
         """Note what the worker holds from now on; return what it held already."""
-        return self._hands.take(incarnation, dict(zip(row["ids"] or (), row["sequences"] or (), strict=True)))
+        return self._held_leases.take(incarnation, dict(zip(row["ids"] or (), row["sequences"] or (), strict=True)))
 
     @property
     def _is_settling(self) -> bool:
@@ -281,13 +281,15 @@ class Leasing:
 
     async def recover(self, incarnation: int) -> None:
         """Hand back what the worker holds without knowing."""
-        if self._hands.holds(incarnation) is not None:
+        if self._held_leases.holds(incarnation) is not None:
             # Asked what it holds when it is this call's turn: a lease under way may have been answered until then.
             await self._lane.call(
-                lambda connection: connection.fetchrow(RECOVER, incarnation, *(self._hands.holds(incarnation) or EMPTY))
+                lambda connection: connection.fetchrow(
+                    RECOVER, incarnation, *(self._held_leases.holds(incarnation) or EMPTY)
+                )
             )
             self._marks.forget()
-        self._hands.settled_doubt(incarnation)
+        self._held_leases.settled_doubt(incarnation)
 
     def settled(self) -> None:
         """Note that settlements were written just now."""
@@ -295,12 +297,12 @@ class Leasing:
 
     def reconnected(self) -> None:
         """Make sure now of what the workers hold: one whose slots are full does not look until one of them is free."""
-        self._hands.doubt_all()
+        self._held_leases.doubt_all()
         if self._recovery is None or self._recovery.done():
             self._recovery = asyncio.get_running_loop().create_task(self._recover_all(), name="everpoll-recovery")
 
     async def _recover_all(self) -> None:
-        for incarnation in self._hands.in_use():
+        for incarnation in self._held_leases.in_use():
             try:
                 await self.recover(incarnation)
             except EverpollError as error:
@@ -318,12 +320,12 @@ def _leases(row: Any, in_queues: Iterable[str]) -> list[Lease]:
     if not ids:
         return []
     sequences = row["sequences"]
-    # The attempt is the sequence, unless some lease was not counted: such a row is an odd one.
+    # The attempt is the sequence, unless some lease was not counted: such a row has its columns in the second set.
     leases = list(map(Lease, ids, sequences, sequences, row["names"], in_queues, row["args"]))
     if row["odd_ids"]:
         columns = ("attempts", "memories", "keys", "rescues", "versions", "canceled", "limit_keys")
-        odd = zip(*(row[column] for column in columns), strict=True)
-        rest = dict(zip(row["odd_ids"], odd, strict=True))
+        details = zip(*(row[column] for column in columns), strict=True)
+        rest = dict(zip(row["odd_ids"], details, strict=True))
         return [_whole(lease, *rest[lease.id]) if lease.id in rest else lease for lease in leases]
     return leases
 

@@ -1,8 +1,8 @@
-"""Telling the other processes that there is something to do, seldom enough.
+"""Notifying other processes that there is something to do, seldom enough.
 
 NOTIFY takes a lock at commit that all notifying transactions of the whole server queue for, so one per task would cap
 everything. Instead the first statement after a quiet moment carries one, and all that follow within the window share
-one more at its end. What goes wrong here costs latency only: everybody looks by itself now and then.
+one more at its end. What goes wrong here costs latency only: every worker also looks at intervals.
 """
 
 import asyncio
@@ -25,23 +25,23 @@ class Notifier:
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
         self._event_loop: asyncio.AbstractEventLoop | None = None
-        self._told_at = float("-inf")
+        self._sent_at = float("-inf")
         self._trailing: asyncio.TimerHandle | None = None
         self._sending: asyncio.Task[None] | None = None
 
     def rides(self) -> bool:
-        """Whether the statement about to be sent should carry a notification; else one follows by itself."""
+        """Whether the statement about to be sent should carry a notification; else a later one is sent on its own."""
         self._come_home()
         now = asyncio.get_running_loop().time()
-        if now - self._told_at >= WINDOW_S:
-            self._told_at = now
+        if now - self._sent_at >= WINDOW_S:
+            self._sent_at = now
             return True
         self._later()
         return False
 
     def failed(self) -> None:
-        """The statement that carried one failed."""
-        self._told_at = float("-inf")
+        """The statement that carried a notification failed."""
+        self._sent_at = float("-inf")
 
     def soon(self) -> None:
         """Something was committed without one."""
@@ -49,7 +49,7 @@ class Notifier:
         self._later()
 
     async def close(self) -> None:
-        """What is still to be told is told now."""
+        """Send the pending notification now."""
         self._come_home()
         if self._trailing is not None:
             self._trailing.cancel()
@@ -61,11 +61,11 @@ class Notifier:
     def _later(self) -> None:
         if self._trailing is None:
             event_loop = asyncio.get_running_loop()
-            self._trailing = event_loop.call_at(max(event_loop.time(), self._told_at + WINDOW_S), self._send)
+            self._trailing = event_loop.call_at(max(event_loop.time(), self._sent_at + WINDOW_S), self._send)
 
     def _send(self) -> None:
         event_loop = asyncio.get_running_loop()
-        self._trailing, self._told_at = None, event_loop.time()
+        self._trailing, self._sent_at = None, event_loop.time()
         self._sending = event_loop.create_task(self._notify(), name="everpoll-notify")
 
     async def _notify(self) -> None:
@@ -78,4 +78,4 @@ class Notifier:
         """Timers die with their event loop."""
         event_loop = asyncio.get_running_loop()
         if self._event_loop is not event_loop:
-            self._event_loop, self._told_at, self._trailing, self._sending = event_loop, float("-inf"), None, None
+            self._event_loop, self._sent_at, self._trailing, self._sending = event_loop, float("-inf"), None, None

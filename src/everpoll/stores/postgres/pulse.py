@@ -12,13 +12,13 @@ from typing import Any
 from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.errors import StoreUnavailable
 from everpoll.policy.liveness import Sighting
-from everpoll.stores.contract import RESCUE_LIMIT, Beat
+from everpoll.stores.contract import RESCUE_LIMIT, Beat, Rescued
 from everpoll.stores.figures import Figure
 from everpoll.stores.postgres.figures import PUBLISH, PUBLISH_LOOPS, arguments
 from everpoll.stores.postgres.functions import versioned
 
 BEAT = versioned("select * from everpoll.beat($1, $2, $3)")
-RESCUE = versioned("select everpoll.rescue($1, $2, $3, $4, $5, $6)")
+RESCUE = versioned("select * from everpoll.rescue($1, $2, $3, $4, $5, $6)")
 
 
 class PostgresPulse:
@@ -42,12 +42,12 @@ class PostgresPulse:
             has_leftovers=bool(row["has_leftovers"]),
         )
 
-    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         """See the contract."""
         row = self._asked(RESCUE, incarnation, *_columns(dead), *_columns(overdue), RESCUE_LIMIT)
-        if row[0]:
+        if row["rescued"]:
             self._on_rescue()
-        return int(row[0])
+        return Rescued(row["rescued"], tuple(row["ended"] or ()))
 
     def publish(self, incarnation: int, figures: Sequence[Figure], loops: str | None) -> None:
         """See the contract."""

@@ -10,7 +10,7 @@ from everpoll.stores.postgres.functions import versioned
 
 DAY_S = 86_400.0
 STEP = 10_000
-"""Rows per statement: well under a second, so that nobody waits behind it."""
+"""Rows per statement: well under a second, so that no other statement waits long behind it."""
 
 DROP = versioned("select everpoll.drop_partitions(now() - $1::float8 * interval '1 second')")
 DELETE = versioned("select everpoll.delete_history(now() - $1::float8 * interval '1 second', $2, $3)")

@@ -1,7 +1,7 @@
 """Revising: new arguments for live tasks, one by one or many in few statements.
 
 Promises: a batch waits for no lock while it holds one, so it cannot deadlock with a settlement that has the same tasks.
-A task that is locked at that moment is revised by itself afterwards.
+A task that is locked at that moment is revised in a statement of its own afterwards.
 """
 
 from collections.abc import Mapping, Sequence

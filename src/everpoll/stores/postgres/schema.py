@@ -1,7 +1,7 @@
 """The schema `everpoll`: tables by numbered files that are applied once each, in order; functions by their content.
 
 Promises: several processes may start at once; one migrates, the others wait and find it done. What is up to date is
-left alone, by one cheap look. Never: session locks, which a transaction pooler would hand to somebody else.
+left alone, by one cheap look. Never: session locks, which a transaction pooler would pass on to another client.
 """
 
 from importlib.resources import files
@@ -12,7 +12,7 @@ from everpoll.errors import SchemaOutdated
 from everpoll.stores.postgres import functions, rights
 from everpoll.stores.postgres.functions import versioned
 
-# An arbitrary number of our own: only who migrates everpoll's schema takes this lock.
+# An arbitrary number of our own: only migrations of everpoll's schema take this lock.
 LOCK = 0x45564552504F4C4C
 
 IS_THERE = "select to_regclass('everpoll.migrations') is not null"
@@ -54,7 +54,7 @@ async def migrate(connection: Connection) -> list[str]:
     steps = migrations()
     async with connection.transaction():
         await connection.execute(f"select pg_advisory_xact_lock({LOCK})")
-        # Asked first: who may not create schemas may still use the one that an administrator has made.
+        # Checked first: a role that may not create schemas may still use one that an administrator has made.
         if not await connection.fetchval(SCHEMA_IS_THERE):
             await rights.check_database(connection)
             await connection.execute("create schema everpoll")

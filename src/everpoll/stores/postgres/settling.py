@@ -1,4 +1,4 @@
-"""Settling: a mixed batch in one function call, each row fenced by its owner and its sequence.
+"""Settling: a mixed batch in one function call, each row fenced by its incarnation and its sequence.
 
 Promises: what is not held any more is left alone and reported as lost. The ordinary end (done, nothing to say) of
 leases with one common sequence needs no join: 3.2 us a row in the server, against 4.2 with results or notes.

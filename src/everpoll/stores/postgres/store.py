@@ -66,7 +66,7 @@ from everpoll.stores.postgres import (
     settling,
 )
 from everpoll.stores.postgres.examination import PostgresExaminer
-from everpoll.stores.postgres.hands import Hands
+from everpoll.stores.postgres.held_leases import HeldLeases
 from everpoll.stores.postgres.leasing import Leasing
 from everpoll.stores.postgres.marks import Marks
 from everpoll.stores.postgres.notify import CHANNEL, Notifier
@@ -107,15 +107,15 @@ class PostgresStore:
         first = 1 if connections.size > LANES else 0
         self._settlements = Lane(connections, first, is_busy=True)
         self._entrance = Lane(connections, first + 2, is_busy=True)
-        self._desk = Lane(connections, first + 3, is_slow=True)
+        self._queries = Lane(connections, first + 3, is_slow=True)
         self._calls = Lane(connections, first + 3)
         self._heartbeats = connections.heartbeats()
         self._first = first
         self._health: PostgresHealth | None = None
         self._place: str | None = None
         self._marks = Marks()
-        self._hands = Hands()
-        self._leasing = Leasing(connections, first + 1, self._desk, self._marks, self._hands, self._wake)
+        self._held_leases = HeldLeases()
+        self._leasing = Leasing(connections, first + 1, self._queries, self._marks, self._held_leases, self._wake)
         self._notifier = Notifier(self._entrance)
         self._listener = Listener(connections, self._calls, CHANNEL, self._leasing.reconnected)
 
@@ -130,7 +130,7 @@ class PostgresStore:
                 Lane(self._connections, self._first + 2),
                 Lane(self._connections, self._first + 3, is_slow=True),
             )
-            self._health = PostgresHealth(recording, self._desk, upkeep)
+            self._health = PostgresHealth(recording, self._queries, upkeep)
         return self._health
 
     @property
@@ -162,7 +162,7 @@ class PostgresStore:
 
     async def migrate(self) -> list[str]:
         """See the contract."""
-        return await self._desk.call(schema.migrate)
+        return await self._queries.call(schema.migrate)
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """See the contract."""
@@ -190,7 +190,7 @@ class PostgresStore:
         if not await own_transactions.is_complete(self._calls, incarnation, lease):
             return False
         ended = [Ended(lease.id, lease.sequence)]
-        self._hands.let_go(incarnation, ended, set())
+        self._held_leases.let_go(incarnation, ended, set())
         if self._leasing.let_go(ended):
             self._listener.wake()  # another task of the same limit may start now
         return True
@@ -213,11 +213,11 @@ class PostgresStore:
 
     async def members(self, task_id: int, after: int = 0, limit: int = 1000) -> list[TaskInfo]:
         """See the contract."""
-        return await flows.members(self._desk, task_id, after, limit)
+        return await flows.members(self._queries, task_id, after, limit)
 
     async def member_counts(self, task_id: int) -> dict[TaskState, int]:
         """See the contract."""
-        return await flows.member_counts(self._desk, task_id)
+        return await flows.member_counts(self._queries, task_id)
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract. The heartbeat that follows gets its connection before the lanes get their second.
@@ -238,17 +238,17 @@ class PostgresStore:
             lease_s,
             list(card.names),
         )
-        self._hands.sign_on(card.incarnation)
+        self._held_leases.sign_on(card.incarnation)
         self._leasing.sign_on(card)
         self._connections.await_heartbeat()
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
-        if self._hands.has_doubts(incarnation):
+        if self._held_leases.has_doubts(incarnation):
             await self._leasing.recover(incarnation)
-        is_clear = self._hands.holds(incarnation) == ([], []) and not self._hands.has_doubts(incarnation)
+        is_clear = self._held_leases.holds(incarnation) == ([], []) and not self._held_leases.has_doubts(incarnation)
         await self._calls.row(SIGN_OFF, incarnation, is_clear)
-        self._hands.sign_off(incarnation)
+        self._held_leases.sign_off(incarnation)
         self._leasing.sign_off(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
@@ -264,7 +264,7 @@ class PostgresStore:
         self._leasing.settled()
         self._unblocked(due_s)
         if lost and (
-            known := [one for one in settlements if one.id in lost and self._hands.still_has(incarnation, one)]
+            known := [one for one in settlements if one.id in lost and self._held_leases.still_has(incarnation, one)]
         ):
             # The server may have forgotten these leases in a crash: then they are taken again, and settled.
             await self._leasing.recover(incarnation)
@@ -272,7 +272,7 @@ class PostgresStore:
             settled = await repeated(lambda: settling.settle(self._settlements, incarnation, known, followed_known))
             lost = lost - {one.id for one in known} | settled.lost
             self._unblocked(settled.due_s)
-        self._hands.let_go(incarnation, settlements, lost)
+        self._held_leases.let_go(incarnation, settlements, lost)
         if self._leasing.let_go(settlements):
             self._listener.wake()  # another task of the same limit may start now
         if Again in set(map(type, settlements)):
@@ -289,7 +289,7 @@ class PostgresStore:
             self._listener.wake(due_s=due_s)
 
     def _due_again(self, again: list[Again]) -> None:
-        """Here everybody looks, since the next due time has changed; elsewhere only if there is something to do now."""
+        """Wake all workers here, since the next due time has changed; elsewhere only if a task is due now."""
         if any(one.delay_s is None for one in again):
             self._marks.forget()
         is_set_aside = any(one.set_aside for one in again)
@@ -358,23 +358,23 @@ class PostgresStore:
 
     async def losses(self, task_id: int) -> list[dict[str, Any]]:
         """See the contract."""
-        return await reading.losses(self._desk, task_id)
+        return await reading.losses(self._queries, task_id)
 
     async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """See the contract."""
-        return await reading.by_id(self._desk, reading.BY_ID, task_ids)
+        return await reading.by_id(self._queries, reading.BY_ID, task_ids)
 
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """See the contract."""
-        return await reading.by_id(self._desk, reading.ENDED_BY_ID, task_ids)
+        return await reading.by_id(self._queries, reading.ENDED_BY_ID, task_ids)
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
         """See the contract."""
-        return await reading.find(self._desk, kind, key)
+        return await reading.find(self._queries, kind, key)
 
     async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
         """See the contract."""
-        return await reading.last_results(self._desk, kind, name, limit)
+        return await reading.last_results(self._queries, kind, name, limit)
 
     async def pause(self, queue: str, reason: str, by: str) -> None:
         """See the contract."""
@@ -392,7 +392,7 @@ class PostgresStore:
 
     async def paused(self) -> dict[str, Pause]:
         """See the contract."""
-        return await pausing.paused(self._desk)
+        return await pausing.paused(self._queries)
 
     async def release_set_aside(self, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
         """See the contract."""
@@ -408,35 +408,35 @@ class PostgresStore:
 
     async def actions_of(self, task_id: int, limit: int = 1000) -> list[Event]:
         """See the contract."""
-        return await feed.actions_of(self._desk, task_id, limit)
+        return await feed.actions_of(self._queries, task_id, limit)
 
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
         """See the contract."""
-        return await feed.of_task(self._desk, task_id, after, limit)
+        return await feed.of_task(self._queries, task_id, after, limit)
 
     async def events_of(self, after: Mapping[int, int], limit: int = 1000) -> list[Event]:
         """See the contract."""
-        return await feed.of_tasks(self._desk, after, limit) if after else []
+        return await feed.of_tasks(self._queries, after, limit) if after else []
 
     async def events(self, after: str | None, limit: int = 1000) -> EventPage:
         """See the contract."""
-        return await feed.page(self._desk, after, limit)
+        return await feed.page(self._queries, after, limit)
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""
-        return await listing.tasks(self._desk, checked(wanted), limit, after)
+        return await listing.tasks(self._queries, checked(wanted), limit, after)
 
     async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
         """See the contract."""
-        return await reading.live(self._desk, kind, limit, after)
+        return await reading.live(self._queries, kind, limit, after)
 
     async def workers(self) -> list[WorkerInfo]:
         """See the contract."""
-        return await reading.workers(self._desk)
+        return await reading.workers(self._queries)
 
     async def queues(self) -> list[QueueInfo]:
         """See the contract."""
-        return await reading.queues(self._desk)
+        return await reading.queues(self._queries)
 
     def examiner(self) -> PostgresExaminer:
         """See the contract."""
@@ -444,21 +444,21 @@ class PostgresStore:
 
     async def limit(self, key: str) -> LimitInfo:
         """See the contract."""
-        return await reading.at_key(self._desk, key)
+        return await reading.at_key(self._queries, key)
 
     async def series(
         self, of: SeriesOf, from_at: float, to_at: float, step_s: int, queue: str | None = None, name: str | None = None
     ) -> list[SeriesPoint]:
         """See the contract."""
-        return await figures.series(self._desk, steps_of(of, from_at, to_at, step_s), queue, name)
+        return await figures.series(self._queries, steps_of(of, from_at, to_at, step_s), queue, name)
 
     async def published_loops(self) -> list[PublishedLoops]:
         """See the contract."""
-        return await figures.published_loops(self._desk)
+        return await figures.published_loops(self._queries)
 
     async def prune(self, older_than_s: float) -> int:
         """See the contract."""
-        return await retention.prune(self._desk, older_than_s)
+        return await retention.prune(self._queries, older_than_s)
 
     async def listen(self, on_wake: OnWake) -> None:
         """See the contract."""

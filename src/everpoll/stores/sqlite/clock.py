@@ -2,7 +2,7 @@
 
 Due times, and everything that people are shown, are **wall clock**: "at nine" means nine, also after a reboot. A step
 of the clock moves what still waits; what once was due stays due. Nothing else depends on it: workers are declared dead
-by other workers, by the steady clock of the one that watches (`policy/liveness.py`), and handlers past their deadline
+by other workers, by the steady clock of the watching worker (`policy/liveness.py`), and handlers past their deadline
 are named by their own worker.
 """
 

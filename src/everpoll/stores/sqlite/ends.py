@@ -28,7 +28,7 @@ UNBLOCK = """update everpoll_tasks set blockers = 0, due_at = :now + max(0, due_
 def end(con: Connection, now: int, ends: Sequence[End], others: Sequence[Link] = ()) -> int | None:
     """End these tasks. In how many microseconds the first task falls due that waited for them; None: none does.
 
-    `others`: links of tasks that are in history already, to be told with these.
+    `others`: links of tasks that are in history already, to be reported with these.
     """
     links = list(others)
     if ends:
@@ -36,7 +36,7 @@ def end(con: Connection, now: int, ends: Sequence[End], others: Sequence[Link] =
         put_away(con, now, ends)
     due_us: list[int] = []
     while links:
-        links = _told(con, now, links, due_us)
+        links = _report(con, now, links, due_us)
     return min(due_us, default=None)
 
 
@@ -49,8 +49,8 @@ def _links(con: Connection, ends: Sequence[End]) -> list[Link]:
     ]
 
 
-def _told(con: Connection, now: int, links: Sequence[Link], due_us: list[int]) -> list[Link]:
-    """Tell the tasks that wait for these ends; the ends of those that are canceled for it."""
+def _report(con: Connection, now: int, links: Sequence[Link], due_us: list[int]) -> list[Link]:
+    """Report these ends to the tasks that wait for them; return the ends of those that are canceled for it."""
     rows = con.execute(BLOCKED, (encode(sorted({link.then_id for link in links})),)).fetchall()
     telling = tell(links, [Blocked(*row[:3]) for row in rows])
     for task_id, blockers in telling.fewer:

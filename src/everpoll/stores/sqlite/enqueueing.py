@@ -1,4 +1,4 @@
-"""Enqueueing: one row by itself, or many in one statement: 2 us a row where they are alike, 5 where not.
+"""Enqueueing: one row alone, or many in one statement: 2 us a row where they are alike, 5 where not.
 
 Promises: all or none, ids in the order of the call. Runs inside the writer's transaction, so that no other connection
 can take a key between the look for it and the insert, and the ids are consecutive. A call with more payload than

@@ -98,7 +98,7 @@ class SqliteExaminer:
         self._wall = wall
 
     async def examine(self, transaction_age_s: float, listed_kind: str) -> Facts:
-        """See the contract. No age of a transaction is known here: a program that keeps the write lock is told of."""
+        """See the contract. The age of a transaction is not known here: a held write lock is reported."""
         return await asyncio.to_thread(self._examine, listed_kind)
 
     def _examine(self, listed_kind: str) -> Facts:

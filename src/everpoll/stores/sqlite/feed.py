@@ -1,7 +1,7 @@
-"""Events: written with what they tell about, read in the order in which they were committed.
+"""Events: written together with the change that they report, read in the order in which they were committed.
 
-Promises: there is one writer at a time, so the numbers of events are in the order of their commits, and whoever has
-read up to one has missed none before it. Numbers are never used again, also when all events are gone.
+Promises: there is one writer at a time, so the numbers of events are in the order of their commits, and a reader that
+has read up to one has missed none before it. Numbers are never used again, even when all events are gone.
 """
 
 # ruff: noqa: S608 - only the column lists of this module are put into SQL

@@ -21,7 +21,7 @@ from everpoll.stores.health_batches import DependencyRow, ErrorRow, ServiceBatch
 from everpoll.stores.health_chunks import HOUR_MS, LookRow, unpack_looks
 from everpoll.stores.health_ranges import Horizon
 
-# All rows as one text: each row that crosses over by itself waits for the interpreter's lock.
+# All rows as one text: each row that is fetched separately waits for the interpreter's lock.
 HEADS = """select json_group_array(json_array(s.name, s.id, h.look, h.at_ms, h.rolled, h.open_ms, h.packed_ms))
     from json_each(?) j cross join everpoll_health_services s on s.name = j.value
     left join everpoll_health_heads h on h.service = s.id"""

@@ -2,7 +2,7 @@
 
 Promises: a row that waits for its time is not in the ready index, so a lease costs the same beside a million of them.
 A look that finds nothing writes nothing and takes no lock: other processes do not hear it, nor wait for it.
-One look hands out at most LEASE_BYTES of payloads, and at least one task: of more, it takes those that come first.
+One look returns at most LEASE_BYTES of payloads, and at least one task: of more, it takes those that come first.
 Of more than PROMOTE_LIMIT tasks that fall due between two looks the earliest come first whatever their priority, so
 that no look holds the write lock long; the following looks promote the rest.
 """
@@ -36,7 +36,7 @@ PROMOTE_LIMIT = 5_000
 """7 to 20 ms."""
 
 IS_CURRENT = "select 1 from everpoll_workers where incarnation = ? and stopped_at is null"
-# INDEXED BY: the plan must not depend on statistics, should somebody run ANALYZE; if it cannot be had, it is an error.
+# INDEXED BY: the plan must not depend on statistics, if ANALYZE was ever run; without that index it is an error.
 NEXT_DUE = """select due_at from everpoll_tasks indexed by everpoll_tasks_waiting
     where line = 1 and queue = ? order by due_at limit 1"""
 PROMOTE = """update everpoll_tasks set line = iif(limit_key is null, 0, 3) where id in
@@ -108,7 +108,7 @@ class Look(NamedTuple):
     rooms: dict[str, int]
     most: int
     is_heavy: bool = False
-    """The look before found more payload than one look hands out: this one weighs task by task, and stops in time."""
+    """The look before found more payload than one look returns: this one weighs task by task, and stops in time."""
     limits: Mapping[str, Limit] = {}
     """Of the worker's own code."""
     asks_limits: bool = True
@@ -294,7 +294,7 @@ def _lease_of_one(con: Connection, now: int, look: Look, queue: str, limit: int)
 
 
 def _lease_these(con: Connection, now: int, look: Look, best: list[int]) -> _Found:
-    """Lease as many of these as one look hands out."""
+    """Lease as many of these as one look may return."""
     if not best:
         return [], []
     ids = encode(_fitting(con, best) if look.is_heavy or _is_too_much(con, best) else best)

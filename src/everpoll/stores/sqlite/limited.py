@@ -1,6 +1,6 @@
 """Limited tasks: which of them may start now.
 
-    rank by rank ──▶ key by key, from the one whose turn it is ──▶ how many more may run, how many more may start
+        rank by rank ──▶ key by key, from the next in turn on ──▶ how many more may run, how many more may start
 
 Promises: what runs is counted from the leased rows themselves, in the transaction that leases more. A look visits at
 most VISITS keys and stops as soon as it has enough; the next one goes on behind them. Of equal rank, keys take turns.
@@ -126,7 +126,7 @@ def _ranks(con: Connection, queue: str) -> list[int]:
 
 
 def _keys(con: Connection, visit: Visit, queue: str, rank: int) -> Iterator[Limit]:
-    """The keys that have a task of this rank, beginning behind the one that was visited last."""
+    """The keys that have a task of this rank, beginning behind the last visited key."""
     turn = visit.turns.get(queue, "")
     for start, end in ((turn, None), ("", turn)):
         row = con.execute(NEXT_KEY, (queue, rank, start)).fetchone()

@@ -11,7 +11,7 @@ from typing import TypeVar
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
-from everpoll.stores.contract import Beat
+from everpoll.stores.contract import Beat, Rescued
 from everpoll.stores.figures import Figure
 from everpoll.stores.sqlite import rescue
 from everpoll.stores.sqlite.clock import Instants
@@ -34,7 +34,7 @@ class SqlitePulse:
         """See the contract."""
         return self._written(lambda con, now: rescue.beat(con, now, incarnation, lease_s, running))
 
-    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         """See the contract."""
         return self._written(lambda con, now: rescue.rescue(con, now, incarnation, dead, overdue))
 
@@ -48,15 +48,15 @@ class SqlitePulse:
                 return self._committed(run)
             except Exception as error:
                 self._close()
-                told = explained(error, self._address.path)
-                if told is error:
+                explained_error = explained(error, self._address.path)
+                if explained_error is error:
                     raise
-                raise told from error
+                raise explained_error from error
 
     def _committed(self, run: Callable[[Connection, int], T]) -> T:
         if self._con is None:
             self._con = connect(self._address, patience_s=self._patience_s, cache_kb=2_000)
-            self._con.execute("pragma busy_timeout = 0")  # begin() waits by itself
+            self._con.execute("pragma busy_timeout = 0")  # begin() does the waiting
         con = self._con
         con.begin(self._patience_s)
         # The time after begin(), which may have waited for long.

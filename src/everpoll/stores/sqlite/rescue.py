@@ -15,7 +15,7 @@ from typing import Any
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.policy.liveness import Sighting
-from everpoll.stores.contract import RESCUE_LIMIT, Beat, EndState, NewEvent, WorkerCard, encode
+from everpoll.stores.contract import RESCUE_LIMIT, Beat, EndState, NewEvent, Rescued, WorkerCard, encode
 from everpoll.stores.sqlite import feed
 from everpoll.stores.sqlite.ends import end
 from everpoll.stores.sqlite.moves import End, Requeue, requeue
@@ -71,8 +71,8 @@ def beat(con: Connection, now: int, incarnation: int, lease_s: float, running: S
 Fences = Sequence[tuple[int, int]]
 
 
-def rescue(con: Connection, now: int, incarnation: int, dead: Fences, overdue: Fences) -> int:
-    """Declare workers dead, and take back what they, stopped workers and overdue handlers hold; how many tasks."""
+def rescue(con: Connection, now: int, incarnation: int, dead: Fences, overdue: Fences) -> Rescued:
+    """Declare workers dead, and take back what they, stopped workers and overdue handlers hold."""
     if dead:
         con.execute(DECLARE_DEAD, {"now": now, "dead": encode(dead)})
     lost = con.execute(LOST, {"owner": incarnation, "overdue": encode(overdue)}).fetchall()
@@ -80,18 +80,19 @@ def rescue(con: Connection, now: int, incarnation: int, dead: Fences, overdue: F
         return _taken_back(con, now, lost)
     except sqlite3.IntegrityError:
         # A trigger or a constraint of the user's refuses one of them: it must not hold up the others.
-        return sum(_taken_back_alone(con, now, one) for one in lost)
+        alone = [_taken_back_alone(con, now, one) for one in lost]
+        return Rescued(sum(one.tasks for one in alone), tuple(task_id for one in alone for task_id in one.ended))
 
 
-def _taken_back_alone(con: Connection, now: int, lost: tuple[Any, ...]) -> int:
+def _taken_back_alone(con: Connection, now: int, lost: tuple[Any, ...]) -> Rescued:
     try:
         return _taken_back(con, now, [lost])
     except sqlite3.IntegrityError as error:
         logger.warning("task %d cannot be taken back: %s", lost[0], error)
-        return 0
+        return Rescued()
 
 
-def _taken_back(con: Connection, now: int, lost: Sequence[tuple[Any, ...]]) -> int:
+def _taken_back(con: Connection, now: int, lost: Sequence[tuple[Any, ...]]) -> Rescued:
     """Take these back, all or none."""
     ends: list[End] = []
     rows: list[Requeue] = []
@@ -123,7 +124,7 @@ def _taken_back(con: Connection, now: int, lost: Sequence[tuple[Any, ...]]) -> i
         raise
     finally:
         con.execute("release take_back")
-    return len(lost)
+    return Rescued(len(lost), tuple(one.id for one in ends))
 
 
 def _entry(now: int, **fields: Any) -> str:

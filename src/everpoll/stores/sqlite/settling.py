@@ -1,4 +1,4 @@
-"""Settling: a mixed batch, in one transaction, each row fenced by its owner and its sequence.
+"""Settling: a mixed batch, in one transaction, each row fenced by its incarnation and its sequence.
 
 Promises: what is not held any more is left alone and reported as lost. The ordinary end (done, with nothing to add to
 the trail) takes 1.4 us a row, and 2 to 3 with a result: written in bulk, by sequence. What carries a note or a new due
@@ -25,7 +25,7 @@ from everpoll.stores.task_events import canceled_event
 from everpoll.stores.task_search import error_class
 
 HOLDS = "t.owner = :owner and t.sequence = :sequence and t.is_leased = 1"
-# A task that another waits for goes a longer way, since that one is to be told.
+# A task that another task waits for takes a longer path: its end is reported to the waiting task.
 ALONE, LINKED = "t.then_id is null", "t.then_id is not null"
 DONE = f"""insert into everpoll_history
     (id, ended_at, state, trail, attempt, memory, rescues, was_leased, error_type, {COPIED})
@@ -66,8 +66,8 @@ class Batch:
         self.results: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
         self.ended: list[Ended] = []
         self.again: list[Again] = []
-        self.told: list[Settlement] = []
-        """Those that bring events, in the order of the call: so are they in the feed."""
+        self.with_events: list[Settlement] = []
+        """Those that bring events, in the order of the call, which is their order in the feed."""
         self.followed: list[tuple[int, Call]] = []
         """The follow-ups of each task that has some."""
         self.lost: set[int] = set()
@@ -84,7 +84,7 @@ class Batch:
                     newest[one.id] = one
         for one in newest.values():
             if one.events:
-                self.told.append(one)
+                self.with_events.append(one)
             if one.follow_ups:
                 self.followed.append((one.id, call_of(one.follow_ups)))
             if isinstance(one, Again):
@@ -135,7 +135,7 @@ class _Plain(NamedTuple):
 
 
 def _ended(con: Connection, bound: dict[str, int], plain: _Plain, links: list[Link]) -> set[int]:
-    """Move them to history; the ids that were lost. `links` gets what is to be told."""
+    """Move them to history; return the ids that were lost. `links` gets the ends to report."""
     ids = list(plain.results)
     if con.execute(plain.statement, {**bound, "rows": plain.rows}).rowcount == len(ids):
         con.execute(DROP, (encode(ids),))
@@ -157,7 +157,7 @@ def _move(con: Connection, now: int, batch: Batch, links: Sequence[Link]) -> set
     by = _label(con, batch.incarnation) if any(one.note is not None for one in moving) else ""
     # Read first: once written, what has ended just now and what never was ours look alike.
     held = _held(con, batch.incarnation, [(one.id, one.sequence) for one in moving])
-    events = [(one.id, one.events) for one in batch.told if one.id in held]
+    events = [(one.id, one.events) for one in batch.with_events if one.id in held]
     events += [(one.id, CANCELED_EVENTS) for one in batch.again if held.get(one.id) == CANCELED]
     feed.add(con, now, events)
     ends = [

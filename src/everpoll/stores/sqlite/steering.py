@@ -1,6 +1,6 @@
 """What people and handlers do to one task: cancel it, put it back, say how far it is, note a loss.
 
-All inside the writer's transaction. `by` is empty unless the note itself says who it was.
+All inside the writer's transaction. `by` is empty unless the note itself names the actor.
 """
 
 # ruff: noqa: S608 - only the column lists of this package are put into SQL

@@ -146,7 +146,7 @@ class SqliteStore:
             self._pid = os.getpid()
 
     def _opening_here(self) -> asyncio.Lock:
-        """A lock belongs to the event loop on which somebody first had to wait for it."""
+        """A lock belongs to the event loop in which a caller first had to wait for it."""
         event_loop = asyncio.get_running_loop()
         if self._opening is None or self._opening[0] is not event_loop:
             self._opening = (event_loop, asyncio.Lock())

@@ -1,6 +1,6 @@
 """Keys that are taken: the ended task that still answers, and the queued task that takes what another enqueue brings.
 
-All inside the writer's transaction: no other connection changes who has a key between a look and a write.
+All inside the writer's transaction: no other connection changes the holder of a key between a look and a write.
 """
 
 # ruff: noqa: S608 - only the column lists of this package are put into SQL

@@ -1,4 +1,4 @@
-"""Somebody's own table in Postgres."""
+"""The user's own table in Postgres."""
 
 from everpoll.tables.postgres.source import PostgresTable
 

@@ -1,14 +1,14 @@
 """Claiming: a row that waits becomes ours in one guarded write.
 
-    skip_locked   one statement: the best rows that nobody has locked
+    skip_locked   one statement: the best rows that are not locked
     status        a look, then a write of what still waits
     version       a look, then a write of what still waits in the version that was seen
     timestamp     a look, then a write of what still waits and was not changed since it was seen
 
-Promises: every guard asks for the word for waiting, so workers with different guards are safe together. A lost race is
-no error: fewer rows, and `missed` says how many. All rows of a claim have one start, the database's; what was really
-stored is read back, whatever precision the column has or a trigger makes of it. A row that the table refuses to have
-claimed keeps nobody from the others: what a batch is refused for is found one by one, and left alone for a while.
+Promises: every guard asks for the word for waiting, so workers with different guards are safe together. A lost race
+raises nothing: fewer rows, and `missed` says how many. All rows of a claim have one start, the database's; what was
+really stored is read back, whatever precision the column has or a trigger makes of it. If the table refuses a row, the
+rows of that batch are claimed one by one, and the refused row is left alone for a while.
 """
 
 import logging
@@ -21,10 +21,10 @@ from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
 from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.postgres.doubts import Doubts
-from everpoll.tables.postgres.names import identifier
-from everpoll.tables.postgres.phrases import LOCKED, Phrases
 from everpoll.tables.postgres.refused import REFUSED
+from everpoll.tables.postgres.statements import LOCKED, Phrases
 from everpoll.tables.refusals import Refusals
+from everpoll.tables.sql_names import identifier
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -62,7 +62,7 @@ class Claiming:
         except REFUSED:
             raise  # it has changed nothing
         except BaseException as error:
-            # A cancellation as well: the server may have claimed what nobody will hear of.
+            # A cancellation as well: the server may have claimed rows that this worker never hears of.
             if not isinstance(error, EverpollError) or isinstance(error, StoreUnavailable):
                 self._doubts.begin()
             raise
@@ -134,7 +134,7 @@ class Claiming:
         return leases
 
     async def _next_due_s(self) -> float | None:
-        """After a look that brought nothing; 0: something is due, and somebody holds it for the moment."""
+        """After a look that brought nothing; 0: something is due, and another transaction has it locked."""
         if self._table.guard != "skip_locked" and self._table.due_at is None:
             return None
         row = await self._lane.row(self._waits)
@@ -144,7 +144,7 @@ class Claiming:
         return None if row[1] is None else max(0.0, row[1])
 
     async def recover(self) -> None:
-        """Give back what stands in the table as ours and was never answered."""
+        """Hand back rows that the table shows as ours and whose claim was never answered."""
         held = self._claims.all().values()
         keys, starts = [one.key for one in held], [one.started_at for one in held]
         try:

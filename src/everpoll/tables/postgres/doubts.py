@@ -1,10 +1,10 @@
 """What this worker may have claimed without knowing.
 
 An answer can get lost: the connection breaks, the call times out or is canceled after the server has committed. Then a
-row stands in the table as ours, no handler runs it, and without a heartbeat column nobody would ever give it back. So a
-claim whose outcome is unknown is a doubt, and the next look first gives back whatever stands there as ours and is not
-in our hands. A new connection is one, too: its server may have forgotten what was settled (a failover, a crash with
-asynchronous commits).
+row stands in the table as ours, no handler runs it, and without a heartbeat column no rescue ever takes it back. So a
+claim whose outcome is unknown is a doubt, and the next look first hands back every row that the table shows as ours
+and that no handler here has. A new connection is one, too: its server may have forgotten what was settled (a failover,
+a crash with asynchronous commits).
 
 Only a worker whose id is its own may do that: `WORKER_ID` may have been given to two processes, and each would take
 away the other's rows. Theirs are left to the rescue.
@@ -39,7 +39,7 @@ class Doubts:
         self._was_connected = True
 
     def are_due(self) -> bool:
-        """Whether something is to be given back now."""
+        """Whether something is to be handed back now."""
         return self.is_id_unique and bool(self._due_at) and self._due_at[0] <= self._clock()
 
     @property
@@ -48,5 +48,5 @@ class Doubts:
         return self.is_id_unique and bool(self._due_at)
 
     def settled(self) -> None:
-        """What was not known of has been given back."""
+        """Unknown claims have been handed back."""
         self._due_at = self._due_at[1:]

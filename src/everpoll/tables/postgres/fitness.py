@@ -2,26 +2,20 @@
 
 from msgspec import Struct
 
+from everpoll.tables.findings import INSTANTS, NUMBERS, READ_ONLY, TEXTS, unfit_text
 from everpoll.tables.mapping import Table
 from everpoll.tables.postgres import ddl
-from everpoll.tables.postgres.catalog import Column, Relation
+from everpoll.tables.postgres.shape import Column, Relation
 
-INSTANTS = ("timestamptz", "timestamp")
-INTEGERS = ("int2", "int4", "int8", "numeric")
+INSTANT_TYPES = ("timestamptz", "timestamp")
+INTEGER_TYPES = ("int2", "int4", "int8", "numeric")
 WANTED = {
-    "worker": "a text",
-    "error": "a text",
-    "started_at": "a timestamp",
-    "finished_at": "a timestamp",
-    "heartbeat": "a timestamp",
-    "due_at": "a timestamp",
-    "updated_at": "a timestamp",
-    "retries": "a whole number",
-    "version": "a whole number",
+    **dict.fromkeys(TEXTS, "a text"),
+    **dict.fromkeys(INSTANTS, "a timestamp"),
+    **dict.fromkeys(NUMBERS, "a whole number"),
 }
-"""By what a column is used for; what is not here may have any type."""
+"""By the role of a column; a role that is not here may have any type."""
 UNORDERED = ("json", "xml", "point")
-READ_ONLY = ("key", "order_by", "priority")
 
 
 class Flaw(Struct, frozen=True):
@@ -53,8 +47,8 @@ def _problem(table: Table, use: str, column: Column) -> str | None:
     wanted = WANTED.get(use)
     fits = {
         "a text": column.category == "S",
-        "a timestamp": column.base in INSTANTS,
-        "a whole number": column.base in INTEGERS,
+        "a timestamp": column.base in INSTANT_TYPES,
+        "a whole number": column.base in INTEGER_TYPES,
     }
     if wanted is not None and not fits[wanted]:
         return f"is {column.declared}, and must be {wanted}"
@@ -64,15 +58,11 @@ def _problem(table: Table, use: str, column: Column) -> str | None:
     return "is generated, and cannot be written" if is_written and column.is_generated else None
 
 
-def told(table: Table, relation: Relation, found: list[Flaw]) -> str:
+def described(table: Table, relation: Relation, found: list[Flaw]) -> str:
     """One message for all of them."""
-    missing = ", ".join(_named(one) for one in found if one.ddl)
+    lacks = [_named(one) for one in found if one.ddl]
     wrong = [f"{_named(one)} {one.problem}" for one in found if not one.ddl]
-    parts = [f"it lacks {missing}; it has {', '.join(relation.columns)}"] if missing else []
-    return (
-        f"table {table.name!r} cannot be used as it is mapped: {'; '.join([*parts, *wrong])}. "
-        "Say which column is which in Table(…), or add what is missing: `everpoll tables ddl` prints the statements"
-    )
+    return unfit_text(table, "", lacks, list(relation.columns), wrong)
 
 
 def _named(flaw: Flaw) -> str:

@@ -1,8 +1,8 @@
 """The heartbeat of a table's worker: blocking calls, from the heartbeat's thread, on a connection of its own.
 
-Promises: one statement tells the table that our rows are alive, and us which of them are ours no more: given to
-another, or their status changed by the user, who is right. Another one gives back what nobody has been heard of for too
-long, by the database's clock; any number of workers may do that at once. A row that the table refuses to have
+Promises: one statement writes the heartbeat of the rows that this worker holds, and returns which it holds no
+longer: claimed by another worker, or changed by the user. Another one hands back rows without a heartbeat for too long,
+by the database's clock; any number of workers may do that at once. A row that the table refuses to have
 changed costs the others neither their beat nor their rescue.
 """
 
@@ -12,13 +12,14 @@ from typing import Any
 
 from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.errors import StoreUnavailable
-from everpoll.stores.contract import Beat
+from everpoll.stores.contract import Beat, Rescued
 from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.outages import Outages
-from everpoll.tables.postgres.names import identifier, literal
-from everpoll.tables.postgres.phrases import LOCKED, SECOND, Phrases
+from everpoll.tables.outcome import lost_text
 from everpoll.tables.postgres.refused import REFUSED
+from everpoll.tables.postgres.statements import LOCKED, SECOND, Phrases
 from everpoll.tables.refusals import Refusals
+from everpoll.tables.sql_names import identifier, literal
 
 RESCUE_BATCH = 500
 
@@ -39,13 +40,13 @@ class TablePulse:
         self._stale_sql = stale(phrases)
         self._rescue_one_sql = rescue(phrases, f" and {phrases.key} = any($2::{phrases.keys_in})")
         self._unbeaten = Refusals(phrases.table.name, "kept alive")
-        self._unrescued = Refusals(phrases.table.name, "given back")
+        self._unrescued = Refusals(phrases.table.name, "handed back")
         self._was_heard = False
 
-    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         """See the contract. No worker of a table is declared dead as a whole: each row is lost by itself."""
         del incarnation, dead, overdue
-        return 0
+        return Rescued()
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """A sign of life for the rows that this worker holds, and a look at those of others."""
@@ -53,7 +54,7 @@ class TablePulse:
         try:
             answer = self._event_loop.run_until_complete(self._beat(running))
         except StoreUnavailable:
-            # The server may have ended the connection while nobody looked at it. A beat may be repeated.
+            # The server may have closed the connection between two beats. A beat may be repeated.
             was_heard, self._was_heard = self._was_heard, False
             if not was_heard:
                 raise
@@ -178,7 +179,7 @@ def _given_back(phrases: Phrases) -> str:
     # Without a column to count in, a row never runs out of attempts: its worker's death is not its own failure.
     is_last = "false" if table.retries is None else f"{phrases.retries} + 1 >= {table.attempts}"
     attempt = "" if table.retries is None else f" || ' (attempt ' || {phrases.retries} + 1 || ' of {table.attempts})'"
-    silence = literal(f" had no heartbeat for {table.stale_after_s:g} s and was given up for dead")
+    silence = literal(lost_text(table))
     error = f"'worker ' || coalesce({phrases.at('worker')}::text, '?') || {silence}{attempt}"
     values = {
         "status": f"case when {is_last} then {phrases.word(table.failed)} else {phrases.word(table.queued)} end",

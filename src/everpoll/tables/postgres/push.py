@@ -5,7 +5,7 @@
         └── gone, disabled ───┘      the catalog is asked once a minute
 
 Promises: `has_push` is true only while the trigger is there and notifications have been seen to arrive. A trigger that
-is added later is found. Whoever listens here is told of this process's own give-backs directly.
+is added later is found. What this process itself hands back wakes its listeners directly.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from everpoll.drivers.postgres.listener import Listener
 from everpoll.drivers.wake import NOW, OnWake, Wake
 from everpoll.errors import EverpollError
 from everpoll.tables.postgres import ddl
-from everpoll.tables.postgres.catalog import Relation
+from everpoll.tables.postgres.shape import Relation
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -29,18 +29,18 @@ TRIGGER = """select convert_from(trim(trailing '\\x00'::bytea from tgargs), 'UTF
     where tgrelid = $1::bigint::oid and tgname = $2 and tgenabled in ('O', 'A') and tgnargs = 1"""
 
 
-async def told_on(desk: Lane, relation: Relation) -> str | None:
-    """The channel on which the table's trigger tells; None: there is no such trigger, or it is disabled."""
-    channel: str | None = await desk.value(TRIGGER, relation.oid, ddl.TRIGGER)
+async def push_channel(lane: Lane, relation: Relation) -> str | None:
+    """The channel that the table's trigger notifies; None: there is no such trigger, or it is disabled."""
+    channel: str | None = await lane.value(TRIGGER, relation.oid, ddl.TRIGGER)
     return channel
 
 
 class Push:
     """Of one table, in one process."""
 
-    def __init__(self, connections: Connections, desk: Lane, relation: Relation) -> None:
+    def __init__(self, connections: Connections, lane: Lane, relation: Relation) -> None:
         self._connections = connections
-        self._desk = desk
+        self._lane = lane
         self._relation = relation
         self._channel: str | None = None
         self._listener: Listener | None = None
@@ -57,7 +57,7 @@ class Push:
         return self._listener is not None and self._listener.has_push
 
     async def add(self, on_wake: OnWake) -> None:
-        """Wake this one; returns once it is known whether there is a trigger, or that nobody can say."""
+        """Wake this one; returns once it is known whether there is a trigger, or that it cannot be known."""
         self._wanted.append(on_wake)
         self._event_loop = asyncio.get_running_loop()
         if self._task is None:
@@ -71,7 +71,7 @@ class Push:
             await self.close()
 
     async def close(self) -> None:
-        """Nobody listens any more."""
+        """Stop listening."""
         task, self._task = self._task, None
         self._wanted = []
         if task is not None:
@@ -85,7 +85,7 @@ class Push:
             await self._listener.ask_for_room()
 
     def wake(self, wake: Wake = NOW) -> None:
-        """Tell everybody here."""
+        """Wake every listener of this process."""
         for on_wake in self._wanted:
             asyncio.get_running_loop().call_soon(on_wake, wake)
 
@@ -103,7 +103,7 @@ class Push:
     async def _look(self) -> None:
         name = self._relation.name
         try:
-            channel = await told_on(self._desk, self._relation)
+            channel = await push_channel(self._lane, self._relation)
         except EverpollError as error:
             logger.debug("table %s: cannot look for its trigger: %s", name, error)
             return
@@ -123,7 +123,7 @@ class Push:
             )
         else:
             logger.info("table %s: its trigger tells of new rows", name)
-            # What was inserted before we listened has told nobody.
+            # Rows inserted before this listener started have woken no worker.
             self.wake()
 
     async def _hear(self, channel: str | None) -> None:
@@ -132,5 +132,5 @@ class Push:
         if listener is not None:
             await listener.close()
         if channel is not None:
-            self._listener = Listener(self._connections, self._desk, channel)
+            self._listener = Listener(self._connections, self._lane, channel)
             await self._listener.add(self.wake)

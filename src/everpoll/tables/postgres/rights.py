@@ -2,9 +2,9 @@
 
 from everpoll.drivers.postgres.lane import Connection
 from everpoll.errors import RightsMissing
+from everpoll.tables.findings import READ_ONLY
 from everpoll.tables.mapping import Table
-from everpoll.tables.postgres.catalog import Relation
-from everpoll.tables.postgres.fitness import READ_ONLY
+from everpoll.tables.postgres.shape import Relation
 
 LACKING = """select distinct w.right_name, quote_ident(current_user)
     from unnest($2::text[], $3::text[]) as w (right_name, name)

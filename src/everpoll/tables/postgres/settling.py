@@ -15,9 +15,9 @@ from msgspec import Struct
 from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.stores.contract import Ended, Settlement, encode
 from everpoll.tables.claims import Claim, Claims
-from everpoll.tables.outcome import RowWrite, written
-from everpoll.tables.postgres.names import identifier
-from everpoll.tables.postgres.phrases import SECOND, Phrases
+from everpoll.tables.outcome import RowWrite, is_as_left, written
+from everpoll.tables.postgres.statements import SECOND, Phrases
+from everpoll.tables.sql_names import identifier
 
 LOST_LIMIT = 1_000
 
@@ -132,23 +132,15 @@ class Settling:
         """Of those that were lost just now, the ones that the table shows as this worker would have left them."""
         claims = self._lost
         keys = [claim.key for claim in claims.values()]
-        shown = {row[0]: row[1:] for row in await self._lane.rows(self._show, keys)}
+        shown = {row[0]: tuple(row[1:]) for row in await self._lane.rows(self._show, keys)}
         found = set()
         for one in settlements:
             claim = claims.get(one.id)
             if claim is not None and (row := shown.get(claim.key)) is not None:
-                write = written(self._phrases.table, one)
-                if _is_as_left(write, claim, self._phrases.table.running, *row):
+                table, is_ours = self._phrases.table, row[1:] == (claim.worker, claim.started_at)
+                if is_as_left(table, written(table, one), row[0], is_ours):
                     found.add(one.id)
         return found
-
-
-def _is_as_left(write: RowWrite, claim: Claim, running: str, status: str, worker: str | None, started_at: Any) -> bool:
-    is_ours = (worker, started_at) == (claim.worker, claim.started_at)
-    if write.is_end:
-        return is_ours and status == write.status
-    # It waits, or somebody has claimed it since: given back it was, by us or by a rescue that nobody can tell from us.
-    return status == write.status or (status == running and not is_ours)
 
 
 def shape_of(write: RowWrite) -> Shape:
@@ -214,7 +206,7 @@ def _field(phrases: Phrases, name: str) -> str:
 
 
 def show(phrases: Phrases) -> str:
-    """What rows look like now, whoever has written it. $1 keys."""
+    """The rows as they stand now. $1 keys."""
     outputs = f"{phrases.key_out}, {phrases.at('status')}::text, {phrases.at('worker')}::text"
     where = f"{phrases.key} = any($1::{phrases.keys_in})"
     return f"select {outputs}, {phrases.at('started_at')} from {phrases.name} where {where}"

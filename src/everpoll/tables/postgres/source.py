@@ -1,4 +1,4 @@
-"""PostgresTable: somebody's own table in Postgres as a source of work for the engine.
+"""PostgresTable: the user's own table in Postgres as a source of work for the engine.
 
     poller ────▶ claiming ──┐
     settler ───▶ settling ──┼──▶ the user's table: its columns are all the bookkeeping there is
@@ -29,16 +29,17 @@ from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
-from everpoll.tables.postgres import catalog, ddl, inspection, rights
-from everpoll.tables.postgres.catalog import Relation
+from everpoll.tables.overview import RowState, StatusCount, TableWorker
+from everpoll.tables.postgres import ddl, findings, reading, rights, shape
 from everpoll.tables.postgres.claiming import Claiming
 from everpoll.tables.postgres.doubts import Doubts
-from everpoll.tables.postgres.fitness import Flaw, flaws, told
-from everpoll.tables.postgres.phrases import Phrases
+from everpoll.tables.postgres.fitness import Flaw, described, flaws
 from everpoll.tables.postgres.pulse import TablePulse
 from everpoll.tables.postgres.push import Push
 from everpoll.tables.postgres.settling import Settling
-from everpoll.tables.strangers import is_foreign
+from everpoll.tables.postgres.shape import Relation
+from everpoll.tables.postgres.statements import Phrases
+from everpoll.tables.unmapped_statuses import is_foreign
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -64,7 +65,7 @@ class PostgresTable:
         self._doubts = Doubts()
         self._settlements = Lane(connections, first, is_busy=True)
         self._taking = Lane(connections, first + 1, is_busy=True, on_connect=self._doubts.connected)
-        self._desk = Lane(connections, first + 2, is_slow=True)
+        self._catalog_lane = Lane(connections, first + 2, is_slow=True)
         self._heartbeats = connections.heartbeats()
         self._claims = Claims(table.name)
         self._outages = Outages(table)
@@ -85,7 +86,22 @@ class PostgresTable:
 
     async def open(self) -> None:
         """See the contract."""
-        relation, found = await self._desk.call(self._looked_at)
+        phrases = await self._phrases()
+        relation = phrases.relation
+        await self._catalog_lane.call(lambda connection: rights.check(connection, self._table, relation))
+        if is_foreign(self._table, await findings.seen_words(self._catalog_lane, phrases)):
+            detail = (await findings.words(self._catalog_lane, phrases)).detail
+            logger.warning("table %s: %s", self._table.name, detail)
+        self._opened = Opened(
+            phrases,
+            Claiming(self._taking, phrases, self._claims, self._doubts),
+            Settling(self._settlements, phrases, self._claims),
+            Push(self._connections, self._catalog_lane, relation),
+        )
+
+    async def _phrases(self) -> Phrases:
+        """The table with its columns; `TableUnfit` where it is not as it is mapped."""
+        relation, found = await self._catalog_lane.call(self._looked_at)
         self._relation = relation
         if relation is None:
             raise TableUnfit(
@@ -94,17 +110,20 @@ class PostgresTable:
                 self.ddl(),
             )
         if found:
-            raise TableUnfit(told(self._table, relation, found), [one.ddl for one in found if one.ddl is not None])
-        await self._desk.call(lambda connection: rights.check(connection, self._table, relation))
-        phrases = Phrases(self._table, relation)
-        if is_foreign(self._table, await inspection.seen_words(self._desk, phrases)):
-            logger.warning("table %s: %s", self._table.name, (await inspection.words(self._desk, phrases)).detail)
-        self._opened = Opened(
-            phrases,
-            Claiming(self._taking, phrases, self._claims, self._doubts),
-            Settling(self._settlements, phrases, self._claims),
-            Push(self._connections, self._desk, relation),
-        )
+            raise TableUnfit(described(self._table, relation, found), [one.ddl for one in found if one.ddl is not None])
+        return Phrases(self._table, relation)
+
+    async def counts(self) -> list[StatusCount]:
+        """See the contract."""
+        return await reading.counts(self._catalog_lane, await self._phrases())
+
+    async def workers(self) -> list[TableWorker]:
+        """See the contract."""
+        return await reading.workers(self._catalog_lane, await self._phrases())
+
+    async def row_state(self, key: str) -> RowState | None:
+        """See the contract."""
+        return await reading.row_state(self._catalog_lane, await self._phrases(), key)
 
     async def _ask_for_room(self) -> None:
         if self._opened is not None:
@@ -113,12 +132,12 @@ class PostgresTable:
     async def _looked_at(self, connection: Connection) -> tuple[Relation | None, list[Flaw]]:
         if not await connection.fetchval(IS_READ_COMMITTED):
             self._dial.insist_on_read_committed()
-        relation = await catalog.read(connection, self._table)
+        relation = await shape.read(connection, self._table)
         if relation is None:
             return None, []
         refused: dict[str, str] = {}
         if self._table.status in relation.columns:
-            refused = await catalog.refused_words(connection, self._table, relation)
+            refused = await shape.refused_words(connection, self._table, relation)
         return relation, flaws(self._table, relation, refused)
 
     async def close(self) -> None:
@@ -129,7 +148,7 @@ class PostgresTable:
 
     async def inspect(self) -> list[Finding]:
         """See the contract."""
-        relation, found = await self._desk.call(self._looked_at)
+        relation, found = await self._catalog_lane.call(self._looked_at)
         self._relation = relation
         if relation is None:
             detail = "is not in this database, or not in its search_path"
@@ -138,16 +157,16 @@ class PostgresTable:
                     what=f"table {self._table.name}", is_fit=False, detail=detail, ddl=ddl.create_table(self._table)
                 )
             ]
-        findings = inspection.columns(self._table, relation, found)
+        looked_at = findings.columns(self._table, relation, found)
         if not found:
-            findings.append(await inspection.words(self._desk, Phrases(self._table, relation)))
-            findings.append(await inspection.key(self._desk, self._table, relation))
-            findings.append(await inspection.index(self._desk, Phrases(self._table, relation)))
-            findings += await inspection.due_index(self._desk, self._table, relation)
+            looked_at.append(await findings.words(self._catalog_lane, Phrases(self._table, relation)))
+            looked_at.append(await findings.key(self._catalog_lane, self._table, relation))
+            looked_at.append(await findings.index(self._catalog_lane, Phrases(self._table, relation)))
+            looked_at += await findings.due_index(self._catalog_lane, self._table, relation)
         if self._table.status in relation.columns:
-            findings.append(await inspection.push(self._desk, self._table, relation))
-        self._fit = {one.what for one in findings if one.is_fit}
-        return findings
+            looked_at.append(await findings.push(self._catalog_lane, self._table, relation))
+        self._fit = {one.what for one in looked_at if one.is_fit}
+        return looked_at
 
     def ddl(self) -> list[str]:
         """See the contract. Once the table was inspected, only what it lacks."""
@@ -180,19 +199,19 @@ class PostgresTable:
         """See the contract."""
         if self._doubts.are_left:
             try:
-                await self._told(self._is_open().claiming.recover())
+                await self._as_unfit(self._is_open().claiming.recover())
             except TableUnfit as error:
                 logger.warning("%s; what this worker may have claimed without knowing stays as it is", error)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
-        return await self._told(self._is_open().claiming.lease(min(most, *rooms.values()) if rooms else most))
+        return await self._as_unfit(self._is_open().claiming.lease(min(most, *rooms.values()) if rooms else most))
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
         if not settlements:
             return set()
-        lost = await self._told(self._is_open().settling.settle(settlements))
+        lost = await self._as_unfit(self._is_open().settling.settle(settlements))
         if any(isinstance(one, Again) for one in settlements):
             # There is something to do now, or the next due time has changed.
             self._is_open().push.wake()
@@ -200,7 +219,7 @@ class PostgresTable:
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
-        return await self._told(self._is_open().settling.settled_before(settlements))
+        return await self._as_unfit(self._is_open().settling.settled_before(settlements))
 
     async def note_loss(self, task_id: int, note: str) -> None:
         """The table has no place for it: the log tells which row it was."""
@@ -213,7 +232,7 @@ class PostgresTable:
         )
 
     async def prune(self, older_than_s: float) -> int:
-        """The table's history is its owner's."""
+        """Finished rows are the user's own, and stay."""
         return 0
 
     async def listen(self, on_wake: OnWake) -> None:
@@ -236,7 +255,7 @@ class PostgresTable:
         assert self._opened is not None, "a table is opened before it is used"
         return self._opened
 
-    async def _told(self, asked: Awaitable[T]) -> T:
+    async def _as_unfit(self, asked: Awaitable[T]) -> T:
         """What is missing in the user's table is not for `everpoll migrate` to bring."""
         try:
             return await asked

@@ -4,9 +4,9 @@ Promises: SQLite lets one transaction write at a time, and a claim reads and wri
 So nothing can come between the look and the write, and all guards promise the same here: `skip_locked` has no locks to
 skip, `status` holds by itself, `version` and `timestamp` are raised for the sake of others, who may guard their own
 changes with them. A look that finds nothing writes nothing and takes no lock. A claim whose answer got lost (the file
-was moved away in that moment, the caller was canceled) is a doubt: the next look first gives its rows back, if it was
-committed; its start tells them from all others. A row that the table refuses to have claimed keeps nobody from the
-others: it is found one by one, and left alone for a while.
+was moved away in that moment, the caller was canceled) is a doubt: the next look first hands its rows back, if it was
+committed; its start tells them from all others. A row that the table refuses to have claimed does not hold up
+the others: it is found one by one, and left alone for a while.
 """
 
 import secrets
@@ -55,9 +55,14 @@ class Found(NamedTuple):
 
 def peek(con: Connection, statements: Statements) -> Found | None:
     """The answer, where nothing is ready; None: there may be something to claim."""
-    now = now_us()
-    ready, next_due = con.execute(statements.peek, _bound_due(statements, now)).fetchone()
-    return None if ready else Found([], _until_s(next_due, now))
+    ready, next_due = peeked(con, statements)
+    return None if ready else Found([], _until_s(next_due, now_us()))
+
+
+def peeked(con: Connection, statements: Statements) -> tuple[Any, Any]:
+    """Whether a row is ready, and the next due time as the column holds it; None: there is none."""
+    ready, next_due = con.execute(statements.peek, _bound_due(statements, now_us())).fetchone()
+    return ready, next_due
 
 
 def claim(con: Connection, statements: Statements, starts: Starts, look: Look, refusals: Refusals) -> Found:
@@ -134,7 +139,7 @@ def _changed_singly(
 
 
 def recover(con: Connection, statements: Statements, doubts: Iterable[Start]) -> None:
-    """Give back what was claimed without anybody knowing."""
+    """Hand back what was claimed without an answer."""
     for start in doubts:
         con.execute(statements.recover, {**start._asdict(), **instants(statements, now_us())})
 

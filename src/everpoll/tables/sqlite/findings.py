@@ -12,16 +12,15 @@ from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
 from everpoll.drivers.sqlite.journal import is_wal
 from everpoll.errors import BadInput
-from everpoll.policy import human
 from everpoll.tables.contract import Finding
+from everpoll.tables.findings import INSTANTS, READ_ONLY, heartbeat_finding, unfit_text
 from everpoll.tables.mapping import Table
-from everpoll.tables.sqlite.ddl import INSTANTS, NUMBERS, TEXTS, added, created, due_index, index, roles
+from everpoll.tables.sqlite.ddl import NUMBERS, TEXTS, added, created, due_index, index, roles
 from everpoll.tables.sqlite.instants import Kind, kind_of
 from everpoll.tables.sqlite.plans import indexes
 from everpoll.tables.sqlite.shape import Column, Shape, lowered, read_shape
 from everpoll.tables.sqlite.words import words, words_in_use
 
-READ_ONLY = frozenset({"key", "order_by", "priority"})
 MISSING = "is missing"
 
 
@@ -56,12 +55,8 @@ def unfit(table: Table, path: Path, shape: Shape | None, findings: list[Finding]
             lacks.append(called)
         else:
             wrong.append(f"{called} {one.detail}" if one.what != "table" else one.detail)
-    has = "" if shape is None else f"; it has {', '.join(one.name for one in shape.columns.values())}"
-    parts = [f"it lacks {', '.join(lacks)}{has}"] if lacks else []
-    return (
-        f"table {table.name!r} in {path} cannot be used as it is mapped: {'; '.join([*parts, *wrong])}. "
-        "Say which column is which in Table(…), or add what is missing: `everpoll tables ddl` prints the statements"
-    )
+    has = [] if shape is None else [one.name for one in shape.columns.values()]
+    return unfit_text(table, f" in {path}", lacks, has, wrong)
 
 
 def _findings(con: Connection, table: Table, shape: Shape | None) -> Iterator[Finding]:
@@ -77,7 +72,7 @@ def _findings(con: Connection, table: Table, shape: Shape | None) -> Iterator[Fi
         yield from indexes(con, table, shape)
         yield words(con, table, shape)
         yield words_in_use(con, table)
-    yield _heartbeat(table)
+    yield heartbeat_finding(table)
     yield _journal(con)
     yield Finding(what="push", is_fit=True, detail="commits of any program are heard within 80 ms, by the file itself")
 
@@ -129,14 +124,6 @@ def _described(role: str, column: Column) -> str:
     if role == "started_at" and kind is Kind.WHOLE:
         detail += "; two claims may share a second, so the worker's name gets a suffix of its own for each"
     return detail
-
-
-def _heartbeat(table: Table) -> Finding:
-    if table.heartbeat is None:
-        detail = "without a column for it, rows of a killed worker stay as they are until somebody resets them"
-        return Finding(what="heartbeat", is_fit=False, is_needed=False, detail=f"{detail}: name one with heartbeat=…")
-    detail = f"every {human(table.heartbeat_every_s)}; given back after {human(table.stale_after_s)} without"
-    return Finding(what="heartbeat", is_fit=True, detail=detail)
 
 
 def _journal(con: Connection) -> Finding:

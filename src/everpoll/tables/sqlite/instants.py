@@ -8,7 +8,7 @@
 
 The text is what `CURRENT_TIMESTAMP` writes, with a fraction, so both compare as texts do. A due time may also be
 written with a `T`, as most programs do (`2025-01-31T09:30:00Z`); it must be UTC all the same.
-The clock is that of the machine, which everybody who can open the file shares.
+The clock is that of the machine, which all programs that open the file share.
 """
 
 import math
@@ -42,7 +42,7 @@ def kind_of(declared: str) -> Kind | None:
         return None
     if any(word in name for word in ("REAL", "FLOA", "DOUB")):
         return Kind.REAL
-    # What is left has numeric affinity, which keeps a text that is no number as it is.
+    # What is left has numeric affinity, which keeps a text that is not a number as it is.
     return Kind.TEXT if "DATE" in name or "TIME" in name else Kind.REAL
 
 
@@ -67,7 +67,7 @@ def stored(kind: Kind, instant_us: int, *, up: bool = False) -> str | float | in
 
 
 def read_us(value: Any) -> int | None:
-    """Microseconds since 1970; None for what is no instant."""
+    """Microseconds since 1970; None for what is not an instant."""
     if isinstance(value, str):
         try:
             instant = datetime.fromisoformat(value)

@@ -1,11 +1,11 @@
-"""The heartbeat: a sign of life for every row in our hands, and rows taken back from those who give none.
+"""The heartbeat: a sign of life for every row that this worker holds, and rows taken back from dead workers.
 
-Promises: a beat is one transaction, from its own thread, on its own connection; it tells which of our rows somebody
-else has changed. Rows of the dead are taken back within the stale limit and one beat.
-Never: calls a worker dead after an outage that may have silenced everybody. A file that somebody kept locked, a
-machine that slept, a clock that was set forward: whoever notices that its own last beat is that long ago gives the
+Promises: a beat is one transaction, from its own thread, on its own connection; it reports which of our rows another
+program has changed. Rows of dead workers are taken back within the stale limit and one beat.
+Never: declares a worker dead after an outage that may have silenced every worker: a file that was kept locked, a
+machine that slept, a clock that was set forward. A worker that notices that its own last beat is that old gives the
 others the time of a beat before it takes anything from them. Therefore every beat takes the write lock, also one with
-nothing to write, which costs nobody anything: who never asks for the lock does not notice that there is none to have.
+nothing to write, which costs next to nothing: a worker that never asks for the lock does not notice that it is held.
 A row that the table refuses to have changed costs the others neither their beat nor their rescue.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 from everpoll.drivers.sqlite.address import Address
 from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
-from everpoll.stores.contract import Beat
+from everpoll.stores.contract import Beat, Rescued
 from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.outages import Outages
 from everpoll.tables.refusals import Refusals
@@ -44,12 +44,12 @@ class SqlitePulse:
         self._con: Connection | None = None
         self._lock = threading.Lock()
         self._unbeaten = Refusals(statements.table.name, "kept alive")
-        self._unrescued = Refusals(statements.table.name, "given back")
+        self._unrescued = Refusals(statements.table.name, "handed back")
 
-    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         """See the contract. No worker of a table is declared dead as a whole: each row is lost by itself."""
         del incarnation, dead, overdue
-        return 0
+        return Rescued()
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """See the contract."""
@@ -59,10 +59,10 @@ class SqlitePulse:
                 return self._beat(running)
             except Exception as error:
                 self._close()
-                told = explained(error, self._address.path)
-                if told is error:
+                fault = explained(error, self._address.path)
+                if fault is error:
                     raise
-                raise told from error
+                raise fault from error
 
     def _beat(self, running: Sequence[int]) -> Beat:
         if self._con is None:

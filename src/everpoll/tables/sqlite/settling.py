@@ -1,6 +1,6 @@
 """Settling: a mixed batch in one transaction, each row by its fence.
 
-Promises: what is not in the hands of who claimed it any more is left as it is, and reported as lost. Rows of one claim
+Promises: a row that its claim no longer holds is left as it is, and reported as lost. Rows of one claim
 that end alike share a statement.
 """
 
@@ -11,7 +11,7 @@ from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import LEASE_LIMIT
 from everpoll.tables.claims import Claim
 from everpoll.tables.mapping import Table
-from everpoll.tables.outcome import RowWrite
+from everpoll.tables.outcome import RowWrite, is_as_left
 from everpoll.tables.sqlite.claiming import instants
 from everpoll.tables.sqlite.instants import later_us, now_us, stored
 from everpoll.tables.sqlite.statements import Statements, bound_keys
@@ -51,14 +51,13 @@ def settled_before(con: Connection, statements: Statements, batch: Iterable[Sett
 def _is_as_left(table: Table, claim: Claim, write: RowWrite, row: tuple[Any, ...]) -> bool:
     status, worker, started_at, error = row
     is_ours = (worker, started_at) == (claim.worker, claim.started_at)
-    if not write.is_end and status == table.running:
-        return not is_ours  # given back it was, and somebody has claimed it since
-    says_why = table.error is None or write.keeps_error or (error or None) == write.error
-    return status == write.status and says_why and (is_ours or not write.is_end)
+    is_claimed_again = not write.is_end and status == table.running
+    says_why = is_claimed_again or table.error is None or write.keeps_error or (error or None) == write.error
+    return says_why and is_as_left(table, write, status, is_ours)
 
 
 def lost_claims(con: Connection, statements: Statements, claims: Mapping[int, Claim]) -> frozenset[int]:
-    """Those of these claims whose rows somebody else has changed."""
+    """Those of these claims whose rows another program has changed."""
     lost: set[int] = set()
     for group in by_fence(claims):
         keys = bound_keys([claim.key for _, claim in group])
@@ -87,7 +86,7 @@ def _grouped(batch: Iterable[Settled]) -> list[list[Settled]]:
         alike = (write.status, write.is_end, write.error, write.keeps_error, write.retries, write.delay_s)
         own = one.number if write.results else None
         groups.setdefault((one.claim.worker, one.claim.started_at, own, *alike), []).append(one)
-    # A claim is never larger than this, but whoever calls may have put several together.
+    # A claim is never larger than this, but the caller may have put several together.
     return [group[at : at + LEASE_LIMIT] for group in groups.values() for at in range(0, len(group), LEASE_LIMIT)]
 
 
@@ -105,7 +104,7 @@ def _bound(statements: Statements, write: RowWrite, now: int) -> dict[str, Any]:
     return bound | statements.written_values(write.results)
 
 
-def given_back(claims: Sequence[Claim], queued: str) -> list[Settled]:
-    """Claims that nobody wants any more, numbered by their place."""
+def handed_back(claims: Sequence[Claim], queued: str) -> list[Settled]:
+    """Claims whose caller was canceled, numbered by their place."""
     write = RowWrite(status=queued, is_end=False, keeps_error=True)
     return [Settled(place, claim, write) for place, claim in enumerate(claims)]

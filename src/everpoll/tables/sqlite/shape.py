@@ -36,7 +36,7 @@ class Shape:
     unique: frozenset[str]
     """The columns that identify a row each by itself, in small letters."""
     row_number: str | None
-    """The column, in small letters, that every index ends with by itself; None where that is no single column."""
+    """The column, in small letters, that every index ends with by itself; None where that is not a single column."""
 
     def column(self, name: str) -> Column | None:
         """Whatever the case."""

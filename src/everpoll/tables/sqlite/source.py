@@ -1,10 +1,10 @@
 """SqliteTable: the user's own table in an SQLite file, for the processes of one machine.
 
-    lease, settle ──▶ writer: one thread, group commit, an ear for other programs ──┐
+    lease, settle ──▶ writer: one thread, group commit, hears other programs ──────┐
     heartbeat ──────▶ pulse: a connection of its own ───────────────────────────────┴──▶ the file
 
 Promises: what `tables/contract.py` does. Rows that any program inserts wake the worker within 80 ms; a row of ours
-that somebody changes has its handler stopped as soon. The file may be the app's own, everpoll's tables then live
+that another program changes has its handler stopped as soon. The file may be the app's own, everpoll's tables then live
 beside the user's. How instants are written: see `instants`. What guards mean here: see `claiming`.
 The file is switched to WAL mode if it is not in it, which stays so and is logged: without it, every reader would stop
 the workers, and they every reader.
@@ -14,17 +14,17 @@ Never: creates a file or a table; blocks the event loop on the file.
 import asyncio
 import logging
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from everpoll.drivers.sqlite.address import read_address
-from everpoll.drivers.sqlite.bell import Listener, bell_of
+from everpoll.drivers.sqlite.bell import Bell, Listener
 from everpoll.drivers.sqlite.connection import PATIENCE_S, Connection, connect
 from everpoll.drivers.sqlite.faults import explained
 from everpoll.drivers.sqlite.journal import is_wal, use_wal
 from everpoll.drivers.sqlite.lane import Op
 from everpoll.drivers.sqlite.writer import Writer
-from everpoll.drivers.wake import OnWake
+from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable, TableUnfit
 from everpoll.policy import shown
 from everpoll.stores.contract import LEASE_LIMIT, Again, Leased, Settlement, WorkerCard
@@ -33,19 +33,37 @@ from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.outcome import written
+from everpoll.tables.overview import RowState, StatusCount, TableWorker
 from everpoll.tables.refusals import Refusals
-from everpoll.tables.sqlite import claiming, findings, settling
+from everpoll.tables.sqlite import claiming, findings, reading, settling
 from everpoll.tables.sqlite.instants import Starts
 from everpoll.tables.sqlite.pulse import SqlitePulse
 from everpoll.tables.sqlite.settling import Settled
 from everpoll.tables.sqlite.shape import Shape, read_shape
 from everpoll.tables.sqlite.statements import Statements
 from everpoll.tables.sqlite.words import seen_words
-from everpoll.tables.strangers import is_foreign
+from everpoll.tables.unmapped_statuses import is_foreign
 
 T = TypeVar("T")
 
 logger = logging.getLogger("everpoll.tables")
+
+
+class TableBell(Bell):
+    """Wakes the pollers of one table, and not for a commit that changed nothing for them.
+
+    Every commit to the file is heard, those of other programs and of everpoll's own store included. Without this
+    rule each of them causes a look: 20 a second beside a busy program.
+    """
+
+    is_muted = False
+    """Set just before a ring, by the thread that rings; it holds for that ring."""
+
+    def ring(self, wake: Wake) -> None:
+        """Wake them, unless it is muted; a cancel always gets through."""
+        is_muted, self.is_muted = self.is_muted, False
+        if wake.cancel or not is_muted:
+            super().ring(wake)
 
 
 class SqliteTable:
@@ -63,7 +81,7 @@ class SqliteTable:
         self.table = table
         self._address = read_address(url)
         self._patience_s = patience_s
-        self._bell = bell_of(self._address.path)
+        self._bell = TableBell()
         self._listeners: list[Listener] = []
         self._claims = Claims(table.name)
         self._settling: set[int] = set()
@@ -74,6 +92,7 @@ class SqliteTable:
         self._statements: Statements | None = None
         self._writer: Writer | None = None
         self._found = False
+        self._next_due: object = None
         self._doubts: list[claiming.Look] = []
 
     async def open(self) -> None:
@@ -98,11 +117,40 @@ class SqliteTable:
 
     async def inspect(self) -> list[Finding]:
         """See the contract."""
-        return (await asyncio.to_thread(findings.examined, self._address, self.table, self._patience_s))[1]
+        return (await asyncio.to_thread(self._examined))[1]
 
     def ddl(self) -> list[str]:
         """See the contract. Reads the file: SQLite cannot add a column only where it is missing."""
-        return findings.ddl(self.table, *findings.examined(self._address, self.table, self._patience_s))
+        return findings.ddl(self.table, *self._examined())
+
+    async def counts(self) -> list[StatusCount]:
+        """See the contract."""
+        return await asyncio.to_thread(self._looked_up, lambda con: reading.counts(con, self.table))
+
+    async def workers(self) -> list[TableWorker]:
+        """See the contract."""
+        return await asyncio.to_thread(self._looked_up, lambda con: reading.workers(con, self.table))
+
+    async def row_state(self, key: str) -> RowState | None:
+        """See the contract."""
+        return await asyncio.to_thread(self._looked_up, lambda con: reading.row_state(con, self.table, key))
+
+    def _looked_up(self, use: Callable[[Connection], T]) -> T:
+        """Read the table on a connection of its own. Blocks."""
+        problem = findings.unfit(self.table, self._address.path, *self._examined())
+        if problem is not None:
+            raise TableUnfit(problem)
+        try:
+            con = connect(self._address, patience_s=self._patience_s)
+            try:
+                return use(con)
+            finally:
+                con.close()
+        except sqlite3.Error as error:
+            raise explained(error, self._address.path, opening=True) from error
+
+    def _examined(self) -> tuple[Shape | None, list[Finding]]:
+        return findings.examined(self._address, self.table, self._patience_s)
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract. The table has no place for workers; but the file must be writable."""
@@ -120,7 +168,7 @@ class SqliteTable:
         self._labels.pop(incarnation, None)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
-        """See the contract. A caller that is canceled meanwhile claims nothing: what it got is given back."""
+        """See the contract. A caller that is canceled meanwhile claims nothing: its rows are handed back."""
         statements, doubts = self._opened(), list(self._doubts)
         look = claiming.Look(self._labels[incarnation], max(0, min(most, LEASE_LIMIT, sum(rooms.values()))))
 
@@ -132,7 +180,7 @@ class SqliteTable:
             claim,
             # Where the look before brought something, this one will, too: why ask first?
             peek=None if self._found or doubts else lambda con: claiming.peek(con, statements),
-            unwanted=self._give_back,
+            unwanted=self._hand_back,
         )
         self._doubts.append(look)
         try:
@@ -145,22 +193,22 @@ class SqliteTable:
         self._found = bool(found.picked)
         return Leased([self._claims.take(*one) for one in found.picked], found.next_due_s)
 
-    def _give_back(self, found: claiming.Found) -> None:
+    def _hand_back(self, found: claiming.Found) -> None:
         if found.picked and self._writer is not None:
             statements = self._opened()
-            batch = settling.given_back([one.claim for one in found.picked], self.table.queued)
+            batch = settling.handed_back([one.claim for one in found.picked], self.table.queued)
             giving = self._writer.submit(Op(lambda con: settling.settle(con, statements, batch), wakes=True))
             giving.add_done_callback(_note_failure)
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
-        del incarnation  # each claim knows whose it is
+        del incarnation  # each claim has its worker
         statements, batch = self._opened(), self._batch(settlements)
         numbers = {one.number for one in batch}
         if not numbers:
             return {one.id for one in settlements}
         wakes = any(isinstance(one, Again) for one in settlements)
-        # From here on a row that is not ours any more was settled by ourselves: nobody need hear of it.
+        # From here on a row that is not ours any more was settled by this worker: it is not lost.
         self._settling |= numbers
         try:
             lost = await self._write(Op(lambda con: settling.settle(con, statements, batch), wakes=wakes))
@@ -218,7 +266,7 @@ class SqliteTable:
 
     def _prepare(self) -> Shape:
         """The file and the table are fit, or `TableUnfit` is raised. Blocks."""
-        shape, found = findings.examined(self._address, self.table, self._patience_s)
+        shape, found = self._examined()
         problem = findings.unfit(self.table, self._address.path, shape, found)
         if problem is not None or shape is None:
             raise TableUnfit(problem or "", findings.ddl(self.table, shape, found))
@@ -230,8 +278,8 @@ class SqliteTable:
             con = connect(self._address, patience_s=self._patience_s)
             try:
                 if is_foreign(self.table, seen_words(con, self.table)):
-                    told = next(one.detail for one in found if one.what == "words in use")
-                    logger.warning("table %s: %s", self.table.name, told)
+                    detail = next(one.detail for one in found if one.what == "words in use")
+                    logger.warning("table %s: %s", self.table.name, detail)
                 if not is_wal(con):
                     use_wal(con, self._patience_s)
                     logger.warning("%s was switched to WAL mode, and stays in it", self._address.path)
@@ -250,11 +298,19 @@ class SqliteTable:
             )
 
     def _taken(self, con: Connection) -> frozenset[int]:
-        """The claims that somebody has changed the rows of; in the writer's thread, when others have committed."""
+        """The claims whose rows another program has changed; in the writer's thread, when others have committed."""
         claims = self._claims.all()
         for number in tuple(self._settling):
             claims.pop(number, None)
+        self._bell.is_muted = not self._has_news(con)
         return settling.lost_claims(con, self._opened(), claims)
+
+    def _has_news(self, con: Connection) -> bool:
+        """Whether a look can find more than the last one: a row is ready, or another due time is next."""
+        ready, next_due = claiming.peeked(con, self._opened())
+        is_changed = next_due is not None and next_due != self._next_due
+        self._next_due = next_due
+        return bool(ready) or is_changed
 
     def _opened(self) -> Statements:
         if self._statements is None:
@@ -278,4 +334,4 @@ def _begun(doubts: Iterable[claiming.Look]) -> list[claiming.Start]:
 
 def _note_failure(giving: "asyncio.Future[set[int]]") -> None:
     if not giving.cancelled() and (error := giving.exception()) is not None:
-        logger.warning("what was claimed for a canceled caller could not be given back: %s", error)
+        logger.warning("what was claimed for a canceled caller could not be handed back: %s", error)

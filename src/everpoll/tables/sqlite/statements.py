@@ -2,7 +2,7 @@
 
 Promises: every later write about a row carries its fence: key, status, worker and start. Names are quoted with
 backticks, which SQLite never takes for a text, as it does with a name in double quotes that it does not know: a
-column that somebody drops is an error, not a word. Status words are literals, so that a partial index on them serves.
+column that is dropped is an error, not a word. Status words are literals, so that a partial index on them serves.
 """
 
 # ruff: noqa: S608 - names and words are quoted, values are bound
@@ -15,6 +15,7 @@ import msgspec
 
 from everpoll.stores.contract import encode
 from everpoll.tables.mapping import Table
+from everpoll.tables.outcome import lost_text
 from everpoll.tables.sqlite.instants import Kind, kind_of
 from everpoll.tables.sqlite.shape import Shape
 
@@ -167,7 +168,7 @@ class Statements:
         return self._update(sets, self._fence, keys)
 
     def again(self, keys: int, *, keeps_error: bool, is_delayed: bool) -> str:
-        """These rows are queued again, in nobody's hands."""
+        """These rows are queued again, without a worker."""
         table = self.table
         sets = [
             f"{named(table.status)} = {word(table.queued)}",
@@ -181,7 +182,7 @@ class Statements:
 
     @property
     def recover(self) -> str:
-        """Every row of one claim is queued again: its answer got lost, and nobody runs them."""
+        """Every row of one claim is queued again: its answer got lost, and no handler runs them."""
         table = self.table
         sets = [f"{named(table.status)} = {word(table.queued)}", *self._emptied(), *self._touched()]
         return f"update {self._where} set {', '.join(sets)} where {self._fence}"
@@ -193,7 +194,7 @@ class Statements:
         return self._update([f"{named(self.table.heartbeat)} = :heartbeat"], self._fence, keys)
 
     def held(self, keys: int) -> str:
-        """Of these rows, those that still are in the hands of who claimed them."""
+        """Of these rows, those that their claim still holds."""
         return f"select {named(self.table.key)} from {self._where} where {self._fence} and {self._among(keys)}"
 
     def state(self) -> str:
@@ -204,7 +205,7 @@ class Statements:
         return f"select {columns} from {self._where} where {named(table.key)} = :k0"
 
     def _rescue(self, which: str = "") -> str | None:
-        """Take back what nobody gave a sign of life for; None where there is no column for such signs.
+        """Take back rows without a heartbeat for too long; None where there is no heartbeat column.
 
         A row that runs without one, as other programs may have left it, is as old as its start.
         """
@@ -229,7 +230,7 @@ class Statements:
         )
 
     def _stale(self) -> str | None:
-        """The keys of rows that nobody gave a sign of life for, to be limited."""
+        """The keys of rows without a heartbeat for too long, to be limited."""
         table = self.table
         if table.heartbeat is None:
             return None
@@ -239,14 +240,14 @@ class Statements:
 
     def _lost_text(self) -> str:
         table = self.table
-        silence = word(f" had no heartbeat for {table.stale_after_s:g} s and was given up for dead")
+        silence = word(lost_text(table))
         attempt = ""
         if table.retries is not None:
             attempt = f" || ' (attempt ' || (coalesce({named(table.retries)}, 0) + 1) || ' of {table.attempts})'"
         return f"'worker ' || coalesce({named(table.worker)}, '?') || {silence}{attempt}"
 
     def _let_go(self) -> list[str]:
-        """The columns that a row does not need while nobody has it; one that insists on a value keeps it."""
+        """The columns that a queued row does not need; one that is NOT NULL keeps its value."""
         columns = [self.table.worker, self.table.started_at, *([self.table.heartbeat] if self.table.heartbeat else [])]
         return [one for one in columns if not self._is_required(one)]
 

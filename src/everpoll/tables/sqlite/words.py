@@ -13,7 +13,7 @@ from everpoll.tables.contract import Finding
 from everpoll.tables.mapping import Table
 from everpoll.tables.sqlite.shape import Shape
 from everpoll.tables.sqlite.statements import named
-from everpoll.tables.strangers import SAMPLE, strangers
+from everpoll.tables.unmapped_statuses import SAMPLE, words_finding
 
 DEFINITION = "select sql from sqlite_master where type = 'table' and name = ? collate nocase"
 
@@ -43,7 +43,7 @@ def words_in_use(con: Connection, table: Table) -> Finding:
     where = f"main.{named(table.parts[-1])} where {named(table.status)} = ?"
     sql = f"select exists (select 1 from {where})"  # noqa: S608 - names are quoted
     (has_waiting,) = con.execute(sql, (table.queued,)).fetchone()
-    return strangers(table, seen_words(con, table), has_waiting=bool(has_waiting))
+    return words_finding(table, seen_words(con, table), has_waiting=bool(has_waiting))
 
 
 def _refused(definition: str, table: Table, shape: Shape) -> dict[str, str]:

@@ -1,12 +1,12 @@
 """Claiming over HTTP: look at the best rows, then take them by one conditional PATCH.
 
     candidates ──PATCH key=in.(…)&status=eq.queued──▶ those that come back are ours
-                                                      the others were claimed by somebody else: no error
-    with the functions in the database: one call, FOR UPDATE SKIP LOCKED, nobody loses
+                                                      other workers have claimed the rest: not an error
+    with the functions in the database: one call, FOR UPDATE SKIP LOCKED, and no race
 
-Promises: what a claim brought is never forgotten. An answer that got lost leaves a claim whose start nobody else has:
+Promises: what a claim brought is never forgotten. A claim whose answer got lost has a start that no other claim has:
 the next looks ask for it by that, and take what it brought. Best first, never more than asked for. A row that the
-table refuses to have claimed keeps nobody from the others: it is found one by one, and left alone for a while.
+table refuses to have claimed does not hold up the others: it is found one by one, and left alone for a while.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ UNCLEAR_S = 60.0
 
 
 class Unclear(Struct, eq=False):
-    """A claim of which nobody knows whether it happened."""
+    """A claim whose outcome is unknown."""
 
     worker: str
     started_at: datetime
@@ -89,7 +89,7 @@ class Claiming:
             logger.warning("table %s: claimed %d rows, then: %s", self._table.name, len(leases), error)
             return Leased(leases, None, missed)
         except BaseException:
-            # Canceled, mostly: nobody hears of these rows any more, so they are as if their answers got lost.
+            # Canceled, mostly: the caller does not get these rows, so they are treated as if their answers got lost.
             self._doubt(leases)
             raise
 
@@ -100,7 +100,7 @@ class Claiming:
             self._unclear.append(Unclear(worker, read_instant(start), monotonic_s() + UNCLEAR_S, set()))
 
     async def give_up(self) -> None:
-        """Put back what claims without an answer may have brought; nobody here will ask for them again."""
+        """Put back what claims without an answer may have brought: this process will not ask for them again."""
         unclear, self._unclear = self._unclear, []
         for one in unclear:
             await self._http.rows(self._statements.unclaim(one.worker, one.started_at))
@@ -194,7 +194,7 @@ class Claiming:
         return rows
 
     async def _found_again(self, most: int) -> list[Lease]:
-        """What claims whose answers got lost have brought."""
+        """The rows of claims whose answers got lost."""
         leases: list[Lease] = []
         for unclear in list(self._unclear):
             if len(leases) >= most:
@@ -228,7 +228,7 @@ class Claiming:
         return self._claims.take(claim, retries + 1, {name: row[name] for name in table.columns})
 
     async def _next_due_s(self) -> float | None:
-        """After a look that brought nothing; 0: something is due, and somebody holds it for the moment."""
+        """After a look that brought nothing; 0: something is due, and another transaction has it locked."""
         is_held = self._functions is not None and not self._refusals.known()  # what is refused is due all the time
         if is_held and await self._http.rows(self._statements.candidates(1)):
             return 0.0

@@ -2,7 +2,7 @@
 
 Everything that is written as an instant is written as the text `now`, which Postgres reads by its own clock. Only where
 an instant must be reckoned (stale before, due again at) is this estimate used. It never runs ahead of the database as
-long as what it was told is right: an answer took its time on the way, and that time is not counted.
+long as what it saw is right: an answer took its time on the way, and that time is not counted.
 
     an instant that the database wrote and returned    exact, up to the time that the answer took
     the `Date` of an answer                            to the second, and by the clock of whichever proxy wrote it
@@ -58,13 +58,13 @@ class DatabaseClock:
             return
         seen = (date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC), self._passed_s())
         before = self._by_header
-        # Each is cut to its second, so the one that says the latest time is the nearest; unless the clock was set back.
+        # Each is cut to its second, so the latest is the nearest; unless the clock was set back.
         if before is None or not 0 <= _ahead_s(before, seen) <= SET_BACK_S:
             self._by_header = seen
 
     @property
     def is_sure(self) -> bool:
-        """Whether an age may be judged by it: the database told its time, or two clocks agree about it."""
+        """Whether an age may be judged by it: the database sent its time, or two clocks agree about it."""
         if self._exact is not None:
             return True
         if self._by_header is None:
@@ -73,7 +73,7 @@ class DatabaseClock:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the database itself told its time: a `Date` may be a second behind."""
+        """Whether the database itself sent its time: a `Date` may be a second behind."""
         return self._exact is not None
 
     def now(self) -> datetime:
@@ -85,7 +85,7 @@ class DatabaseClock:
         return instant + timedelta(seconds=max(0.0, self._passed_s() - at_s))
 
     def unique(self) -> datetime:
-        """Now, but never the same twice: the value by which a claim is told from every other."""
+        """Now, but never the same twice: the value that distinguishes a claim from every other."""
         with self._lock:
             self._last = max(self.now(), self._last + timedelta(microseconds=1))
             return self._last

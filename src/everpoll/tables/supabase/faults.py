@@ -1,4 +1,4 @@
-"""What an answer that is no answer means.
+"""What a failed request means.
 
     refused, timed out, name or certificate unknown, 408, 429, 5xx, a server that       StoreUnavailable: later perhaps
       restarts, a transaction that must be repeated, an expired token

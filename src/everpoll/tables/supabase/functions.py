@@ -1,10 +1,10 @@
-"""The functions that give guard="skip_locked" over HTTP: made by whoever owns the database, found by us.
+"""The functions that give guard="skip_locked" over HTTP: the user creates them, everpoll finds them.
 
     everpoll_claim_…     one round trip, FOR UPDATE SKIP LOCKED
     everpoll_settle_…    a whole batch in one round trip and one transaction, whatever each row is to get
 
 Their names carry a digest of the mapping: another mapping needs other functions, and never calls these.
-They run with their owner's rights and a fixed search path, and only the service role may call them.
+They run with the rights of the role that created them and a fixed search path, and only the service role may call them.
 """
 
 # ruff: noqa: S608 - names and words are quoted
@@ -17,30 +17,20 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from everpoll.tables.mapping import Table
+from everpoll.tables.sql_names import identifier, literal
 
 ROLES = ("anon", "authenticated")
 """Supabase lets these call every new function of the schema `public`, whatever is revoked from PUBLIC."""
 SERVICE_ROLE = "service_role"
 CLOCK, ROWS = "now", "rows"
-"""An answer is one value: the database's time, and the rows that were claimed or the keys that were settled. It is no
-set, because PostgREST cuts sets to its `db-max-rows`: rows would be claimed and not told."""
+"""An answer is one value: the database's time, and the rows that were claimed or the keys that were settled. It is not
+a set, because PostgREST cuts sets to its `db-max-rows`: rows would be claimed and not reported."""
 PAIRS = 40
 """Columns of one `jsonb_build_object`: Postgres takes a hundred arguments."""
 
 
-def identifier(name: str) -> str:
-    """Quoted."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def literal(text: str) -> str:
-    """A text, whatever characters it has."""
-    quoted = text.replace("'", "''")
-    return f"'{quoted}'" if "\\" not in text else "E'" + quoted.replace("\\", "\\\\") + "'"
-
-
 def schema_of(table: Table) -> str:
-    """Supabase serves `public` where nobody says otherwise."""
+    """Supabase serves `public` by default."""
     return table.parts[0] if len(table.parts) > 1 else "public"
 
 

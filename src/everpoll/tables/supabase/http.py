@@ -79,7 +79,7 @@ class Http:
         await self._client.close()
 
     async def rows(self, request: Request) -> list[dict[str, Any]]:
-        """The rows of the answer; no row at all is no error (PGRST116)."""
+        """The rows of the answer; an answer without rows (PGRST116) is not an error."""
         try:
             answer = await self.answer(request)
         except faults.Refused as error:
@@ -120,8 +120,8 @@ class Http:
                 self._keep_away(answer)
                 raise faults.of_answer(answer.status, answer.body)
         except (NotReached, NotAsked) as error:
-            told = faults.of_transport(error, TIMEOUT_S)
-            raise type(told)(masked(str(told))) from None
+            fault = faults.of_transport(error, TIMEOUT_S)
+            raise type(fault)(masked(str(fault))) from None
         except EverpollError as error:
             error.args = (masked(str(error)),)
             raise

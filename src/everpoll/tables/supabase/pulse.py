@@ -1,7 +1,7 @@
 """The heartbeat over HTTP: in its own thread, on an event loop and connections of its own.
 
-Promises: rows in our hands get a sign of life, by the database's clock; those that are not in our hands any more are
-told. Rows of which nobody gave a sign of life for too long are taken back, each only if nothing happened to it since it
+Promises: the rows that this worker holds get a heartbeat, by the database's clock; those that it holds no longer are
+reported. Rows without a heartbeat for too long are taken back, each only if nothing happened to it since it
 was looked at, so two workers that find the same row take it back once. A row that the table refuses to have changed
 costs the others neither.
 
@@ -16,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from everpoll.errors import EverpollError, StoreUnavailable
-from everpoll.stores.contract import Beat
+from everpoll.stores.contract import Beat, Rescued
 from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.outages import Outages
 from everpoll.tables.refusals import Refusals
@@ -42,15 +42,15 @@ class SupabasePulse:
         self._outages = outages
         self._http: Http | None = None
         self._unbeaten = Refusals(statements.table.name, "kept alive")
-        self._unrescued = Refusals(statements.table.name, "given back")
+        self._unrescued = Refusals(statements.table.name, "handed back")
         self._runner = asyncio.Runner()
         self._seen: dict[Any, tuple[str | None, float]] = {}
         """By key: the sign of life of a row, and since when it is the same; kept only where no clock can be trusted."""
 
-    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> int:
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         """See the contract. No worker of a table is declared dead as a whole: each row is lost by itself."""
         del incarnation, dead, overdue
-        return 0
+        return Rescued()
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """A sign of life for the rows that this worker holds, and a look at those of others."""

@@ -38,7 +38,7 @@ logger = logging.getLogger("everpoll.tables")
 BEAT_S = 25.0
 """What Supabase's own clients do; the server hangs up after a minute of silence."""
 JOIN_S = 10.0
-"""For the answers to a join: the subscription takes some seconds where nobody else listens to the database yet."""
+"""For the answers to a join: the first subscription to a database takes some seconds."""
 FIRST_S = 3.0
 """For how long a starting worker waits to know; after that it polls, and push comes when it comes."""
 RETRY = Backoff("500ms", cap="30s", jitter=0.2)
@@ -53,7 +53,7 @@ class Realtime:
         self._link = link
         self._table = table
         self._push = PushTask(self._listen, "everpoll-realtime")
-        self._rng = random.Random()  # noqa: S311 - jitter is no secret
+        self._rng = random.Random()  # noqa: S311 - jitter needs no secret
 
     @property
     def has_push(self) -> bool:
@@ -135,7 +135,7 @@ class Channel:
         self._topic = f"realtime:everpoll-{secrets.token_hex(4)}"
         self._refs = (str(number) for number in itertools.count(1))
         self._beat: str | None = None
-        self._told = ""
+        self._sent_token = ""
         self._socket: aiohttp.ClientWebSocketResponse | None = None
 
     async def __aenter__(self) -> "Channel":
@@ -165,7 +165,7 @@ class Channel:
         }
         ref = await self._send(self._topic, "phx_join", {"config": config, "access_token": token})
         is_joined = is_subscribed = False
-        self._told = token
+        self._sent_token = token
         async with asyncio.timeout(JOIN_S):
             while not (is_joined and is_subscribed):
                 message = await self._receive()
@@ -199,11 +199,11 @@ class Channel:
                 wake()
 
     async def _tell_token(self) -> None:
-        """A subscription ends with the token that it began with, unless it is told of a fresh one."""
+        """A subscription ends with the token that it began with, unless it gets a fresh one."""
         token = await self._link.key.current()
-        if token != self._told:
+        if token != self._sent_token:
             await self._send(self._topic, "access_token", {"access_token": token})
-            self._told = token
+            self._sent_token = token
 
     async def _send(self, topic: str, event: str, payload: dict[str, Any]) -> str:
         assert self._socket is not None, "it is open inside of its block"

@@ -1,9 +1,9 @@
 """Settling over HTTP: each row by its fence, rows that end alike by one PATCH.
 
-Promises: what is not in our hands any more is left as it is and told as lost. A version, which HTTP cannot raise by
-one, is written whole, under the condition that it is as it was; where somebody else has raised it, it is read and tried
-again. A batch is one transaction only with the functions in the database. Without them, where a part of it fails, the
-rest has happened, and is not repeated when the batch is tried again.
+Promises: a row that this worker no longer holds is left as it is and reported as lost. A version, which HTTP cannot
+raise by one, is written whole, under the condition that it is as it was; where another program has raised it, it is
+read and tried again. A batch is one transaction only with the functions in the database. Without them, where a part of
+it fails, the rest has happened, and is not repeated when the batch is tried again.
 """
 
 import asyncio
@@ -16,18 +16,18 @@ from msgspec import Struct
 
 from everpoll.stores.contract import Settlement
 from everpoll.tables.claims import Claims
-from everpoll.tables.outcome import RowWrite, written
+from everpoll.tables.outcome import RowWrite, is_as_left, written
 from everpoll.tables.supabase.clock import DatabaseClock
 from everpoll.tables.supabase.functions import CLOCK, ROWS, Functions
 from everpoll.tables.supabase.http import Http
 from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
 
 ROUNDS = 10
-"""Of reading the version and writing; each round that fails was won by somebody else's change of that row."""
+"""Of reading the version and writing; a round fails when another program changed that row in between."""
 CALL_LIMIT = 4 * 1024 * 1024
 """In bytes, of what one call writes."""
 REMEMBERED = 2_000
-"""Claims that are over, for whoever asks whether it was us who ended them."""
+"""Claims that are over, to find out later whether this worker ended them."""
 
 
 class Write(Struct, eq=False):
@@ -83,10 +83,7 @@ class Settling:
     def _is_as_left(self, write: RowWrite, claim: HttpClaim, row: Body) -> bool:
         table = self._table
         is_ours = (row[table.worker], row[table.started_at]) == (claim.worker, claim.started_at)
-        if write.is_end:
-            return is_ours and bool(row[table.status] == write.status)
-        # It waits, or somebody has claimed it since: given back it was, by us or by a rescue that looks the same.
-        return bool(row[table.status] == write.status or (row[table.status] == table.running and not is_ours))
+        return is_as_left(table, write, row[table.status], is_ours)
 
     def _write(self, settlement: Settlement, claim: HttpClaim) -> Write:
         write = written(self._table, settlement)
@@ -142,7 +139,7 @@ class Settling:
                     self._clock.saw(row.get(finished_at))
 
     async def _read_versions(self, writes: Sequence[Write]) -> list[Write]:
-        """Those whose rows still are in our hands, with the version that they have by now."""
+        """Those whose rows this worker still holds, with their present version."""
         groups: dict[tuple[str, Any], list[Write]] = {}
         for one in writes:
             groups.setdefault((one.claim.worker, one.claim.started_at), []).append(one)

@@ -1,4 +1,4 @@
-"""Somebody's table behind PostgREST, as a source of the engine.
+"""The user's own table behind PostgREST, as a source of the engine.
 
     closed ──open: look at the table──▶ open ──sign on──▶ claim · beat · settle ──sign off──▶ closed
 
@@ -15,9 +15,11 @@ from everpoll.errors import NotRunning, TableUnfit
 from everpoll.stores.contract import LEASE_LIMIT, Leased, Pulse, Settlement, WorkerCard
 from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding, Token
+from everpoll.tables.findings import heartbeat_finding
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
-from everpoll.tables.supabase import inspection
+from everpoll.tables.overview import RowState, StatusCount, TableWorker
+from everpoll.tables.supabase import ddl, findings, reading
 from everpoll.tables.supabase.address import address_of
 from everpoll.tables.supabase.claiming import Claiming
 from everpoll.tables.supabase.clock import DatabaseClock
@@ -26,6 +28,7 @@ from everpoll.tables.supabase.http import Http, Link
 from everpoll.tables.supabase.pulse import SupabasePulse
 from everpoll.tables.supabase.realtime import Realtime
 from everpoll.tables.supabase.settling import Settling
+from everpoll.tables.supabase.shape import Shape, read_shape
 from everpoll.tables.supabase.statements import Statements
 from everpoll.tables.supabase.token import Key
 
@@ -59,7 +62,7 @@ class SupabaseTable:
         self._outages = Outages(table)
         self._workers: dict[int, str] = {}
         self._opened: Opened | None = None
-        self._shape: inspection.Shape | None = inspection.Shape({table.key: None})
+        self._shape: Shape | None = Shape({table.key: None})
         """None: there is no such table. Until it was looked at, it is taken to have its key and nothing else."""
 
     def __repr__(self) -> str:
@@ -92,24 +95,24 @@ class SupabaseTable:
     async def _looked_at(self, http: Http) -> Opened:
         statements = Statements(self._table)
         shape, found = await self._examined(http, statements)
-        problem = inspection.unfit(self._table, found)
+        problem = findings.unfit(self._table, found)
         if problem is not None:
             raise problem
         functions = functions_of(self._table, statements.read) if self._table.guard == "skip_locked" else None
         return Opened(self._link, http, Statements(self._table, shape.required), self._claims, functions)
 
-    async def _examined(self, http: Http, statements: Statements) -> tuple[inspection.Shape, list[Finding]]:
+    async def _examined(self, http: Http, statements: Statements) -> tuple[Shape, list[Finding]]:
         try:
-            shape = self._shape = await inspection.read_shape(http, statements)
+            shape = self._shape = await read_shape(http, statements)
         except TableUnfit as error:
             self._shape = None if error.ddl else self._shape
             raise
-        found = list(inspection.findings(self._table, shape))
+        found = list(findings.findings(self._table, shape))
         if all(one.is_fit for one in found):
-            found.append(await inspection.may_write(http, statements))
+            found.append(await findings.may_write(http, statements))
             if self._table.guard == "skip_locked":
-                are_there = await inspection.has_functions(http, statements, self._link.clock)
-                found.append(inspection.functions_finding(statements, are_there=are_there))
+                are_there = await findings.has_functions(http, statements, self._link.clock)
+                found.append(findings.functions_finding(statements, are_there=are_there))
         return shape, found
 
     async def close(self) -> None:
@@ -121,20 +124,39 @@ class SupabaseTable:
 
     async def inspect(self) -> list[Finding]:
         """What can be seen over HTTP: columns and their types, the key's rights, the functions, push."""
-        self._link.key.settle_on(asyncio.get_running_loop())
-        async with Http(self._link) as http:
+        async with self._http() as http:
             statements = Statements(self._table)
             try:
                 _, found = await self._examined(http, statements)
                 if all(one.is_fit for one in found if one.what.startswith("column")):
-                    found.append(await inspection.index_finding(http, statements))
+                    found.append(await findings.index_finding(http, statements))
             except TableUnfit as error:
                 return [Finding(what="table", is_fit=False, detail=str(error), ddl="".join(error.ddl) or None)]
-        return [*found, inspection.heartbeat_finding(self._table), await self._realtime.inspect()]
+        return [*found, heartbeat_finding(self._table), await self._realtime.inspect()]
 
     def ddl(self) -> list[str]:
         """For Supabase's SQL editor: columns, the index of the poll query, the functions, the publication for push."""
-        return inspection.ddl(Statements(self._table), self._shape)
+        return ddl.ddl(Statements(self._table), None if self._shape is None else self._shape.columns)
+
+    async def counts(self) -> list[StatusCount]:
+        """See the contract."""
+        async with self._http() as http:
+            return await reading.counts(http, Statements(self._table))
+
+    async def workers(self) -> list[TableWorker]:
+        """See the contract."""
+        async with self._http() as http:
+            return await reading.workers(http, Statements(self._table), self._link.clock.now())
+
+    async def row_state(self, key: str) -> RowState | None:
+        """See the contract."""
+        async with self._http() as http:
+            return await reading.row_state(http, Statements(self._table), key, self._link.clock.now())
+
+    def _http(self) -> Http:
+        """Connections of their own, for the length of a block."""
+        self._link.key.settle_on(asyncio.get_running_loop())
+        return Http(self._link)
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """Its label is what the worker's column gets."""
@@ -162,7 +184,7 @@ class SupabaseTable:
         return await self._at_work().settling.settled_before(settlements)
 
     async def note_loss(self, task_id: int, note: str) -> None:
-        """There is no place for it beside somebody's own table; the log has it."""
+        """An adopted table has no place for it; the log has it."""
 
     async def prune(self, older_than_s: float) -> int:
         """The user's rows are the user's."""

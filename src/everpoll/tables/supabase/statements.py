@@ -1,7 +1,7 @@
 """The requests, made from the mapping: what is asked and what is written, and under which condition.
 
 Promises: every write carries its whole condition in the address, so PostgREST makes one UPDATE of it that changes a row
-only where all of it holds; who was changed is what comes back. Only the needed columns are selected.
+only where all of it holds; the changed rows come back. Only the needed columns are selected.
 Never: decides anything. What time it is comes in as a parameter, or as the word `now`, which the database reads.
 """
 
@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from everpoll.tables.claims import Claim
 from everpoll.tables.mapping import Table
-from everpoll.tables.outcome import RowWrite
+from everpoll.tables.outcome import RowWrite, lost_text
 from everpoll.tables.supabase.clock import written
 from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of, quoted, text_of
 from everpoll.tables.supabase.http import Request
@@ -25,7 +25,7 @@ Body = dict[str, Any]
 
 
 class HttpClaim(Claim, frozen=True, gc=False):
-    """A row in our hands, with the figures that can only be written whole over HTTP."""
+    """A claimed row, with the figures that can only be written whole over HTTP."""
 
     retries: int = 0
     version: int | None = None
@@ -68,7 +68,7 @@ class Statements:
         """Change what the filters leave; the changed rows come back, with these columns.
 
         Never with `or`: PostgREST applies it to what comes back as well, after the change, so a row would be changed
-        and not told.
+        and not reported.
         """
         assert not any(name in {"or", "and"} for name, _ in filters), "see above"
         select = ("select", ",".join(column(name) for name in names))
@@ -122,7 +122,7 @@ class Statements:
                 yield self.patch(self.read, whole, body | touched)
 
     def claimed(self, worker: str, started_at: datetime, after: Any, limit: int) -> Request:
-        """What a claim whose answer got lost has brought all the same, by key, from that key on."""
+        """The rows of a claim whose answer got lost, by key, from that key on."""
         key = column(self.table.key)
         later = () if after is None else ((key, f"gt.{text_of(after)}"),)
         return self.get(self.read, (*self._fence(worker, written(started_at)), *later), f"{key}.asc", limit)
@@ -133,7 +133,7 @@ class Statements:
         return self.patch([self.table.key], self._fence(worker, written(started_at)), body)
 
     def settles(self, claim: Claim, version: int | None, keys: Sequence[Any], body: Body) -> Iterator[Request]:
-        """Write the same into rows that were claimed together and still are in our hands."""
+        """Write the same into rows that were claimed together and are still held."""
         filters = self.held(claim)
         if self.table.guard == "version":
             filters += ((column(self.table.version), equals(version)),)
@@ -145,7 +145,7 @@ class Statements:
     def beats(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
         """A sign of life for rows that were claimed together; without a column for it, just whether they are ours.
 
-        It is no change of the row: neither version nor time of change has to tell of it.
+        It does not count as a change of the row: version and time of change stay.
         """
         table = self.table
         for whole in self.by_keys(self.held(claim), keys):
@@ -155,12 +155,12 @@ class Statements:
                 yield self.patch([table.key, table.heartbeat], whole, {table.heartbeat: NOW})
 
     def holds(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
-        """Whether rows that were claimed together still are in our hands."""
+        """Whether rows that were claimed together are still held."""
         for whole in self.by_keys(self.held(claim), keys):
             yield self.get([self.table.key], whole)
 
     def versions(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
-        """The versions of rows that were claimed together and still are in our hands."""
+        """The versions of rows that were claimed together and are still held."""
         for whole in self.by_keys(self.held(claim), keys):
             yield self.get([self.table.key, self.table.version], whole)
 
@@ -187,7 +187,7 @@ class Statements:
         return self._fence(claim.worker, claim.started_at)
 
     def waiting(self) -> Body:
-        """A row that waits again belongs to nobody."""
+        """A queued row has no worker."""
         table = self.table
         empty = [table.worker, table.started_at, table.heartbeat]
         return {table.status: table.queued} | {
@@ -195,9 +195,9 @@ class Statements:
         }
 
     def rescued(self, retries: int, worker: str | None) -> Body:
-        """What becomes of a row whose worker was given up for dead: it waits again, or has failed."""
+        """What becomes of a row whose worker was declared dead: it is queued again, or has failed."""
         table = self.table
-        error = f"worker {worker or '?'} had no heartbeat for {table.stale_after_s:g} s and was given up for dead"
+        error = f"worker {worker or '?'}{lost_text(table)}"
         if table.retries is None:
             # Without a column to count in, a row never runs out of attempts: its worker's death is not its failure.
             return self.waiting() | _if(table.error, error)
@@ -227,7 +227,7 @@ class Statements:
         return self.get([self.table.key, *self._as_found()], self._is_stale(before), longest_silent, limit)
 
     def heard_at(self, row: Body) -> str | None:
-        """The last sign of life; a row that somebody claimed without one is as old as its start."""
+        """The last sign of life; a row that was claimed without one is as old as its start."""
         sign: str | None = row[str(self.table.heartbeat)] or row[self.table.started_at]
         return sign
 
@@ -246,7 +246,7 @@ class Statements:
 
     def _is_stale(self, before: datetime | None) -> Query:
         table = self.table
-        assert table.heartbeat is not None, "without a heartbeat nobody is given up for dead"
+        assert table.heartbeat is not None, "without a heartbeat no worker is declared dead"
         if before is None:
             return self._is(table.running)
         instant, beat, start = quoted(written(before)), column(table.heartbeat), column(table.started_at)

@@ -1,4 +1,4 @@
-"""The key: a text, or whoever knows a fresh one.
+"""The key: a text, or a function that returns a fresh one.
 
 Promises: it is shown nowhere, neither in a repr nor in an error. A function is asked when the first request is made
 and again when a token was refused.
@@ -94,5 +94,5 @@ def _checked(token: object) -> str:
         or not token.strip().isascii()
         or not token.strip().isprintable()
     ):
-        raise BadInput("the token is no text that can stand in a header: it must be printable ASCII, and not empty")
+        raise BadInput("the token is not valid in a header: it must be printable ASCII, and not empty")
     return token.strip()

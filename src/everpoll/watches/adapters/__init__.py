@@ -30,7 +30,7 @@ class Adapter(Protocol):
 
 @runtime_checkable
 class Starter(Adapter, Protocol):
-    """An adapter whose protocol knows how to begin an operation."""
+    """An adapter that can start an operation."""
 
     async def start(self, op: Any, key: str) -> Any:
         """Begin it, with a key that stays the same over crashes; answers the handle, or `Started` with more."""
@@ -39,10 +39,10 @@ class Starter(Adapter, Protocol):
 
 @runtime_checkable
 class Canceler(Adapter, Protocol):
-    """An adapter whose protocol knows how to cancel one."""
+    """An adapter that can cancel an operation."""
 
     async def cancel(self, handle: Any) -> None:
-        """Ask the remote to cancel; one that has ended, or is gone, is no error."""
+        """Ask the remote to cancel; an operation that has ended, or is gone, is not an error."""
         ...
 
 

@@ -1,7 +1,7 @@
 """Message batches of Anthropic: many requests at once, ended within a day.
 
     in_progress, canceling   pending
-    ended                    every request has ended, which is no success: `request_counts` tells how
+    ended                    every request has ended, not necessarily well: `request_counts` tells how
 
 An ended batch is done if a request succeeded (`all_must_succeed=True`: if all did). One without a success is canceled
 where requests were canceled and none went wrong otherwise, and failed else. The value names `results_url`, which is
@@ -57,7 +57,7 @@ class AnthropicBatch(OverHttp):
         total, succeeded = sum(counts.values()), counts["succeeded"]
         if total and (succeeded == 0 or (self._all_must_succeed and succeeded < total)):
             is_canceled = counts["canceled"] > 0 and counts["canceled"] + succeeded == total
-            return Fail(f"of {total} requests {_told(counts)}", evidence=shown, canceled=is_canceled, status="ended")
+            return Fail(f"of {total} requests {_listed(counts)}", evidence=shown, canceled=is_canceled, status="ended")
         if shown["results_url"] is not None:
             return Done(shown, status="ended")
         if batch.get("archived_at"):
@@ -91,7 +91,7 @@ class AnthropicBatch(OverHttp):
 
     def _url(self, *more: Any) -> str:
         if not all(isinstance(one, str) for one in more):
-            raise BadInput(f"{type(more[0]).__name__} is no handle of a batch: write its id, msgbatch_…")
+            raise BadInput(f"{type(more[0]).__name__} is not a handle of a batch: write its id, msgbatch_…")
         return joined(self._base, "v1", "messages", "batches", *more)
 
 
@@ -118,7 +118,7 @@ def _count(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
 
-def _told(counts: Mapping[str, int]) -> str:
+def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{counts[name]} {name}" for name in _COUNTS if counts[name]) or "none ended"
 
 

@@ -75,7 +75,7 @@ class AzureOperation(OverHttp):
         if status is None and via == "resource" and response.status == 200 and response.fields():
             return Done(content(response, self._value_limit))
         if status is None:
-            # No word is no evidence. The deadline of the watch ends an operation that never has one.
+            # An answer without a status proves nothing. The deadline of the watch ends an operation that never has one.
             return Wait(floor_s(response), note="the answer has no status", status=str(response.status))
         match status.lower():
             case "succeeded":
@@ -168,12 +168,12 @@ def _is_over(response: Response) -> bool:
 
 def _place(handle: Any) -> dict[str, Any]:
     if isinstance(handle, str):
-        # The URL of an operation, from whoever began it: there is nothing to fetch afterwards but `resourceLocation`.
+        # The URL of an operation that was begun elsewhere: there is nothing to fetch afterwards but `resourceLocation`.
         return {"home": handle, "url": handle, "via": "operation", "method": "GET"}
     if isinstance(handle, Mapping) and {"home", "url", "via", "method"} <= set(handle):
         return dict(handle)
     raise BadInput(
-        f"{type(handle).__name__} is no handle of an Azure operation: write its URL, or the handle that start() has"
+        f"{type(handle).__name__} is not a handle of an Azure operation: write its URL, or the handle that start() has"
     )
 
 

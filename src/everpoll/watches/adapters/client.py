@@ -1,10 +1,9 @@
 """What the adapters over HTTP share: credentials that stay at home, redirects within limits, errors without secrets.
 
 Promises: the user's headers and bodies go to the host that the user named, to hosts listed as `trusted`, and nowhere
-else, and so does every request that is no read; an answer from outside leads to no address inside; HTTPS is never left;
-a chain of redirects is bounded and never a circle; a secret that a remote repeats is masked in errors, reasons, notes
-and evidence, and left alone in a result, which is the user's. Never retries: what found nobody is done again by the
-watch.
+else, and so does every request that is not a read; an answer from outside leads to no address inside; HTTPS is never
+left; a chain of redirects is bounded and never a loop; a secret that a remote repeats is masked in errors, reasons,
+notes and evidence, and left alone in a result, which is the user's. Never retries: the watch looks again.
 """
 
 import inspect
@@ -44,7 +43,7 @@ FOLLOWED = frozenset({301, 302, 303, 307, 308})
 READS = frozenset({"GET", "HEAD"})
 # What was sent is masked in later answers, too; tokens that expire come anew, and are not collected for ever.
 _REMEMBERED = 32
-# Of what is no success: words, and looking for secrets in 8 MiB of them takes the event loop a second.
+# The limit of an error's body: searching 8 MiB for secrets would block the event loop for a second.
 _ERROR_BYTES = 256 * 1024
 _PLAIN_IN_KEYS = string.punctuation.replace("%", "")
 
@@ -78,7 +77,7 @@ class HttpError(EverpollError):
 class RemoteBusy(HttpError, ConnectionError):
     """The remote answered that it cannot answer now (408, 425, 429, 5xx), which says nothing of the operation.
 
-    An `OSError`, as a connection that broke is: whoever looks again after the one does so after the other.
+    An `OSError`, as a broken connection is: a watch treats both alike.
     """
 
 
@@ -136,7 +135,7 @@ class Client:
             # Twice, for a chain may leave HTTPS in two steps as well as in one.
             url = checked(target, home=home)
             if url in seen:
-                raise Refused(f"{shown(request.url)} leads in a circle, over {shown(url)}")
+                raise Refused(f"{shown(request.url)}: redirect loop over {shown(url)}")
             if len(seen) > self._redirects:
                 raise Refused(f"{shown(request.url)} leads on and on: {len(seen)} redirects")
             seen.add(url)
@@ -162,7 +161,7 @@ class Client:
         return value
 
     def _is_ours(self, request: Request, url: str, home: str) -> bool:
-        """Whether this URL gets the user's headers and body; what is no read goes nowhere else."""
+        """Whether this URL gets the user's headers and body; a request that is not a read goes nowhere else."""
         is_ours = may_carry_credentials(url, home=home, trusted=self._trusted)
         if not is_ours and request.method not in READS:
             raise Refused(
@@ -199,9 +198,9 @@ class Client:
         if host in self._trusted or (is_home and at_home is None):
             return fetch
         if isinstance(fetch, Guarded):
-            # Home may have addresses of both kinds: the one that answered in this chain decides for all of them.
+            # Home may have addresses of both kinds: the address that answered in this chain decides for all of them.
             return fetch.led_by(*(at_home if is_home and at_home is not None else leader))
-        # Others look names up by themselves: of those, what can be read in the URL is all that can be told.
+        # Other clients resolve names by themselves: for those, only the URL can be checked.
         if not is_home:
             check_by_name(leader, url)
         return fetch
@@ -270,7 +269,7 @@ class OverHttp:
         Where no answer came, or only that the remote is busy, an `OSError` is raised (`TimeoutError`, `RemoteBusy`).
         """
         try:
-            return self._told(await self._look(handle, {} if memory is None else memory))
+            return self._without_secrets(await self._look(handle, {} if memory is None else memory))
         except Refused as error:
             return Fail(str(error))
         except _StrangePage as page:
@@ -297,7 +296,7 @@ class OverHttp:
             raise _StrangePage(response)
         return response
 
-    def _told(self, verdict: Verdict) -> Verdict:
+    def _without_secrets(self, verdict: Verdict) -> Verdict:
         """The verdict without secrets that the remote repeats, but for what is done: that is the user's own."""
         masked = self._client.masked
         if isinstance(verdict, Done):
@@ -321,7 +320,7 @@ class OverHttp:
             memory["remote_leader"] = [shown(response.url), response.peer]
 
     def _begun(self, started: Started) -> Started:
-        return Started(started.handle, self._told(started.verdict))
+        return Started(started.handle, self._without_secrets(started.verdict))
 
     def _misses(self, response: Response, memory: Memory, name: str = "remote_misses") -> int:
         """How many answers of 404 came in a row before this one; counts this one."""

@@ -1,4 +1,4 @@
-"""One HTTP exchange: what adapters ask of a client, and the one that they have by default.
+"""One HTTP exchange: the client contract of adapters, and their default client.
 
 `Fetch` is a callable, so that any client serves in a few lines; it follows no redirect, for the adapters judge those
 themselves. `HttpFetch` is the default, on the client of `everpoll.http`.

@@ -1,10 +1,10 @@
 """Google long-running operations: `google.longrunning.Operation` as JSON (AIP-151).
 
     done is false or absent    pending; `metadata` tells how far it is
-    done with error            failed; code 1 is canceled (a code of 0 is no error)
+    done with error            failed; code 1 is canceled (a code of 0 means no error)
     done with response         done with it; done with neither is done with None
 
-An error that is no object (a text, a list, true) is one all the same.
+An error that is not an object (a text, a list, true) is still an error.
 
 The handle is the operation's name. An operation that is not found is waited for, not failed: its record may be late,
 and a record that expired says nothing of how it ended. Cancel is best effort: the next looks tell what came of it.
@@ -166,7 +166,7 @@ def _name(handle: Any) -> str:
         return handle
     if isinstance(handle, Mapping) and isinstance(handle.get("name"), str) and handle["name"]:
         return str(handle["name"])
-    raise BadInput(f"{type(handle).__name__} is no handle of a Google operation: write its name, operations/…")
+    raise BadInput(f"{type(handle).__name__} is not a handle of a Google operation: write its name, operations/…")
 
 
 def _progress(metadata: Any) -> str | None:

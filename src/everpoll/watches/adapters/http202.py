@@ -150,8 +150,8 @@ class Http202(OverHttp):
             return None
         if response.is_unreadable:
             return "the answer cannot be read as JSON"
-        is_odd = self._words.is_without(response.fields())
-        return f"{self._words.field!r} in the answer is no word" if is_odd else None
+        is_wordless = self._words.is_without(response.fields())
+        return f"{self._words.field!r} in the answer is not a word" if is_wordless else None
 
     def next_url(self, response: Response) -> str:
         """Where to look after this answer: re-read each time, for a remote may hand an operation on."""
@@ -201,7 +201,7 @@ class Http202(OverHttp):
         """Ask the remote to cancel, with `cancel_method` on the status URL; there is no rule that all of them share.
 
         That is the URL of the start: where a remote moved the operation to since, only its looks know. Raises
-        `Hopeless` where there is no `cancel_method`: nothing was sent, and no record may say that the remote was told.
+        `Hopeless` where there is no `cancel_method`: no request was sent, and no record may say otherwise.
         """
         place = _place(handle)
         if self._cancel_method is None:
@@ -223,12 +223,12 @@ class Http202(OverHttp):
                 break
             url, is_result = resolved(response.url, response.headers["location"]), True
             if url in seen or len(seen) > REDIRECTS:
-                raise Refused(f"{shown(place['url'])} leads in a circle, over {shown(url)}")
+                raise Refused(f"{shown(place['url'])}: redirect loop over {shown(url)}")
         verdict = self.judge(response, misses=self._misses(response, memory), is_result=is_result)
         if isinstance(verdict, Wait) and 200 <= response.status < 300:
             self._move(memory, checked(self.next_url(response), home=place["home"]), response, place["home"])
             if is_result:
-                # A result that is not there yet is looked at as what it is: its words are nobody's status.
+                # A result that is not there yet is read as a result: its fields are not a status.
                 memory["remote_is_result"] = True
         return verdict
 
@@ -248,7 +248,7 @@ def _place(handle: Any) -> dict[str, Any]:
     if isinstance(handle, Mapping) and isinstance(handle.get("url"), str):
         return {"home": handle.get("url"), **handle}
     raise BadInput(
-        f"{type(handle).__name__} is no handle of an HTTP operation: write its URL, or the handle that start() has"
+        f"{type(handle).__name__} is not a handle of an HTTP operation: write its URL, or the handle that start() has"
     )
 
 

@@ -104,7 +104,7 @@ class OpenAIBatch(OverHttp):
 
     def _url(self, handle: Any, *more: str) -> str:
         if not isinstance(handle, str):
-            raise BadInput(f"{type(handle).__name__} is no handle of a batch: write its id, batch_…")
+            raise BadInput(f"{type(handle).__name__} is not a handle of a batch: write its id, batch_…")
         return joined(self._base, "batches", handle, *more)
 
 

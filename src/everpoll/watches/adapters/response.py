@@ -1,6 +1,6 @@
-"""What came back over HTTP, whoever asked: a value that judges read.
+"""An HTTP response as a value, whichever client received it.
 
-A body is JSON, no JSON, or JSON that nobody could read, which is not the same: the last one may say anything. Pure.
+A body is JSON, not JSON, or JSON that cannot be read; the last is kept apart, since it may say anything. Pure.
 """
 
 import time

@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 
 class SqlRow:
-    """A row whose first column is its status; the other columns are the value, and the evidence."""
+    """A row with its status in the first column; the other columns are the value, and the evidence."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class SqlRow:
         )
 
     async def _read_async(self, connection: Any, handle: Any) -> Row | None:
-        # A pool of asyncpg's can be awaited, too: to be opened, which is its owner's business.
+        # A pool of asyncpg's can be awaited, too: to be opened, which is the user's business.
         if not hasattr(connection, "fetchrow"):
             connection = await connection
         try:

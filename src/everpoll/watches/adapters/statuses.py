@@ -29,7 +29,7 @@ def is_transient(status: int) -> bool:
 
 
 def trouble(response: Response, *, misses: int = 0, tolerated: int = NOT_FOUND_TOLERATED) -> Wait | Fail | None:
-    """The verdict on an answer that is no success; `misses` counts the 404s in a row before this one."""
+    """The verdict on an answer that is not a success; `misses` counts the 404s in a row before this one."""
     if 200 <= response.status < 300:
         return None
     what = f"{shown(response.url)} answered {titled(response.status)}"
@@ -42,7 +42,7 @@ def trouble(response: Response, *, misses: int = 0, tolerated: int = NOT_FOUND_T
 
 
 def floor_s(response: Response) -> float | None:
-    """The wait that the remote asks for; 0 is no wish, or a remote that says so would be asked without a pause."""
+    """Return the wait that the remote asks for, or None. 0 counts as None: it would mean looks without a pause."""
     return retry_after_s(response.headers, now=response.received_at) or None
 
 
@@ -71,7 +71,7 @@ def message(body: Any) -> str | None:
 
 
 def evidence(response: Response) -> dict[str, Any]:
-    """The answer, for whoever asks why: bounded, and such as a row can hold."""
+    """Return the answer as evidence, bounded so that a row can hold it."""
     small = len(response.body) <= EVIDENCE_LIMIT
     body = response.json() if small else None
     text = response.body[:EVIDENCE_LIMIT].decode("utf-8", "replace")
@@ -85,7 +85,7 @@ def content(response: Response, limit: int | None = PAYLOAD_LIMIT) -> Any:
 
 
 def fitting(value: Any, response: Response, limit: int | None = PAYLOAD_LIMIT) -> Any:
-    """The value, or where it is and how big, if it takes more than `limit` bytes of JSON; None is no limit.
+    """The value, or where it is and how big, if it takes more than `limit` bytes of JSON; None: no limit.
 
     What was found and does not fit a row is found all the same: an operation that went well has not failed.
     """

@@ -113,9 +113,9 @@ class WaiterOperation:
         status = metadata.get("HTTPStatusCode") if isinstance(metadata, Mapping) else None
         state, rule = self.waiter.explain(body=body, status=status, error=error, input=handle)
         if state == "success":
-            return Done(_kept(_told(body)))
+            return Done(_kept(_without_metadata(body)))
         if state == "failure":
-            return Fail(f"the waiter failed: {rule}", evidence=_kept(_told(body)))
+            return Fail(f"the waiter failed: {rule}", evidence=_kept(_without_metadata(body)))
         # AWS waiters ask at their own pace. Smithy's grow, which is the watch's cadence.
         is_steady = self.waiter.longest_delay_s == self.waiter.delay_s > 0
         return Wait(self.waiter.delay_s if is_steady else None, note=rule)
@@ -252,7 +252,7 @@ def _compiled(where: str, expression: Any) -> Callable[[Any], Any]:
     try:
         search = jmespath.compile(expression).search
     except jmespath.exceptions.JMESPathError as error:
-        raise BadInput(f"{where}: {expression!r} is no JMESPath expression: {error}") from None
+        raise BadInput(f"{where}: {expression!r} is not a valid JMESPath expression: {error}") from None
 
     def found(body: Any) -> Any:
         try:
@@ -284,13 +284,13 @@ def _code_in(response: Any) -> str | None:
     return None if code is None else str(code)
 
 
-def _told(body: Any) -> Any:
-    """What the service said, without what is about the request."""
+def _without_metadata(body: Any) -> Any:
+    """Return the body without the metadata of the request."""
     return {name: one for name, one in body.items() if name != "ResponseMetadata"} if isinstance(body, dict) else body
 
 
 def _kept(said: Any) -> Any:
-    """What a row can hold of it: whoever found it ready can ask for it again."""
+    """Return the answer if a row can hold it, else a note: the call can be made again."""
     try:
         encoded(said, "the answer")
     except BadInput as error:

@@ -1,5 +1,5 @@
--- A queued task ends as canceled; a running one is asked to, and its worker is told. The state after that; null:
--- unknown. A task that cancels itself is only asked, as soon as can be: it is due now. One that runs was due before it
+-- A queued task ends as canceled; a running one is asked to cancel, and its worker is notified. Returns the state after
+-- that; null: unknown. A task that cancels itself is only asked, as soon as can be: it is due now. One that runs was due before it
 -- began, and now is after that, so that its settlement can tell that it did not know.
 create function everpoll.cancel(task_id bigint, note text, out state text, out is_changed boolean)
 language plpgsql volatile as $$

@@ -19,7 +19,7 @@ as $$
 $$;
 
 -- Where the tasks lie that these workers leased a moment ago, and those with a limit that they hold: among the ready
--- tasks, among those that waited and are due, and in line 4. No index has the owner of all: they are walked over.
+-- tasks, among those that waited and are due, and in line 4. No index has the incarnation of all: this walks over them.
 create function everpoll.leased_lately(owners bigint[]) returns tid[]
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -95,7 +95,7 @@ as $$
 $$;
 
 -- How many tasks of each queue are ready, up to `most`: the head of each line is looked at, never everything. Each queue
--- is counted by itself: one aggregate over the heads of all took longer than reading them.
+-- is counted separately: one aggregate over the heads of all took longer than reading them.
 create function everpoll.ready(most int) returns table (queue text, tasks bigint)
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off

@@ -1,6 +1,6 @@
 -- The feed is read by id, and transactions commit in any order: an event may become visible behind others with higher
--- ids. So whoever appends says, from before it takes its first id until after its commit, above which id it may have
--- some, by a shared lock on a number that carries that id. Nobody ever waits for these locks; they are only looked at.
+-- ids. So a transaction that appends announces, from before it takes its first id until after its commit, above which
+-- id it may have some, by a shared lock on a number that carries that id. No transaction waits for these locks.
 -- Numbers from this one on, 40 bits of them, are the feed's.
 create function everpoll.feed_lock() returns bigint language sql immutable return 4543056::bigint << 40;
 
@@ -20,8 +20,8 @@ begin
     end if;
 end $$;
 
--- Up to which id everything that ever will be is visible to the next statement: first what was given out, then who is
--- still at it. Whoever is not seen here has ended, or will get higher ids.
+-- Up to which id every event, present or future, is visible to the next statement: reads the last id first, then the
+-- transactions that still append. A transaction that is not seen here has ended, or will get higher ids.
 create function everpoll.feed_end(out id bigint)
 language plpgsql volatile
 as $$

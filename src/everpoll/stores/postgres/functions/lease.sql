@@ -8,9 +8,8 @@
 -- is_cut: because their payloads were too many bytes.
 --
 -- asks_waiting: waiting tasks whose time has come are made ready first, so that they take their place in the order of
--- this very call, and the next due time is told. waits_from[i]: before this, nothing waits in wanted[i]; done_until says
--- how far that is true now. Looks in the
--- middle of a long drain do without the question, which costs as much as leasing twenty rows.
+-- this very call, and the next due time is returned. waits_from[i]: before this, nothing waits in wanted[i]; done_until
+-- says how far that is true now. Looks in the middle of a long drain do without the question, which costs as much as leasing twenty rows.
 --
 -- Waiting tasks that are due are leased as they are (is_direct) where no task is ready, they are all of one queue and
 -- none has a priority: then their order is that of their due times. One that counts for a limit is left, and the next look,
@@ -31,15 +30,15 @@
 --
 -- waited_us: how long each had been due; a single value where they differ by less than a 32nd of the shortest (contract).
 --
--- most_bytes: the payloads that one call hands out; the first task comes whatever its size.
+-- most_bytes: the payloads that one call returns; the first task comes whatever its size.
 --
 -- The worker's own row is locked against being declared dead: a dead worker leases nothing any more (is_lost), and
 -- a lease under way is never missed by the rescue. The advisory lock makes one worker's leases follow one another, so
--- that `recover` waits for one whose caller has gone away.
+-- that `recover` waits for a lease of a caller that has gone away.
 --
 -- The planner's settings are the function's own: they outlive no call, so a pooler cannot leak them, and no
 -- statistics, however stale, can turn the walk of tasks_ready into a scan and a sort (measured: up to 2,300 us a row).
--- Everything comes back in one row of arrays: one set for all, another for the odd ones that have a key, a memory or a
+-- Everything comes back in one row of arrays: one set for all, a second for tasks that have a key, a memory or a
 -- past. Of the others the attempt is the sequence.
 create function everpoll.lease(me bigint, room int, wanted text[], rooms int[], most_bytes bigint,
     range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[],
@@ -321,7 +320,7 @@ begin
         -- What fell due while this call went on is due in a moment. Below 0 means due and not to be had, and callers rest
         -- for 50 ms then (measured at 2,000 looks a second: they were 39 ms late in the middle).
         if least(next_at, opens_at) > now() then next_due_s := greatest(next_due_s, 0.0005); end if;
-        -- What runs may end in another process, which tells nobody.
+        -- A running task may end in another process, which sends no notification.
         if visited > 0 then next_due_s := least(next_due_s, 1.0); end if;
     end if;
     took_s := extract(epoch from clock_timestamp() - now());

@@ -22,7 +22,7 @@ $$;
 -- Which limited tasks may start now. Locks them, and their keys until the transaction ends: nothing else of such a key
 -- starts meanwhile. What is found here must be leased in this transaction, or not at all.
 --
---   rank by rank ──▶ key by key, from the one whose turn it is ──▶ how many more may run, how many more may start
+--   rank by rank ──▶ key by key, from the next in turn on ──▶ how many more may run, how many more may start
 --
 -- First keys are visited without locks, at most `visits`; with one rank in one queue it stops as soon as there are
 -- enough. Then those that seem open are locked (advisory: a key that another look has locked is passed over), and only
@@ -303,7 +303,7 @@ begin
          where t.line = 3 and t.queue = l.queue and t.rank = l.rank and t.limit_key = its_key limit most) one;
 end $$;
 
--- How many of these payloads one look hands out: the first one, and those behind it that fit.
+-- How many of these payloads one look returns: the first one, and those behind it that fit.
 create function everpoll.fitting(bytes int[], most_bytes bigint, out fits int)
 language sql immutable as $$
     select count(*)::int from (

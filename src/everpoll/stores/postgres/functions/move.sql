@@ -1,8 +1,8 @@
 -- Moves tasks to history. A task that is not there under its sequence any more is left out; `only_of`: nor one that
 -- another worker holds. Returns the ids that were moved. Absent arrays are null.
---   labels: of the worker that held it, kept with the row. bys: who decided, for the trail. refunds: attempts given
---   back. rescued: rescues to be added. is_cancel: the row says that it was asked to cancel.
---   link_*: of those that another task waits for, and that have not told it, what to tell it (tell_links).
+--   labels: of the worker that held it, kept with the row. bys: the actor, for the trail. refunds: attempts that are
+--   refunded. rescued: rescues to be added. is_cancel: the row says that it was asked to cancel.
+--   link_*: of those that another task waits for and that have not reported their end yet, what to report (tell_links).
 create function everpoll.put_away(only_of bigint, ids bigint[], sequences int[], states text[], results text[],
     labels text[], bys text[], notes text[], refunds int[], memories text[], rescued int[], is_cancel boolean,
     out moved bigint[], out link_ids bigint[], out link_names text[], out link_states text[], out link_results text[],

@@ -7,7 +7,7 @@ language sql stable
 return extract(epoch from pg_postmaster_start_time()) || ' ' || current_database();
 
 -- Enqueues a JSON array of tasks; a commit wakes workers. {"ids", "are_new"}; {"place"} where this is not the database
--- that was meant, and then nothing is enqueued. A key that is taken is no error: the transaction stays usable.
+-- that was meant, and then nothing is enqueued. A key that is taken does not raise: the transaction stays usable.
 create function everpoll.enqueue_inside(expected_place text, tasks text, out answer text)
 language plpgsql volatile
 as $$

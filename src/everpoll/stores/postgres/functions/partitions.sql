@@ -1,8 +1,8 @@
 -- Daily partitions of history, made ahead of their day. history_rest (the default partition) takes what comes without
--- one. Attaching and dropping want a strong lock for a moment: whoever reads history for long makes them give up after
--- 200 ms, instead of queueing every settlement behind them, and the next call tries again. Nothing happens while the
--- partition of the day `due` days ahead is there; then all up to `ahead` days are made, by one caller at a time (a
--- lock of the transaction: a pooler is no obstacle). Who may not make them leaves it to who may.
+-- one. Attaching and dropping want a strong lock for a moment: a long read of history makes them give up after 200 ms,
+-- instead of queueing every settlement behind them, and the next call tries again. Nothing happens while the partition
+-- of the day `due` days ahead is there; then all up to `ahead` days are made, by one caller at a time (a lock of the
+-- transaction, which works behind a pooler). A role that may not make them leaves that to one that may.
 create function everpoll.make_partitions(due int, ahead int, out made int)
 language plpgsql volatile
 set lock_timeout = '200ms' set timezone = 'UTC'

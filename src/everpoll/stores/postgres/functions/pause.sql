@@ -7,7 +7,7 @@ begin
     perform everpoll.log_events(array[0::bigint], array['queue'::text], array[its_queue], array[null::text], array[body]);
 end $$;
 
--- Workers lease from the queue again, and are told; false: it was not paused.
+-- Workers lease from the queue again, and are notified; false: it was not paused.
 create function everpoll.resume(its_queue text, body text) returns boolean
 language plpgsql volatile as $$
 begin

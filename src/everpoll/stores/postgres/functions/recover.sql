@@ -1,6 +1,6 @@
--- Makes worker and server agree about the leases of `me`, after a call whose outcome is unknown and after a reconnect.
--- The worker says what it holds. Hands back the leases whose answer never reached it. Takes again those that the server
--- forgot in a crash (its sequence is behind the worker's, which only a forgotten lease explains), so that no other
+-- Makes worker and server agree about the leases of `me`, after a call with an unknown outcome and after a reconnect.
+-- The worker says what it holds. Hands back the leases of answers that never reached it. Takes again those that the
+-- server forgot in a crash (its sequence is behind the worker's, which only a forgotten lease explains), so that no other
 -- worker runs the same tasks. Waits for a lease of `me` that is still under way.
 create function everpoll.recover(me bigint, held_ids bigint[], held_sequences int[], out recovered int)
 language plpgsql volatile

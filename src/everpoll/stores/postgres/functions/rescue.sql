@@ -1,9 +1,11 @@
--- Takes back the tasks in these rows, as far as they still are leased by a stopped worker or are overdue; how many.
-create function everpoll.take_back(places tid[], stopped bigint[], overdue bigint[], most_rescues int, out taken int)
+-- Takes back the tasks in these rows, as far as they still are leased by a stopped worker or are overdue; how many, and
+-- the ids of those that ended.
+create function everpoll.take_back(places tid[], stopped bigint[], overdue bigint[], most_rescues int, out taken int,
+    out ends bigint[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
-declare ends bigint[]; bodies text[];
+declare bodies text[];
 begin
     with lost as materialized (
         select t.id, t.sequence, t.owner, t.rescues + 1 as rescues, t.started_at,
@@ -11,7 +13,7 @@ begin
           from everpoll.tasks t
          where t.ctid = any(places) and t.is_leased and (t.owner = any(stopped) or t.id = any(overdue))
          for update skip locked),
-    told as materialized (
+    noted as materialized (
         select l.*, w.label, l.rescues >= most_rescues or l.is_canceled as is_end,
                json_build_object(
                    'what', case when l.rescues >= most_rescues then 'failed' else 'rescue' end,
@@ -28,14 +30,14 @@ begin
         set owner = null, is_leased = false, attempt = t.attempt - 1, rescues = t.rescues + 1,
             line = case when t.limit_key is null then 0 else 3 end,
             worker = n.label, trail = everpoll.remember(t.trail, 'rescue', n.note)
-        from told n where t.id = n.id and t.id = any(array(select o.id from told o)) and not n.is_end
+        from noted n where t.id = n.id and t.id = any(array(select o.id from noted o)) and not n.is_end
         returning t.id),
     ended as (
         select everpoll.move(null, array_agg(n.id), array_agg(n.sequence),
                    array_agg(case when n.is_canceled then 'canceled' else 'failed' end), null, array_agg(n.label),
                    array_agg('rescue'::text), array_agg(n.note), array_agg(1), null, array_agg(1), false) as moved,
                array_agg(n.id) as ids, array_agg(n.event) as events
-          from told n where n.is_end)
+          from noted n where n.is_end)
     select (select count(*) from back) + coalesce(cardinality(e.moved), 0), e.ids, e.events
       into taken, ends, bodies from ended e;
     if ends is not null then
@@ -50,13 +52,13 @@ end $$;
 -- is dead, and what it leased before is found here. A lease under way takes milliseconds, so it is waited for, but not
 -- for long: its client may be frozen with the answer half sent. Tasks that are locked (a settlement under way) are left;
 -- their worker stays open for the next beat.
--- Held tasks are found by their owner, those leased a moment ago by a walk (leased_lately).
+-- Held tasks are found by their incarnation, those leased a moment ago by a walk (leased_lately).
 create function everpoll.rescue(me bigint, dead bigint[], dead_beats bigint[], overdue bigint[],
-    overdue_sequences int[], most_rescues int, out rescued int)
+    overdue_sequences int[], most_rescues int, out rescued int, out ended bigint[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set lock_timeout = '300ms'
 as $$
-declare stopped bigint[]; seen tid[]; seen_late tid[]; place tid;
+declare stopped bigint[]; seen tid[]; seen_late tid[]; place tid; one record;
 begin
     rescued := 0;
     begin
@@ -83,12 +85,14 @@ begin
     seen := coalesce(seen, '{}') || seen_late;
     if cardinality(seen) > 0 then
         begin
-            rescued := everpoll.take_back(seen, stopped, overdue, most_rescues);
+            select * into rescued, ended from everpoll.take_back(seen, stopped, overdue, most_rescues);
         exception when others then
             -- A trigger or a constraint of the user's refuses one of them: it must not hold up the others.
             foreach place in array seen loop
                 begin
-                    rescued := rescued + everpoll.take_back(array[place], stopped, overdue, most_rescues);
+                    select * into one from everpoll.take_back(array[place], stopped, overdue, most_rescues);
+                    rescued := rescued + one.taken;
+                    ended := ended || one.ends;
                 exception when others then
                     raise warning 'everpoll: a task cannot be taken back: %', sqlerrm;
                 end;
@@ -98,6 +102,6 @@ begin
     if rescued >= cardinality(seen) then
         update everpoll.workers w set is_clear = true where w.incarnation = any(stopped);
     end if;
-    -- The caller may have no free slot: workers that have one are told.
+    -- The caller may have no free slot: workers that have one are notified.
     if rescued > 0 then perform pg_notify('everpoll', ''); end if;
 end $$;

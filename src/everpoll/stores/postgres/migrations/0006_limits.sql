@@ -1,6 +1,6 @@
 -- Tasks that count for a limit. They never are in lines 0 and 2, so that looks for tasks without one do not meet them.
 --   line 3: due, and waits until its limit lets it start
---   line 4: leased. A lease of such a task changes its line, and is no HOT update: only those who use limits pay for it.
+--   line 4: leased. A lease of such a task changes its line, so it is not a HOT update: only users of limits pay.
 alter table everpoll.tasks
     add column limit_key     text collate "C",
     add column limit_running int,       -- how many may run at a time; null: any number

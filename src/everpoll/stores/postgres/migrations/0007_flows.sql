@@ -3,7 +3,7 @@
 -- Tasks that no other waits for have no entry in these indexes.
 alter table everpoll.tasks
     add column then_id  bigint,                          -- the task that waits for this one
-    add column has_told boolean not null default false,  -- it ended once, and told it
+    add column has_told boolean not null default false,  -- it ended once, and has reported it
     add column takes    text collate "C",                -- result or end: what it waits for
     add column blockers int not null default 0;          -- how many tasks it still waits for
 alter table everpoll.history

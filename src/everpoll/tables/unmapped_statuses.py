@@ -1,6 +1,6 @@
-"""Words in a status column that the mapping does not know: the likeliest mistake, and one that nothing else tells of.
+"""Words in a status column that the mapping does not name: the likeliest mistake, and one that nothing else shows.
 
-A worker whose word for waiting is none of the table's own finds nothing, for ever, and is healthy.
+A worker whose word for `queued` occurs nowhere in the table finds nothing, for ever, and looks healthy.
 """
 
 from collections.abc import Collection
@@ -13,13 +13,13 @@ SAMPLE = 1_000
 SHOWN = 8
 
 
-def strangers(table: Table, seen: Collection[str], *, has_waiting: bool) -> Finding:
+def words_finding(table: Table, seen: Collection[str], *, has_waiting: bool) -> Finding:
     """`seen`: the words of a sample; `has_waiting`: whether some row has the word for waiting."""
     known = ", ".join(map(repr, table.words))
-    strange = sorted(set(seen) - set(table.words))
-    if not strange or has_waiting:
+    unknown = sorted(set(seen) - set(table.words))
+    if not unknown or has_waiting:
         return Finding(what="words in use", is_fit=True, is_needed=False, detail=f"{known}, or none yet")
-    shown = ", ".join(map(repr, strange[:SHOWN]))
+    shown = ", ".join(map(repr, unknown[:SHOWN]))
     detail = f"no row has {table.queued!r} (queued), and some have {shown}, which the mapping does not know: write "
     return Finding(
         what="words in use", is_fit=False, is_needed=False, detail=f"{detail}queued=… if that is one that waits"

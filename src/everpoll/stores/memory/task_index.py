@@ -1,6 +1,6 @@
-"""Shelves: the tasks that live, those that have ended, and who has which key.
+"""The index of tasks: the live ones, the ended ones, and the holder of each key.
 
-Promises: a task is on one of the two; a key leads to at most one live task, and to the ended ones in their order.
+Promises: a task is either live or ended; a key leads to at most one live task, and to the ended ones in their order.
 """
 
 from collections import defaultdict
@@ -12,8 +12,8 @@ from everpoll.stores.contract import EndState, TaskFilter
 from everpoll.stores.memory.rows import TaskRow
 
 
-class Shelves:
-    """Where rows are found."""
+class TaskIndex:
+    """Finds rows by id and by key."""
 
     def __init__(self) -> None:
         self.live: dict[int, TaskRow] = {}

@@ -6,14 +6,15 @@ from typing import Any
 
 from everpoll.drivers.postgres.lane import Connection, Lane
 from everpoll.tables.contract import Finding
+from everpoll.tables.findings import heartbeat_finding
 from everpoll.tables.mapping import Table
 from everpoll.tables.postgres import ddl
-from everpoll.tables.postgres.catalog import Relation
 from everpoll.tables.postgres.claiming import poll
 from everpoll.tables.postgres.fitness import Flaw
-from everpoll.tables.postgres.phrases import Phrases
-from everpoll.tables.postgres.push import told_on
-from everpoll.tables.strangers import SAMPLE, strangers
+from everpoll.tables.postgres.push import push_channel
+from everpoll.tables.postgres.shape import Relation
+from everpoll.tables.postgres.statements import Phrases
+from everpoll.tables.unmapped_statuses import SAMPLE, words_finding
 
 # Of a table with few rows the planner reads all of them, rightly. To see whether the index would serve a large one, the
 # other ways are made expensive, in a transaction of our own.
@@ -41,38 +42,30 @@ def columns(table: Table, relation: Relation, found: list[Flaw]) -> list[Finding
         detail = flaw.problem if flaw else f"{use}: {column.declared}" if column else ""
         what = f"column {name}"
         findings.append(Finding(what=what, is_fit=flaw is None, detail=detail, ddl=flaw.ddl if flaw else None))
-    if table.heartbeat is None:
-        findings.append(_no_heartbeat())
-    return findings
+    return [*findings, heartbeat_finding(table)]
 
 
-def _no_heartbeat() -> Finding:
-    """Without a statement: a column that the mapping does not name would be of no use."""
-    detail = "no column is mapped: a row whose worker is killed stays as it is until it is reset by hand"
-    return Finding(what="heartbeat", is_fit=False, is_needed=False, detail=f"{detail}; name one with heartbeat=…")
-
-
-async def seen_words(desk: Lane, phrases: Phrases) -> set[str]:
+async def seen_words(lane: Lane, phrases: Phrases) -> set[str]:
     """Those of a sample of its rows."""
     sample = f"select {phrases.at('status')}::text as word from {phrases.name} limit {SAMPLE}"
-    rows = await desk.rows(f"select distinct word from ({sample}) as sampled where word is not null")
+    rows = await lane.rows(f"select distinct word from ({sample}) as sampled where word is not null")
     return {row[0] for row in rows}
 
 
-async def words(desk: Lane, phrases: Phrases) -> Finding:
+async def words(lane: Lane, phrases: Phrases) -> Finding:
     """Whether the table's rows speak the mapping's language."""
     waits = f"select exists(select from {phrases.name} where {phrases.has_status(phrases.table.queued)})"
-    return strangers(phrases.table, await seen_words(desk, phrases), has_waiting=await desk.value(waits))
+    return words_finding(phrases.table, await seen_words(lane, phrases), has_waiting=await lane.value(waits))
 
 
-async def key(desk: Lane, table: Table, relation: Relation) -> Finding:
+async def key(lane: Lane, table: Table, relation: Relation) -> Finding:
     """Rows are written by their key."""
-    is_unique = await desk.value(UNIQUE, relation.oid, table.key) is not None
+    is_unique = await lane.value(UNIQUE, relation.oid, table.key) is not None
     detail = "unique" if is_unique else "has no unique index of its own: every write about a row searches for it"
     return Finding(what="key", is_fit=is_unique, is_needed=False, detail=detail)
 
 
-async def index(desk: Lane, phrases: Phrases) -> Finding:
+async def index(lane: Lane, phrases: Phrases) -> Finding:
     """Find out whether the poll query reads waiting rows from an index, in order."""
     table, relation = phrases.table, phrases.relation
 
@@ -90,14 +83,14 @@ async def index(desk: Lane, phrases: Phrases) -> Finding:
         detail = "no index has the waiting rows in order: every poll reads the whole table"
         return Finding(what="index", is_fit=False, detail=detail, ddl=ddl.create_index(table, relation))
 
-    return await desk.call(explained)
+    return await lane.call(explained)
 
 
-async def due_index(desk: Lane, table: Table, relation: Relation) -> list[Finding]:
+async def due_index(lane: Lane, table: Table, relation: Relation) -> list[Finding]:
     """For the next due time, which an idle worker asks for."""
     if table.due_at is None:
         return []
-    is_there = await desk.value(FIRST_OF_INDEX, relation.oid, table.due_at, table.status) is not None
+    is_there = await lane.value(FIRST_OF_INDEX, relation.oid, table.due_at, table.status) is not None
     detail = "found by an index" if is_there else "an idle worker reads all rows that wait to find the next due time"
     wanted = None if is_there else ddl.create_due_index(table, relation)
     return [Finding(what="index of due times", is_fit=is_there, is_needed=False, detail=detail, ddl=wanted)]
@@ -125,9 +118,9 @@ def walked(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from walked(child)
 
 
-async def push(desk: Lane, table: Table, relation: Relation) -> Finding:
+async def push(lane: Lane, table: Table, relation: Relation) -> Finding:
     """Find out whether an insert notifies workers."""
-    if await told_on(desk, relation) is not None:
+    if await push_channel(lane, relation) is not None:
         return Finding(what="push", is_fit=True, is_needed=False, detail=f"trigger {ddl.TRIGGER}")
     detail = "no trigger tells of new rows: they are found by polling, within 5 to 30 s"
     statements = ";\n".join(ddl.create_trigger(table, relation))

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from everpoll.drivers.postgres.lane import Connection
 from everpoll.tables.mapping import Table
-from everpoll.tables.postgres.names import identifier, literal
+from everpoll.tables.sql_names import identifier, literal
 
 RELATION = """select c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relhassubclass
     from pg_class c join pg_namespace n on n.oid = c.relnamespace where c.oid = to_regclass($1)"""

@@ -1,21 +1,21 @@
 """The phrases that statements about one table are made of, from its mapping and its columns.
 
 Identifiers are quoted; words are literals of the column's own type, for an index on some of them to be found; all else
-is a parameter. The fence of a claimed row, in every later write: its key, the word for running, who has it since when.
+is a parameter. The fence of a claimed row, in every later write: its key, `running`, its worker and its start.
 """
 
 from everpoll.tables.mapping import Table
 from everpoll.tables.postgres import ddl
-from everpoll.tables.postgres.catalog import Column, Relation
-from everpoll.tables.postgres.names import identifier, literal
+from everpoll.tables.postgres.shape import Column, Relation
+from everpoll.tables.sql_names import identifier, literal
 
 PLAIN_KEYS = {"int2": "int2", "int4": "int4", "int8": "int8", "uuid": "uuid", "text": "text", "varchar": "text"}
 """Types that the driver sends in arrays without asking the server; keys of any other type travel as texts."""
 SECOND = "interval '1 second'"
 LOCKED = "for update of t skip locked"
-"""Every change takes the rows that it may have first: so none waits for somebody else's transaction, and no two of them
-lock each other out. What is locked is looked up by its place, `ctid = any(array)`, whose plan does not depend on how
-many there are, and which costs less than by keys. (A row that somebody has just changed is at another place than this
+"""Every change takes the rows that it may have first: so none waits for a transaction of another program, and
+no two of them deadlock. What is locked is looked up by its place, `ctid = any(array)`, whose plan does not depend on
+how many there are, and which costs less than by keys. (A row that was just changed is at another place than this
 statement can see: it is left for the next time. Partitions share places: there, keys serve.)"""
 
 

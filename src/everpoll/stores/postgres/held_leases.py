@@ -1,10 +1,10 @@
-"""What each worker of this process has in its hands: leases that were answered and are not settled yet.
+"""The leases that each worker of this process holds: answered by the server, and not settled yet.
 
 An answer can get lost: the connection breaks, the call times out or is canceled after the server has committed. Then
-the server has tasks leased to a worker that lives, beats, and does not know of them; no rescue would ever come. So a
-lease whose outcome is unknown is a doubt, and the next call about that worker hands back whatever it does not know of.
-A new connection is one, too: its server may have forgotten what was settled (a failover, a crash with asynchronous
-commits).
+the server has tasks leased to a worker that lives, beats, and does not know of them, and no rescue would ever come. So
+a lease with an unknown outcome is a doubt, and the next call about that worker hands back the leases that the worker
+does not know of. A new connection is a doubt, too: its server may have forgotten what was settled (a failover, a crash
+with asynchronous commits).
 """
 
 import time
@@ -19,7 +19,7 @@ SECOND_LOOK_S = 60.0
 _id = attrgetter("id")
 
 
-class Hands:
+class HeldLeases:
     """By incarnation: task id → sequence."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -28,12 +28,12 @@ class Hands:
         self._doubts: dict[int, list[float]] = {}
 
     def sign_on(self, incarnation: int) -> None:
-        """Empty hands."""
+        """The worker holds nothing yet."""
         self._held[incarnation] = {}
         self._doubts.pop(incarnation, None)
 
     def sign_off(self, incarnation: int) -> None:
-        """Nobody any more."""
+        """Forget the worker."""
         self._held.pop(incarnation, None)
         self._doubts.pop(incarnation, None)
 

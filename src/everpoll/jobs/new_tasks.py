@@ -1,0 +1,159 @@
+"""The tasks that calls of one job make: arguments and options in, checked rows for the store out.
+
+Promises: a call that cannot run or cannot be stored is refused here, before anything is sent. Never talks to the store.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from everpoll.engine.tracing import carried
+from everpoll.errors import BadInput
+from everpoll.jobs.behind import Behind
+from everpoll.jobs.call import CallShape
+from everpoll.jobs.flows import TAKES_RESULT
+from everpoll.jobs.options import EnqueueOptions, check_options, checked_priority, delay_s_of
+from everpoll.jobs.unique import KeyRules, checked_key
+from everpoll.stores.contract import Enqueued, NewTask, Unique
+
+if TYPE_CHECKING:
+    from everpoll.jobs.job import Job
+
+
+class NewTasks:
+    """Makes the tasks of one job."""
+
+    def __init__(self, job: "Job[..., Any]", function: Callable[..., Any], shape: CallShape) -> None:
+        self._job = job
+        self._function = function
+        self._shape = shape
+        self._where = f"job {job.name!r}"
+
+    @functools.cached_property
+    def later(self) -> Behind:
+        """How the job is called where its first argument comes from another task."""
+        return Behind(self._job.name, self._function, self._shape)
+
+    def one(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions) -> NewTask:
+        """Make the task of one call."""
+        if options or self._job.keys is not None:
+            return self.special(args, kwargs, options, carried())
+        return self.plain(args, kwargs, carried())
+
+    def many(self, calls: Iterable[tuple[Any, ...]], options: EnqueueOptions) -> list[NewTask]:
+        """Make one task of each tuple of arguments."""
+        if "key" in options:
+            raise BadInput(f"{self._where}: one key for many tasks would enqueue one; use enqueue() for keys")
+        trace, plain = carried(), self.plain
+        if not options and self._job.keys is None:
+            return [plain(args if type(args) is tuple else self._tuple(args), {}, trace) for args in calls]
+        tasks = [self.special(self._tuple(args), {}, options, trace, together=True) for args in calls]
+        self._rules_of(options).refuse_repeats(tasks)
+        return tasks
+
+    def plain(self, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None) -> NewTask:
+        """Make the task of a call without options, of a job without keys."""
+        job = self._job
+        return NewTask(
+            name=job.name,
+            args=self._shape.encode(args, kwargs, trace),
+            queue=job.queue,
+            priority=job.priority,
+            timeout_s=job.timeout_s,
+            limit=None if job.limits is None else job.limits.limit_of(args, kwargs),
+            version=job.version,
+        )
+
+    def special(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: EnqueueOptions,
+        trace: dict[str, str] | None,
+        *,
+        together: bool = False,
+    ) -> NewTask:
+        """Make the task of a call with options, or of a job with keys; `together`: all tasks of the call, or none."""
+        check_options(self._where, options, EnqueueOptions)
+        task = self.plain(args, kwargs, trace)
+        key = options.get("key")
+        if key is None and self._job.keys is not None and "key" not in options:
+            key = self._job.keys.key_of(args, kwargs)
+        return self._with_options(task, options, key, together=together)
+
+    def behind(self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions) -> NewTask:
+        """Make the task of a call whose first argument comes later; `mark`: the member that says which."""
+        job = self._job
+        if job.runs_in_process and mark != TAKES_RESULT:
+            raise BadInput(
+                f"{self._where} runs in a process of its own, where there is no group: make the callback a job "
+                'without run="process", which may enqueue this one'
+            )
+        task = NewTask(
+            name=job.name,
+            args=self.later.encode(mark, args, kwargs, carried()),
+            queue=job.queue,
+            timeout_s=job.timeout_s,
+            limit=self.later.limit_of(job.limits, args, kwargs),
+            version=job.version,
+        )
+        if job.keys is not None and job.keys.of_call is not None and "key" not in options:
+            raise BadInput(
+                f"{self._where}: its key= needs its first argument, which another task gives it later; give this "
+                "call a key: job.options(key=…).call(…)"
+            )
+        return self._with_options(task, options, options.get("key"))
+
+    def refuse_taken(
+        self,
+        tasks: Sequence[NewTask],
+        answers: Sequence[Enqueued],
+        options: EnqueueOptions,
+        handle: Callable[[int], Any],
+    ) -> None:
+        """Raise `KeyTaken` where a task of this call rejects, and another task has its key."""
+        if self._job.keys is None and "on_conflict" not in options:
+            return
+        rules = self._rules_of(options)
+        for task, enqueued in zip(tasks, answers, strict=True):
+            rules.refuse(task, enqueued, handle)
+
+    def _with_options(
+        self, task: NewTask, options: EnqueueOptions, key: str | None, *, together: bool = False
+    ) -> NewTask:
+        job, where = self._job, self._where
+        if key is not None:
+            key = checked_key(where, key)
+        unique = self._unique(options, key, together=together)
+        given = "priority" in options
+        return msgspec.structs.replace(
+            task,
+            key=key,
+            priority=checked_priority(f"{where}: priority", options["priority"]) if given else job.priority,
+            delay_s=delay_s_of(f"{where}: delay", options["delay"], job.jobs.wall) if "delay" in options else 0.0,
+            unique=unique,
+            # Only what is found by its key after its end can answer then.
+            indexed=unique is not None and unique.for_s is not None,
+        )
+
+    def _unique(self, options: EnqueueOptions, key: str | None, *, together: bool) -> Unique | None:
+        rules = self._job.keys
+        if "on_conflict" in options or "unique_for" in options:
+            rules = self._rules_of(options)
+            if key is None and rules.of_call is None:
+                raise BadInput(
+                    f"{self._where}: on_conflict= and unique_for= are about a key, and this call has no key="
+                )
+        return None if rules is None or key is None else rules.unique(together=together)
+
+    def _rules_of(self, options: EnqueueOptions) -> KeyRules:
+        return (self._job.keys or KeyRules(self._where)).changed(options)
+
+    def _tuple(self, args: object) -> tuple[Any, ...]:
+        if isinstance(args, tuple):
+            return args
+        raise BadInput(
+            f'{self._where}: enqueue_many takes one tuple of arguments per task, as [("a",), ("b",)]; got {args!r}'
+        )

@@ -1,0 +1,69 @@
+"""How a schedule is stored: one task that is always due again, with a plan as its arguments and a memory."""
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from everpoll.jobs.timetable import Missed, Timetable
+from everpoll.stores.contract import Limit, NewTask, WorkerInfo, encode
+
+KIND = "schedule"
+TASK = "everpoll.schedule"
+"""The name of these tasks; the key is the name of the schedule."""
+QUEUE = "everpoll.schedules"
+PREFIX = "schedule:"
+"""Stands before the name of a schedule, among the names that a worker registers."""
+
+
+class Plan(Struct, frozen=True, omit_defaults=True):
+    """The timetable of a schedule and the job that each slot enqueues: the arguments of its task."""
+
+    timetable: Timetable
+    missed: Missed
+    job: str
+    args: str
+    """Of the job, as they are stored."""
+    queue: str
+    priority: int = 0
+    timeout_s: float | None = None
+    limit: Limit | None = None
+    version: int = 1
+
+
+class Memory(Struct, omit_defaults=True):
+    """What a schedule remembers from one run to the next."""
+
+    last: float | UnsetType = UNSET
+    """Slots up to here are dealt with; unset: it has not begun."""
+    ran: float | None = None
+    """The last slot that enqueued its job."""
+    unregistered_since: float | None = None
+
+
+read_memory = msgspec.json.Decoder(Memory).decode
+read_plan = msgspec.json.Decoder(Plan).decode
+
+
+def task_of_schedule(name: str, timetable: Timetable, missed: Missed, job: NewTask, memory: str) -> NewTask:
+    """Return the task that stands for a schedule; `job` is what each slot enqueues."""
+    plan = Plan(timetable, missed, job.name, job.args, job.queue, job.priority, job.timeout_s, job.limit, job.version)
+    return NewTask(name=TASK, kind=KIND, key=name, queue=QUEUE, args=encode(plan), memory=memory, indexed=True)
+
+
+def task_of_slot(plan: Plan, slot: float) -> NewTask:
+    """Return the task of the job that a slot enqueues."""
+    call = msgspec.json.decode(plan.args)
+    call["slot"] = slot
+    return NewTask(
+        name=plan.job,
+        args=encode(call),
+        queue=plan.queue,
+        priority=plan.priority,
+        timeout_s=plan.timeout_s,
+        limit=plan.limit,
+        version=plan.version,
+    )
+
+
+def is_registered(workers: list[WorkerInfo], name: str) -> bool:
+    """Return whether a live worker registers the schedule."""
+    return any(one.is_alive and PREFIX + name in (one.names or ()) for one in workers)

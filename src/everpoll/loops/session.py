@@ -1,0 +1,56 @@
+"""Session: the loops of one app between one start and one close: its event loop, timer, threads and context."""
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from everpoll.engine.thread_call import ThreadCall
+from everpoll.engine.threads import LONG_S, DaemonThreads
+from everpoll.loops.deadlines import Deadlines
+from everpoll.loops.loop import Loop
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """Belongs to one event loop."""
+
+    event_loop: asyncio.AbstractEventLoop
+    deadlines: Deadlines[Loop]
+    threads: DaemonThreads
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    is_closing: bool = False
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    _relief: asyncio.TimerHandle | None = None
+
+    def spawn(
+        self, run: Coroutine[Any, Any, None], name: str, context: contextvars.Context | None
+    ) -> "asyncio.Task[None]":
+        """Start a run in a context of its own."""
+        # Not create_task: an eager task factory would begin the run before the caller has kept the task.
+        return asyncio.Task(run, loop=self.event_loop, name=name, context=context or self.context.copy())
+
+    def in_thread(self, function: Callable[[], Any]) -> "tuple[ThreadCall, asyncio.Future[Any]]":
+        """Call a plain function in a thread."""
+        call = ThreadCall(function, self.threads)
+        future = self.event_loop.run_in_executor(self.threads, call)
+        if self.threads.is_short and self._relief is None:
+            self._relieve_later()
+        return call, future
+
+    def end(self) -> None:
+        """Cancel the timers."""
+        self.deadlines.close()
+        if self._relief is not None:
+            self._relief.cancel()
+
+    def _relieve_later(self) -> None:
+        """While calls wait for a thread, check every LONG_S whether hanging threads must be replaced."""
+        self._relief = self.event_loop.call_later(LONG_S, self._relieve)
+
+    def _relieve(self) -> None:
+        self._relief = None
+        self.threads.relieve()
+        if self.threads.is_short:
+            self._relieve_later()

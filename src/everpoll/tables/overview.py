@@ -1,0 +1,99 @@
+"""What people ask about an adopted table: rows by status, the workers that hold rows, and the state of one row.
+
+Promises: reads only, and no more than `COUNT_LIMIT` rows of a status and `HELD_LIMIT` running rows, however large the
+table is. The grouping is here, once; each database's `reading` brings the rows.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+
+from msgspec import Struct
+
+from everpoll.tables.mapping import Table
+
+COUNT_LIMIT = 10_000
+HELD_LIMIT = 1_000
+STATE_ROLES = ("status", "worker", "started_at", "finished_at", "heartbeat", "due_at", "retries", "error")
+"""The columns of a `RowState`, where they are mapped, in its order."""
+INSTANT_ROLES = frozenset({"started_at", "finished_at", "heartbeat", "due_at"})
+
+
+class StatusCount(Struct, frozen=True, kw_only=True):
+    """How many rows have one of the mapping's statuses."""
+
+    status: str
+    rows: int | None
+    """None: not counted, because no index leads to rows with this status and the table is large."""
+    is_capped: bool = False
+    """True: there are more than `rows`."""
+
+
+class TableWorker(Struct, frozen=True, kw_only=True):
+    """A worker that holds rows of a table, as the rows show it."""
+
+    table: str
+    label: str
+    running: int
+    started_at: datetime | None
+    """When it claimed the oldest row that it holds."""
+    beat_at: datetime | None
+    """Its last heartbeat; None: the mapping names no heartbeat column."""
+    is_alive: bool | None
+    """Whether that heartbeat is younger than `stale_after`; None: unknown, without a heartbeat column."""
+
+
+class Held(Struct, frozen=True):
+    """One running row."""
+
+    worker: str | None
+    started_at: datetime | None
+    beat_at: datetime | None
+
+
+class RowState(Struct, frozen=True):
+    """One row, as it stands in the table; fields whose column is not mapped are None."""
+
+    now: datetime
+    """By the clock that the table's instants are written by."""
+    status: str | None = None
+    worker: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    heartbeat: datetime | None = None
+    due_at: datetime | None = None
+    retries: int | None = None
+    error: str | None = None
+
+
+def state_roles(table: Table) -> list[str]:
+    """Those of `STATE_ROLES` that the mapping names."""
+    return [role for role in STATE_ROLES if getattr(table, role) is not None]
+
+
+def counted(status: str, rows: int, limit: int = COUNT_LIMIT) -> StatusCount:
+    """A count that stopped at one more than the limit."""
+    return StatusCount(status=status, rows=min(rows, limit), is_capped=rows > limit)
+
+
+def table_workers(table: Table, held: Iterable[Held], now: datetime) -> list[TableWorker]:
+    """The workers of these running rows, by label."""
+    by_label: defaultdict[str, list[Held]] = defaultdict(list)
+    for row in held:
+        by_label[row.worker or "?"].append(row)
+    return [_table_worker(table, label, by_label[label], now) for label in sorted(by_label)]
+
+
+def _table_worker(table: Table, label: str, rows: list[Held], now: datetime) -> TableWorker:
+    started = [row.started_at for row in rows if row.started_at is not None]
+    # A row that was claimed without a heartbeat is as old as its start.
+    beats = [at for row in rows if (at := row.beat_at or row.started_at) is not None]
+    has_beats = table.heartbeat is not None and bool(beats)
+    return TableWorker(
+        table=table.name,
+        label=label,
+        running=len(rows),
+        started_at=min(started, default=None),
+        beat_at=max(beats) if has_beats else None,
+        is_alive=(now - max(beats)).total_seconds() < table.stale_after_s if has_beats else None,
+    )

@@ -1,0 +1,127 @@
+"""The runtime of a watch: what the engine calls for each lease of one of its runs.
+
+Promises: every lease is settled, whatever is in the row: a run of another version is migrated or parked, and one that
+cannot be read fails. Rows are migrated on copies, so that a migration that fails leaves nothing half done.
+"""
+
+import asyncio
+import copy
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from everpoll.engine.calls import failure
+from everpoll.engine.work import Run, StopReason
+from everpoll.errors import BadInput
+from everpoll.policy import shown
+from everpoll.stores.contract import Again, Ended, Settlement, TaskInfo
+from everpoll.stores.contract import encode as encode_json
+from everpoll.watches.context import LookContext
+from everpoll.watches.extension import read_args
+from everpoll.watches.limits import MEMORY_LIMIT, as_json
+from everpoll.watches.memory import OTHERS, RunMemory, decode
+from everpoll.watches.step import Step
+
+if TYPE_CHECKING:
+    from everpoll.watches.registry import Watches
+    from everpoll.watches.watch import Watch
+
+logger = logging.getLogger("everpoll.watches")
+
+PARK_S = 300.0
+COUNTERS_LIMIT = 1_000
+"""How many counters a watch has; names beyond that share one."""
+
+
+class Runtime:
+    """Runs the steps of one watch."""
+
+    def __init__(self, watches: "Watches", watch: "Watch[Any]") -> None:
+        self._watches = watches
+        self.watch = watch
+
+    async def run(self, run: Run) -> Settlement:
+        """Make one step of one run."""
+        lease = run.lease
+        run.ends_by(None)  # until the first call of the step: each has its own deadline
+        try:
+            memory = decode(lease.memory or "{}")
+        except msgspec.DecodeError as error:
+            note = encode_json({"what": "failed", "error": f"its memory cannot be read: {error}"})
+            return Ended(lease.id, lease.sequence, "failed", None, note)
+        try:
+            await self.watch._learn()  # noqa: SLF001 - its tests reset when it last learned
+            return await self._stepped(run, memory)
+        except asyncio.CancelledError:
+            if run.stop_reason is StopReason.CANCELED:
+                # Nothing of the step counts; the next one, at once, begins with the cancel.
+                return Again(lease.id, lease.sequence, 0.0, refund=True)
+            raise
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            logger.exception("%s: no step could be made", lease.label)
+            return Step(self, run, memory, None).broken(error)
+
+    async def _stepped(self, run: Run, memory: RunMemory) -> Settlement:
+        lease, watch = run.lease, self.watch
+        version = lease.version if memory.version is None else memory.version
+        op: Any = read_args(lease.args)[0] if memory.op is None else memory.op
+        if version != watch.policy.version:
+            try:
+                memory = self._migrated(version, op, memory)
+                op = memory.op
+            except BaseException as raised:  # noqa: BLE001 - the user's own migration, or none
+                error = failure(run, raised)
+                why = f"it was written by version {version}, this is version {watch.policy.version}: {error}"
+                logger.error("%s: needs code: %s", watch.key_of(memory.run_id), why)
+                return Step(self, run, memory, op).park(why, PARK_S)
+        try:
+            typed = watch.op_type.convert(op)
+        except Exception as error:  # noqa: BLE001 - whatever it is, no look can be made with it
+            why = f"the operation does not fit {watch.name}: {error}"
+            return Step(self, run, memory, op).park(why, PARK_S)
+        step = Step(self, run, memory if memory.parked is None else replace(memory, parked=None), typed)
+        run.overdue = step.overdue
+        return await step.take()
+
+    def _migrated(self, version: int, op: Any, memory: RunMemory) -> RunMemory:
+        op, user = copy.deepcopy((op, memory.user))
+        while version != self.watch.policy.version:
+            if version not in self.watch.migrations:
+                raise BadInput(f"write @{self.watch.name}.migrate({version}, …)")
+            version, migration = self.watch.migrations[version]
+            op, user = migration(op, user) or (op, user)
+        what = f"what migrate(…, {version}) returns"
+        if not isinstance(user, dict):
+            raise BadInput(f"{what}: the memory must be a dict, not {shown(user)}")
+        user = as_json(user, what, MEMORY_LIMIT)
+        return replace(memory, op=as_json(op, what), version=version, user=user)
+
+    # ── what a step needs ────────────────────────────────────────────────────────────────────────────────────────
+
+    def joins_a_call(self, remote: str) -> bool:
+        """Whether a look at this remote would join a call of `look_many` that is being gathered."""
+        batch = self.watch.batch
+        return batch is not None and batch.is_about_to_ask(remote)
+
+    async def ask(self, limit_s: float, op: Any, context: LookContext, remote: str) -> Any:
+        """Look once, alone or in a call of `look_many`, within `limit_s`."""
+        watch = self.watch
+        if watch.batch is not None:
+            return await watch.batch.ask(op, context, remote, limit_s)
+        return await watch.looks(limit_s, op, key=context.key, handle=context.handle, outcome=None, w=context)
+
+    async def task(self, task_id: int) -> TaskInfo | None:
+        """Read the task of a run."""
+        return await self._watches.task(task_id)
+
+    def tally(self, counters: dict[str, int], counted: dict[str, int]) -> None:
+        """Add what a step has counted to the counters of the watch."""
+        known = self.watch.counters
+        for name, number in counters.items():
+            if number != (before := counted.get(name, 0)):
+                has_room = name in known or len(known) < COUNTERS_LIMIT
+                known[name if has_room else OTHERS] += number - before
