@@ -19,7 +19,7 @@ from everpoll.engine.queues import Queues
 from everpoll.engine.settler import OUTAGE
 from everpoll.engine.stop_signals import StopSignals, finish_all, finish_unless
 from everpoll.engine.unregistered import Unregistered
-from everpoll.engine.work import Works
+from everpoll.engine.work import Run, Works
 from everpoll.engine.worker import Worker
 from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, StoreUnavailable
 from everpoll.jobs import Job, JobOptions, Jobs, Task
@@ -33,7 +33,7 @@ from everpoll.jobs.timetable import Missed
 from everpoll.loops import LoopOptions, Loops
 from everpoll.monitors.standby import Standby
 from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds, whole_number
-from everpoll.stores.contract import Store
+from everpoll.stores.contract import Settlement, Store
 from everpoll.stores.memory import MemoryStore
 from everpoll.stores.urls import default_url, has_url, store_for, with_connections
 from everpoll.tables import AdoptedTable, Table
@@ -98,7 +98,6 @@ class Everpoll:
         self._opened = OpenedStore(store, self._forget, migrate=migrate)
         self._clock = clock
         self._migrate = migrate
-        self._works = Works()
         self._worker: Worker | None = None
         self._start_error: str | None = None
         self.worker_options = WorkerOptions(
@@ -109,8 +108,8 @@ class Everpoll:
             aging_s=None if aging is None else seconds(aging, name="aging", positive=True),
             unknown_s=None if unknown is None else seconds(unknown, name="unknown"),
         )
-        self._unregistered = Unregistered(self._works, self._leased_queues, self.worker_options.unknown_s)
-        self._works.on_unregistered = self._unregistered.settle
+        self._unregistered = Unregistered(lambda: self._works, self._leased_queues, self.worker_options.unknown_s)
+        self._works = Works(on_unregistered=self._unregistered.settle, on_unregistered_with_memory=self._hand_on)
         self.queues = Queues(self._served_queues, self.store)
         """The queues that a worker of this app serves, by name."""
         has_memory = isinstance(store, MemoryStore)
@@ -410,6 +409,9 @@ class Everpoll:
             await self.watches.close()
             await self._opened.close()
             self._opened.release(event_loop)
+
+    def _hand_on(self, run: Run) -> Settlement:
+        return self.watches.hand_on(run)
 
     def _leased_queues(self) -> list[str]:
         return list(self.worker_options.queues or self._works.queues)

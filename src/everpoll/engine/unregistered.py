@@ -41,7 +41,9 @@ AGAIN = Backoff("30s", factor=2, cap="10m", jitter=0.1)
 class Unregistered:
     """What one app does about tasks that its worker cannot run, and about those that others could not run."""
 
-    def __init__(self, works: Works, queues: Callable[[], Sequence[str]], unknown_s: float | None) -> None:
+    def __init__(
+        self, works: Callable[[], Works], queues: Callable[[], Sequence[str]], unknown_s: float | None
+    ) -> None:
         self._works = works
         self._queues = queues
         self._unknown_s = unknown_s
@@ -96,7 +98,7 @@ class Unregistered:
 
     async def _released(self, store: Store) -> int:
         try:
-            released = await store.release_set_aside(self._works.versions, self._queues(), BATCH)
+            released = await store.release_set_aside(self._works().versions, self._queues(), BATCH)
         except Exception as error:  # noqa: BLE001 - it is asked again
             logger.debug("cannot ask for tasks that were set aside: %s", error)
             return 0
@@ -135,13 +137,13 @@ class Unregistered:
         return Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note))
 
     def _reason(self, lease: Lease) -> str:
-        work = self._works.get(lease.name)
+        work = self._works().get(lease.name)
         if work is not None:
             return (
                 f"job {lease.name!r} is registered in this worker with version {work.version}, and the arguments of "
                 f"this task have version {lease.version}"
             )
-        known = ", ".join(self._works.names[:20]) or "nothing"
+        known = ", ".join(self._works().names[:20]) or "nothing"
         return f"no job called {lease.name!r} is registered in this worker; registered: {known}"
 
     def _warn(self, lease: Lease) -> None:
