@@ -7,6 +7,7 @@ background, and neither fails the start nor makes the app unhealthy. Leases noth
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Self
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.options import WorkerOptions
@@ -40,6 +41,16 @@ class LoopShowing:
         self._options = options
         self._worker: Worker | None = None
         self._starting: asyncio.Task[None] | None = None
+
+    @classmethod
+    def on_own_store(cls, store: Store, migrate: bool, cards: Cards, options: WorkerOptions) -> Self:
+        """Open the store to publish, and close it afterwards."""
+
+        async def opened() -> Store:
+            await store.open(migrate=migrate)
+            return store
+
+        return cls(opened, store.close, cards, options)
 
     def start(self) -> None:
         """Begin to publish, as soon as the database can be reached."""
