@@ -156,6 +156,8 @@ def _not_due(task: TaskInfo, due: str) -> Why:
             return Why(f"It waits for its next attempt, {due}: attempt {last.get('attempt')} failed.")
         case "snooze":
             return Why(f"It was snoozed by its own function; it is due {due}.")
+    if task.started_at is not None:
+        return Why(f"It has run before, and is due again {due}.")
     return Why(f"It is not due yet: it was enqueued with a delay and is due {due}.")
 
 
