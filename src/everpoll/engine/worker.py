@@ -187,7 +187,7 @@ class Worker:
         now = asyncio.get_running_loop().time()
         polling = self._polling is not None and not self._polling.done()
         meter, heartbeat = self.meter, self._heartbeat
-        is_fenced = heartbeat is not None and heartbeat.is_fenced
+        is_fenced = heartbeat is not None and heartbeat.heart.is_fenced
         return PollerHealth(
             healthy=polling and not is_fenced and meter.consecutive_errors < UNHEALTHY_ERRORS,
             polling=polling,
@@ -202,7 +202,7 @@ class Worker:
             running=len(self._pool),
             slots=self._pool.slots,
             stopping=self._pool.stopping,
-            heartbeat_age_s=None if heartbeat is None else heartbeat.silence_s,
+            heartbeat_age_s=None if heartbeat is None else heartbeat.heart.silence_s,
             is_fenced=is_fenced,
         )
 
