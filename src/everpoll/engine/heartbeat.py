@@ -61,7 +61,7 @@ class Heartbeat:
         self._nudged.set()
 
     async def stop(self) -> None:
-        """No beat begins after this; returns when the thread has ended, or hangs in a beat for too long."""
+        """Send no further beat; return when the thread has ended, or hangs in a beat for too long."""
         self._over = True
         self._nudged.set()
         if self._watcher is not None:

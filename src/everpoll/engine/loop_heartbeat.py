@@ -1,4 +1,4 @@
-"""The heartbeat under virtual time: in the event loop, whose time it is, in the place of a thread with its own.
+"""The heartbeat under virtual time: it runs in the event loop, which has the virtual clock. A thread has real time.
 
 Promises: the same as `heartbeat`, but for one: a handler that blocks the event loop blocks it, too. Only for stores
 that ask for it (`beats_in_loop`), which tests under a virtual clock use.
@@ -44,7 +44,7 @@ class LoopHeartbeat:
         self._nudged.set()
 
     async def stop(self) -> None:
-        """No beat begins after this."""
+        """Send no further beat."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Loop showing: publishes the loops of a process that has no worker of its own, by the heartbeat of one without queues.
+"""Loop showing: publishes the loops of a process that has no worker, by the heartbeat of a worker without queues.
 
 Promises: starts beside the app and never keeps it from running: a database that is away is tried again in the
 background, and neither fails the start nor makes the app unhealthy. Leases nothing. Ends with the app.
@@ -61,7 +61,7 @@ class LoopShowing:
         starting, self._starting = self._starting, None
         if starting is None:
             return
-        # One that is about to succeed may: a process that ends at once has its loops shown all the same.
+        # A start that is about to succeed gets this time: a process that ends at once still shows its loops.
         await asyncio.wait({starting}, timeout=STARTING_S)
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)

@@ -126,7 +126,7 @@ class Pool:
         return self.free < self.slots * SPARE_SHARE
 
     def running_by_queue(self) -> Counter[str]:
-        """Handlers of each queue: counted when asked, which few workers do, not with every run."""
+        """Count the handlers of each queue: when asked, which few workers do, and not with every run."""
         return Counter([run.lease.queue for run in self._carriers])
 
     def start(
@@ -139,7 +139,7 @@ class Pool:
         entries: Iterable[Entry | None] = repeat(None) if self._tally is None else self._tally.leased(leases, waited_us)
         names = list(map(_name, leases))
         works = {name: self._works.get(name) for name in set(names)}
-        # Made without a step of the interpreter for each.
+        # By `map`: a loop in Python would cost a step of the interpreter for each run.
         of_names = map(works.__getitem__, names)
         runs = list(map(Run, leases, repeat(incarnation), of_names, entries, repeat(self), repeat(at), repeat(now)))
         if any(work is not None and work.timeout_s is not None for work in works.values()):
@@ -155,7 +155,7 @@ class Pool:
         for run, carrier in list(self._carriers.items()):
             if run.stop_reason is None and (task_ids is None or run.lease.id in task_ids):
                 if reason is StopReason.CANCELED and run.lease.cancel_requested:
-                    continue  # it knows, and is about it
+                    continue  # already being canceled
                 run.stop_reason = reason
                 if carrier is None:
                     self._end(run, stopped(run))
@@ -175,7 +175,7 @@ class Pool:
         return sum(run.stop_reason is not None for run in self._carriers)
 
     def running(self) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids, and the fences of those that run past their deadline although they were canceled.
+        """Return the ids, and the fences of those that run past their deadline although they were canceled.
 
         Called from the heartbeat's thread: one copy first.
         """
@@ -228,7 +228,7 @@ class Pool:
         now = self._event_loop.time()
         for run, carrier in list(self._carriers.items()):
             if run.deadline is None or carrier is None or (run.overdue is None and run.stop_reason is None):
-                continue  # it waits to begin; or only the rescue knows what becomes of it
+                continue  # it waits to begin, or the rescue takes it back
             if run.deadline <= now and run.overdue_at is None:
                 run.overdue_at = now
             until = run.deadline if run.overdue_at is None else run.overdue_at + OVERDUE_S
@@ -268,7 +268,7 @@ class Pool:
             self._spare = asyncio.Task(self._carry(), loop=self._event_loop, context=self._context.copy())
 
     def _take_over(self) -> "asyncio.Task[None]":
-        """The first step of a carrier: the one before it has suspended or ended."""
+        """Make the spare the carrier, in its first step: the carrier before it has suspended or ended."""
         carrier, self._spare = self._spare, None
         assert carrier is not None, "it is the spare until its first step"
         self._carrier = carrier
@@ -289,7 +289,7 @@ class Pool:
                 carriers[run] = carrier
                 run.started = self._now
                 SUBJECT.set(run)
-                # Taken anew for each run: one that nothing was changed in is found equal by its address.
+                # Copied for each run. A context that the run has not changed compares equal at once, by its address.
                 context = copy_context()
                 if self._tells_starts:
                     self._narrator.started(run)
@@ -337,18 +337,18 @@ class Pool:
         return work.run(run) if self._tracer is None else traced(self._tracer, run)
 
     def _is_unregistered_with_memory(self, run: Run) -> bool:
-        """Whether it has stored memory, and its name is not registered in this worker."""
+        """Return whether it has stored memory, and its name is not registered in this worker."""
         return run.work is None and run.lease.memory is not None and self._works.on_unregistered_with_memory is not None
 
     def _broken_off(self, run: Run, error: BaseException) -> tuple[Settlement, BaseException | None]:
-        """What becomes of a run that raised in the place of returning a settlement, and what is to be raised again."""
+        """Settle a run that raised; also return the error to raise again, where it is not the run's own."""
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
             is_ours = isinstance(error, asyncio.CancelledError) and run.stop_reason is not None
             return stopped(run), None if is_ours else error
         return broken(run, error), None
 
     def completed(self, run: Run, ended: Ended) -> None:
-        """The run is over, and its end is in the store already: settle nothing."""
+        """End a run without settling it: its end is in the store already."""
         if run in self._carriers:
             self._end(run, ended, self._on_completed)
 

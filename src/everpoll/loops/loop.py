@@ -216,7 +216,7 @@ class Loop:
         return [] if self._run is None else self._run.under_way()
 
     def _is_over(self) -> bool:
-        """Whether no run of this loop is left."""
+        """Return whether no run of this loop is left."""
         return self._run is None or self._run.is_over()
 
     def _become(self, registration: Registration) -> None:

@@ -86,5 +86,5 @@ def off_grid(policy: LoopPolicy, state: LoopState, instant: float) -> LoopState:
 
 
 def _tick_before(tick_at: float, base_s: float, instant: float) -> float:
-    """The last tick of the grid at or before an instant."""
+    """Return the last tick of the grid at or before an instant."""
     return tick_at + math.floor((instant - tick_at) / base_s) * base_s

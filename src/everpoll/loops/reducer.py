@@ -60,7 +60,7 @@ def step(policy: LoopPolicy, state: LoopState, event: Event, now: float, chance:
 
 
 def stale_once_resumed(policy: LoopPolicy, state: LoopState, reason: PauseReason, now: float) -> bool:
-    """Whether the loop is overdue and would run at once if this pause reason were removed."""
+    """Return whether the loop is overdue and would run at once if this pause reason were removed."""
     after, _ = _resume(policy, state, Resume(reason), now, 0.5)
     return reason in state.pauses and after.due_from == now and after.delay_s == 0.0 and after.next_due is not None
 

@@ -18,8 +18,8 @@ Every implementation promises the same (one conformance suite proves it):
 - Of the tasks that share a limit, no more are leased at a time, and no more in any stretch of time, than it allows.
   Running ones are counted from the leases themselves. Keys of limits take turns among equal priorities.
 - A task that `cancels_itself` is only asked: a cancel makes it due and tells it, and nothing else ends it.
-- A task that others lead to waits until they have ended. Their end tells it, in the transaction that ends them, once.
-- Follow-ups of a settlement are enqueued with it or not at all: a settlement counts once, and so do they.
+- A task that others lead to waits until they have ended. The transaction that ends one of them reports it, once.
+- Follow-ups of a settlement are enqueued with it or not at all, so each of them is enqueued once.
 - Events are written together with the change that they report, or not at all. A reader that goes on from a position
   misses none.
 - Errors of the connection are raised as `StoreUnavailable`, and then nothing is known about the outcome. Every
@@ -142,7 +142,7 @@ class Source(Protocol):
     has_push: bool
     """Whether an enqueue elsewhere really wakes `on_wake` here; found out by a self-test in `listen`."""
     beats_in_loop: bool
-    """True under a virtual clock: the heartbeat then belongs into the event loop, whose time that is."""
+    """True under a virtual clock: the heartbeat then runs in the event loop, which has that clock."""
 
     @property
     def hand_over(self) -> Callable[[], None] | None:
@@ -150,28 +150,28 @@ class Source(Protocol):
         the interpreter for a moment. None: nothing to call."""
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
-        """Enter a worker; it may lease from now on."""
+        """Sign a worker on; it may lease from now on."""
 
     async def sign_off(self, incarnation: int) -> None:
-        """The worker has settled or handed back everything."""
+        """Sign a worker off; it has settled or handed back everything."""
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
-        """At most `most` due tasks (never more than LEASE_LIMIT), of each queue at most its room, best first.
+        """Lease at most `most` due tasks (never more than LEASE_LIMIT), of each queue at most its room, best first.
 
         Raises `LeaseLost` for an incarnation that was declared dead: it must sign on anew.
         """
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
-        """Settle a mixed batch in one transaction; the ids that were lost: not ours any more, unchanged."""
+        """Settle a mixed batch in one transaction; return the ids that were lost: not ours any more, unchanged."""
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
-        """Of those that `settle` called lost, the ids that an earlier try, whose answer got lost, has settled."""
+        """Return which of the ids that `settle` called lost were settled by an earlier try whose answer got lost."""
 
     async def note_loss(self, task_id: int, note: str) -> None:
         """Record, beside the task and not in it, that a worker's result was dropped."""
 
     async def prune(self, older_than_s: float) -> int:
-        """Drop history, and events, older than this; how many partitions or rows of history went."""
+        """Drop history and events older than this; return how many partitions or rows of history went."""
 
     async def listen(self, on_wake: OnWake) -> None:
         """Call `on_wake`, in this event loop's thread, whenever something may have become due or is to be canceled.
@@ -183,7 +183,7 @@ class Source(Protocol):
         """Stop calling it."""
 
     def pulse(self) -> Pulse:
-        """A heartbeat connection of its own, for another thread."""
+        """Return a connection for the heartbeat, to be used from another thread."""
 
     async def back_off(self, delay_s: float) -> None:
         """Wait that long after `StoreUnavailable`; less where another part of this process reaches the store first."""
@@ -206,37 +206,37 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         """Apply the missing migrations, and return their names. Several processes may call it at the same time."""
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
-        """All or none, in order; wakes workers. Of two equal keys in one call, the first wins.
+        """Enqueue all or none, in order; wake workers. Of two equal keys in one call, the first wins.
 
         `once` without a key, or for a task that is not indexed, is `BadInput`; so is `unique` without a key.
         """
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
-        """Store a JSON text about a running task; False: lost."""
+        """Store a JSON text about a running task; return False if its lease was lost."""
 
     async def losses(self, task_id: int) -> list[dict[str, Any]]:
-        """What `note_loss` recorded about a task."""
+        """Return what `note_loss` recorded about a task."""
 
     async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-        """Those that exist, live or in history, read in one snapshot."""
+        """Return the tasks that exist, live or in history, read in one snapshot."""
 
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-        """Those that have ended: the cheap look that all waiters of a process share."""
+        """Return those of the tasks that have ended: the cheap look that all waiters of a process share."""
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
-        """The live task of that kind with that key; without one, of indexed tasks, the last that ended."""
+        """Return the live task of that kind with that key; if there is none, the indexed task that ended last."""
 
     async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
-        """The results, where there are any, of the indexed tasks of that name that ended last, newest first."""
+        """Return the results of the indexed tasks of that name that ended last, newest first; null is left out."""
 
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
-        """What happened to one task, behind the number `after`, by number."""
+        """Return what happened to one task, behind the number `after`, by number."""
 
     async def events_of(self, after: Mapping[int, int], limit: int = 1000) -> list[Event]:
-        """What happened to several tasks: of each at most `limit` behind its number, by task and number."""
+        """Return what happened to several tasks: of each at most `limit` behind its number, by task and number."""
 
     async def events(self, after: str | None, limit: int = 1000) -> EventPage:
-        """The feed of all tasks, behind a position; None answers nothing, and the position of now.
+        """Return the feed of all tasks behind a position; for None no events, and the position of now.
 
         Nothing ever appears in front of a position that was returned, whatever order transactions commit in: what
         commits after it, or was not visible with it, is behind it. `BadInput` for a text that is not a
@@ -244,19 +244,19 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         """
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
-        """A page, newest first."""
+        """Return a page, newest first."""
 
     async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
-        """The live indexed tasks of a kind, newest first, those with an id below `after`."""
+        """Return the live indexed tasks of a kind, newest first, those with an id below `after`."""
 
     async def workers(self) -> list[WorkerInfo]:
-        """Those alive, and those that ended within the last day."""
+        """Return the workers that are alive, and those that ended within the last day."""
 
     async def queues(self) -> list[QueueInfo]:
-        """What waits where."""
+        """Return how much waits and runs in each queue."""
 
     def examiner(self) -> "Examiner":
         """Return what gathers facts for a doctor: on its own connections, also while this store is closed."""
 
     async def limit(self, key: str) -> LimitInfo:
-        """What happens at a key; a key that no task has is one at which nothing happens."""
+        """Return what happens at the key of a limit: nothing, if no task has it."""

@@ -23,8 +23,8 @@ class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
     names: tuple[str, ...] = ()
     """The tasks that it can run."""
     limits: dict[str, Limit] = {}
-    """By name of the task: what this worker's own code says. It counts for its leases in place of what a task brought
-    along, so that a changed limit holds for tasks that wait already. Their keys mean nothing."""
+    """By name of the task: the limits in this worker's own code. They replace what a task was enqueued with, so that a
+    changed limit holds for tasks that wait already. Their keys are not used."""
     aging_s: float | None = None
     """A task that has been due for longer than this comes first, whatever its priority; None: priorities do not age."""
 

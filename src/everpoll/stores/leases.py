@@ -40,7 +40,7 @@ class Lease(Struct, frozen=True, gc=False):
 
 
 ALIKE_SHARE = 1 / 32
-"""Of the shortest waiting time. Of a large batch, telling each costs as much as a fifth of leasing it."""
+"""A share of the shortest waiting time. Reporting each time of a large batch costs a fifth of leasing it."""
 
 
 class Leased(Struct, frozen=True, gc=False):
@@ -84,7 +84,7 @@ class Again(Struct, frozen=True, gc=False):
     id: int
     sequence: int
     delay_s: float | None = None
-    """None keeps its place in the line: what is handed back was not late by its own fault."""
+    """None keeps its place in the line: a task that is handed back must not lose it."""
     refund: bool = False
     """True refunds the attempt: a snooze or a hand back costs none."""
     note: str | None = None

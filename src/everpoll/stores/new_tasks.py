@@ -24,7 +24,7 @@ class Limit(Struct, frozen=True, gc=False):
     """Never more than `starts` leases in any stretch of so many seconds; nothing is saved up."""
 
     def ruled_by(self, rule: "Limit | None") -> "Limit":
-        """The same key under the numbers of another limit."""
+        """Return the same key under the numbers of another limit."""
         return self if rule is None else Limit(self.key, rule.running, rule.starts, rule.per_s)
 
 
@@ -36,9 +36,9 @@ class Unique(Struct, frozen=True, gc=False):
     """What an enqueue does where its key is taken, beyond answering with the live task that has it."""
 
     on_conflict: OnConflict = "existing"
-    """existing, reject: the task that has the key is the answer, unchanged. replace: a queued one is as if it were
-    enqueued now, under its own id; one that runs, or takes what other tasks bring, goes on without the key, which the
-    new task gets."""
+    """existing, reject: the task that has the key is the answer, unchanged. replace: a queued task
+    takes over everything of the new one, under its own id. A task that runs, or waits for other tasks, loses the key to
+    the new task and goes on."""
     for_s: float | None = None
     """An ended task with the key answers as well, if it was enqueued less than so many seconds ago and is indexed."""
     together: bool = False
@@ -68,7 +68,7 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     events: tuple[NewEvent, ...] = ()
     """Written with the task, unless the key was taken."""
     limit: Limit | None = None
-    """None: it counts for no limit, and pays for none."""
+    """None: it has no limit, and costs nothing for those of others."""
     unique: Unique | None = None
     """With a key. None: the live task that has the key answers."""
 

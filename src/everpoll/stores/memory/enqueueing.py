@@ -30,7 +30,7 @@ class MemoryEnqueueing(MemoryState):
         return answers
 
     def _rejected(self, tasks: Sequence[NewTask]) -> list[Enqueued] | None:
-        """The answers to a call of which nothing is enqueued, since one of its tasks rejects; None: none does."""
+        """Return the answers to a call that enqueues nothing, since one of its tasks rejects; None: none does."""
         if not any(map(_unique, tasks)):
             return None
         known = [self._known(task) if task.unique and task.unique.together else None for task in tasks]
@@ -39,7 +39,7 @@ class MemoryEnqueueing(MemoryState):
         return [Enqueued(0 if row is None else row.id, is_new=False) for row in known]
 
     def _known(self, task: NewTask) -> TaskRow | None:
-        """The task that has the key of this one, or had it and still answers."""
+        """Return the task that has the key of this one, or had it and still answers."""
         row = self._index.of_key(task.kind, task.key)
         if row is None and (task.once or (task.unique is not None and task.unique.for_s is not None)):
             row = self._index.last_of_key(task.kind, task.key)

@@ -107,7 +107,7 @@ class MemoryReading(MemoryState):
             ]
 
     def live_rows(self) -> tuple[list[TaskRow], float]:
-        """The live rows, for an examination, and the store's clock."""
+        """Return the live rows, for an examination, and the store's clock."""
         with self._lock:
             return list(self._index.live.values()), self._now()
 

@@ -94,11 +94,11 @@ async def _taken(connection: Connection, flow: Sequence[FlowTask]) -> list[Enque
 
 
 async def members(lane: Lane, task_id: int, after: int, limit: int) -> list[TaskInfo]:
-    """The tasks that lead to this one, by id; their states are of one moment."""
+    """Return the tasks that lead to this one, by id; their states are of one moment."""
     found = await reading.by_id(lane, reading.BY_ID, await lane.value(MEMBER_IDS, task_id, after, limit))
     return list(found.values())
 
 
 async def member_counts(lane: Lane, task_id: int) -> dict[TaskState, int]:
-    """How many of them are in which state."""
+    """Return how many of the tasks that lead to this one are in which state."""
     return dict(await lane.rows(COUNTS, task_id))

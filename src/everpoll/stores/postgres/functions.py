@@ -83,7 +83,7 @@ def _sources() -> str:
 
 @cache
 def digest() -> str:
-    """What names the set of this release."""
+    """Return what names the set of this release."""
     return hashlib.sha256(_sources().encode()).hexdigest()[:8]
 
 
@@ -93,12 +93,12 @@ def _calls() -> re.Pattern[str]:
 
 
 def versioned(sql: str) -> str:
-    """The same SQL, calling the functions of this release."""
+    """Return the same SQL, calling the functions of this release."""
     return _calls().sub(rf"everpoll.\1_{digest()}(", sql)
 
 
 async def is_installed(connection: Connection) -> bool:
-    """Whether the database has the set of this release."""
+    """Return whether the database has the set of this release."""
     if not await connection.fetchval("select to_regclass('everpoll.function_sets') is not null"):
         return False
     return bool(await connection.fetchval(IS_INSTALLED, digest()))

@@ -181,7 +181,7 @@ class PostgresStore:
         return await self._workers.is_complete(incarnation, lease)
 
     async def _own_place(self, anew: bool) -> str:
-        """Which database this is; its server may have been started again since it was asked."""
+        """Return which database this is; its server may have been started again since it was asked."""
         if self._place is None or anew:
             self._place = await own_transactions.place(self._calls)
         return self._place

@@ -17,16 +17,18 @@ class Waking:
         self._listener = listener
 
     def here(self, *, due_s: float = 0.0) -> None:
-        """Tasks are due in so many seconds: the workers of this process look then."""
+        """Wake the workers of this process for tasks that are due in so many seconds."""
         self._listener.wake(due_s=due_s)
 
     def everywhere(self, *, due_s: float = 0.0) -> None:
-        """The same for the workers of all processes."""
+        """Wake the workers of all processes for tasks that are due in so many seconds."""
         self._notifier.soon()
         self._listener.wake(due_s=due_s)
 
     def out_of_order(self, *, cancel: bool = False) -> None:
-        """Tasks are due now that may lie behind a mark; the statement has notified other processes.
+        """Wake the workers of this process for tasks that may lie behind a mark.
+
+        The statement that made them due has notified other processes.
 
         `cancel`: a running task is to be canceled, or has new arguments.
         """

@@ -29,7 +29,7 @@ SIGN_OFF = """update everpoll.workers set stopped_at = now(), is_clear = $2
 
 
 class Workers:
-    """Those that lease from one store object."""
+    """The workers that lease from one store object."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Workers:
         return lost
 
     def _unblocked(self, due_s: float | None) -> None:
-        """A task waits for no other any more: workers look for it, here and elsewhere."""
+        """Wake workers here and elsewhere, if a task waits for no other any more."""
         if due_s is not None:
             self._waking.everywhere(due_s=due_s)
 

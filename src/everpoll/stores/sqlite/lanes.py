@@ -54,7 +54,7 @@ class Lanes:
                 self.writer.listen(bool(self._listeners))
 
     def _leave_parent(self) -> None:
-        """After a fork the threads are not there, and what they had open is the parent's."""
+        """Forget the parent's threads after a fork: they are not there, and what they had open is the parent's."""
         if self._pid != os.getpid():
             _left_by_parent.append((self.writer, self._reader))
             self.writer = self._reader = None
@@ -63,7 +63,7 @@ class Lanes:
             self._pid = os.getpid()
 
     def _opening_here(self) -> asyncio.Lock:
-        """A lock belongs to the event loop in which a caller first had to wait for it."""
+        """Return the lock of this event loop: a lock belongs to the one in which a caller first waited for it."""
         event_loop = asyncio.get_running_loop()
         if self._opening is None or self._opening[0] is not event_loop:
             self._opening = (event_loop, asyncio.Lock())

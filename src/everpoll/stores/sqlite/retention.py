@@ -88,7 +88,7 @@ def drop(con: Connection, oldest: int, ids: str) -> int:
 
 
 def idle_workers(con: Connection, oldest: int) -> str:
-    """Workers that ended that long ago and that no live task mentions, a JSON array."""
+    """Return the workers that ended that long ago and that no live task mentions, as a JSON array."""
     found: str = con.execute(IDLE_WORKERS, {"oldest": oldest, "slice": SLICE}).fetchone()[0]
     return found
 

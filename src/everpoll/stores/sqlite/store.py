@@ -384,5 +384,5 @@ class SqliteStore:
 
 
 def _is_possible(task_id: int) -> bool:
-    """Whether SQLite could have given such an id."""
+    """Return whether SQLite could have given such an id."""
     return 0 < task_id <= LARGEST_ID

@@ -22,7 +22,7 @@ logger = logging.getLogger("everpoll.stores")
 
 
 class Workers:
-    """Those that lease from one store object."""
+    """The workers that lease from one store object."""
 
     def __init__(self, lanes: Lanes, instants: Instants) -> None:
         self._lanes = lanes
@@ -50,7 +50,7 @@ class Workers:
         looked = await self._lanes.write(
             Op(
                 lambda con: leasing.lease(con, self._now(), look),
-                # Where the look before brought something, this one will, too: why ask first?
+                # If the look before brought something, this one probably does, too: it does not ask first.
                 peek=None if self._found else lambda con: leasing.peek(con, self._now(), look),
                 unwanted=lambda looked: self._hand_back(incarnation, looked.leased.leases),
             )
