@@ -96,13 +96,13 @@ def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime, gone:
         evidence.append("a caller asked to cancel it; its worker learns that at its next heartbeat")
     if worker is not None and worker.is_alive and worker.incarnation in gone:
         return Why(
-            f"Its worker is gone: {_gone(worker)}; once its lease is over, a live worker gives the task back.",
+            f"Its worker is gone: {_gone(worker)}; once its lease is over, a live worker makes the task due again.",
             tuple(evidence),
         )
     if worker is not None and worker.is_alive:
         if task.cancel_requested and asked_s >= STUBBORN_S:
             return Why(
-                f"It was asked to end {human(round(asked_s))} ago and has not: its function goes on on worker "
+                f"It was asked to end {human(round(asked_s))} ago and has not: its function still runs on worker "
                 f"{task.worker}, and keeps its slot.",
                 (*evidence, _heard(worker)),
                 advice="a plain function has to look at task.is_stopping, or have a timeout=; else end that worker",
@@ -111,7 +111,9 @@ def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime, gone:
     living = [one for one in workers if one.is_alive and one.incarnation not in gone]
     evidence.append("that worker is not known any more" if worker is None else _silence(worker))
     if living:
-        return Why("Its worker is lost; the next heartbeat of any live worker gives the task back.", tuple(evidence))
+        return Why(
+            "Its worker is lost; the next heartbeat of any live worker makes the task due again.", tuple(evidence)
+        )
     return Why(
         "Its worker is lost, and no worker is alive to rescue it.", tuple(evidence), advice="start one: everpoll run"
     )

@@ -129,7 +129,7 @@ class Work:
     handles_cancel: bool = False
     """Run it although a cancel is requested: it has something to tell a remote first."""
     kind: str = "job"
-    """Of its tasks, for figures."""
+    """The kind of its tasks, under which figures count them."""
     limit: Limit | None = None
     """How many of its tasks may run and start; which of them count together, each task says."""
     version: int = 1

@@ -18,7 +18,7 @@ from everpoll.stores.postgres.enqueueing import CHUNK, limit_columns
 from everpoll.stores.postgres.functions import versioned
 
 IDS = """select array(select nextval('everpoll.tasks_id_seq') from generate_series(1, $1::int))"""
-# Keys in their own order, so that two flows with the same keys never wait for each other crosswise.
+# Keys in their own order, so that two flows with the same keys cannot deadlock.
 INSERT = f"""with put as (
     insert into everpoll.tasks (id, created_at, due_at, line, queue, name, rank, args, timeout_s, kind, version, memory,
         key, indexed, then_id, takes, blockers, limit_key, limit_running, limit_starts, limit_per_s)

@@ -306,7 +306,9 @@ class Leasing:
             try:
                 await self.recover(incarnation)
             except EverpollError as error:
-                logger.debug("could not make sure of what %016x holds: %s; its next look does", incarnation, error)
+                logger.debug(
+                    "cannot find out what worker %016x holds: %s; its next look tries again", incarnation, error
+                )
 
 
 def _each(leased: Leased) -> list[float]:

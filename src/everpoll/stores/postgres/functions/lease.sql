@@ -9,17 +9,19 @@
 --
 -- asks_waiting: waiting tasks whose time has come are made ready first, so that they take their place in the order of
 -- this very call, and the next due time is returned. waits_from[i]: before this, nothing waits in wanted[i]; done_until
--- says how far that is true now. Looks in the middle of a long drain do without the question, which costs as much as leasing twenty rows.
+-- says how far that is true now. Looks in the middle of a long drain do without the question, which costs as much as
+-- leasing twenty rows.
 --
 -- Waiting tasks that are due are leased as they are (is_direct) where no task is ready, they are all of one queue and
--- none has a priority: then their order is that of their due times. One that counts for a limit is left, and the next look,
--- which meets it first, makes it ready. That saves making them ready first, which writes
--- every index (measured: 30 of 80 us a task that has a key and a memory). Such a task stays in tasks_waiting until it is
--- settled, so what reads that index steps over leased rows.
+-- none has a priority: then their order is that of their due times. That saves making them ready first, which writes
+-- every index (measured: 30 of 80 us a task that has a key and a memory). A task that counts for a limit is left, and the
+-- next look, which meets it first, makes it ready. A task leased in this way stays in tasks_waiting until it is settled,
+-- so what reads that index steps over leased rows.
 --
 -- In such a run, while settlements follow one another (is_settling), the commit does not wait for the log to reach the
--- disk: the next settlement, about a millisecond later, makes both durable. A server that crashes in between forgets the lease; then the worker takes it again
--- (recover), or another worker does, and the first one's result is lost (measured: a drain by 50 slots is 1.3 x as fast).
+-- disk: the next settlement, about a millisecond later, makes both durable. A server that crashes in between forgets the
+-- lease; then the worker takes it again (recover), or another worker does, and the first one's result is lost (measured:
+-- a drain by 50 slots is 1.3 x as fast).
 --
 -- asks_limits: tasks that count for a limit are looked for as well (limited.sql), and those that may start take their place
 -- in the order of this call. Their leases always wait for the disk: a server that forgot one in a crash would start another.
