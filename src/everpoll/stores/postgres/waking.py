@@ -9,7 +9,7 @@ from everpoll.stores.postgres.notify import Notifier
 
 
 class Waking:
-    """Of one store."""
+    """Wakes workers for one store."""
 
     def __init__(self, marks: Marks, notifier: Notifier, listener: Listener) -> None:
         self._marks = marks
