@@ -76,9 +76,6 @@ USUALLY_ZERO = frozenset({"priority", "rescues", "cancel_requested", "blockers"}
 
 jobs = typer.Typer(name="jobs", help="List, show, cancel, retry and delete jobs.", no_args_is_help=True)
 
-jobs.command("causes")(causes)
-jobs.command("redrive")(redrive)
-
 TaskId = Annotated[int, typer.Argument(help="The task's id.", metavar="ID")]
 
 
@@ -287,6 +284,10 @@ def delete(task_id: TaskId, url: Url = None) -> None:
 
     with_store(url, use)
     typer.echo(f"task {task_id} is deleted")
+
+
+jobs.command("causes")(causes)
+jobs.command("redrive")(redrive)
 
 
 def workers(url: Url = None, app: OfApp = None, as_json: AsJson = False) -> None:
