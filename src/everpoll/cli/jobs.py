@@ -174,7 +174,7 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _safe(task: TaskInfo) -> TaskInfo:
-    """The task as it may be printed: that of a service has headers, addresses and tokens in it."""
+    """Return the task without secrets: the task of a service holds headers, addresses and tokens."""
     # Imported here: only `show` needs the rooms of services and of HTTP, and they are most of the time of a start.
     from everpoll.http.stored_secrets import without_secrets  # noqa: PLC0415
     from everpoll.monitors.checks.assignment import KIND as SERVICE  # noqa: PLC0415
