@@ -76,9 +76,6 @@ USUALLY_ZERO = frozenset({"priority", "rescues", "cancel_requested", "blockers"}
 
 jobs = typer.Typer(name="jobs", help="List, show, cancel, retry and delete jobs.", no_args_is_help=True)
 
-jobs.command("causes")(causes)
-jobs.command("redrive")(redrive)
-
 TaskId = Annotated[int, typer.Argument(help="The task's id.", metavar="ID")]
 
 
@@ -177,7 +174,7 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _safe(task: TaskInfo) -> TaskInfo:
-    """The task as it may be printed: that of a service has headers, addresses and tokens in it."""
+    """Return the task without secrets: the task of a service holds headers, addresses and tokens."""
     # Imported here: only `show` needs the rooms of services and of HTTP, and they are most of the time of a start.
     from everpoll.http.stored_secrets import without_secrets  # noqa: PLC0415
     from everpoll.monitors.checks.assignment import KIND as SERVICE  # noqa: PLC0415
@@ -287,6 +284,10 @@ def delete(task_id: TaskId, url: Url = None) -> None:
 
     with_store(url, use)
     typer.echo(f"task {task_id} is deleted")
+
+
+jobs.command("causes")(causes)
+jobs.command("redrive")(redrive)
 
 
 def workers(url: Url = None, app: OfApp = None, as_json: AsJson = False) -> None:

@@ -247,7 +247,7 @@ def extend(
 
 
 async def _operated(store: Store, name: str, operate: Callable[[WatchRun], Awaitable[None]]) -> RunInfo:
-    """Do something to a run, as Python does it; the run after that."""
+    """Call a method of a run, and return the run as it is afterwards."""
     task = await _found(store, name)
 
     async def the_store() -> Store:
@@ -316,7 +316,7 @@ def _print_event(fields: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _printable(answer: Any) -> Any:
-    """An answer for scripts, without secrets: scripts write logs."""
+    """Return an answer for scripts without secrets: scripts write logs."""
     return without_secrets(msgspec.to_builtins(answer))
 
 
