@@ -277,7 +277,7 @@ class Rescued(NamedTuple):
     """The tasks that it ended: they have lost too many workers, or were to be canceled."""
 
 
-class TaskInfo(Struct, frozen=True, kw_only=True):
+class TaskInfo(Struct, frozen=True, kw_only=True, gc=False):
     """A task as people see it; JSON columns are decoded."""
 
     id: int
