@@ -65,7 +65,7 @@ class Answers:
 def measured(url: str, paths: list[str], reads: int) -> dict[str, Answers]:
     """Return the answers of each call; the first round warms up."""
     found = {path: Answers() for path in paths}
-    with _served(url) as (port, pid):
+    with served(url) as (port, pid):
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         for turn in range(reads + 1):
             for path in paths:
@@ -85,7 +85,7 @@ def measured(url: str, paths: list[str], reads: int) -> dict[str, Answers]:
 
 
 @contextmanager
-def _served(url: str) -> Iterator[tuple[int, int]]:
+def served(url: str) -> Iterator[tuple[int, int]]:
     """The port and the process id of a server on that database, for the length of the block."""
     command = [sys.executable, "-m", "everpoll", "serve", "--url", url, "--port", "0"]
     environment = {**os.environ, "EVERPOLL_LOG": "json"}

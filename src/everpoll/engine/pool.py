@@ -28,7 +28,8 @@ from typing import Protocol
 from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.failure_events import failure_event
 from everpoll.engine.narration import Narrator
-from everpoll.engine.tally import Entry, Tally
+from everpoll.engine.tally import Tally
+from everpoll.engine.tally_entry import Entry
 from everpoll.engine.tracing import traced, tracer
 from everpoll.engine.work import Run, StopReason, Works
 from everpoll.logs.context import SUBJECT, about
