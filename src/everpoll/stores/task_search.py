@@ -32,7 +32,7 @@ _error_class = re.compile(ERROR_CLASS)
 
 
 def checked(wanted: TaskFilter) -> TaskFilter:
-    """Return the filter; raise `BadInput` if a search cannot be made with it."""
+    """Return the filter, or `BadInput` where a search cannot be made with it."""
     for name in ("q", "error"):
         value = getattr(wanted, name)
         if value is not None and (flaw := flaw_of(value, SEARCH_CHARS)) is not None:
@@ -65,17 +65,17 @@ def needles(q: str) -> tuple[Needle, ...]:
 
 
 def is_found(wanted: tuple[Needle, ...], text: str) -> bool:
-    """Whether the text has one of the needles."""
+    """Return whether the text has one of them."""
     return any(_has(text, needle) for needle in wanted)
 
 
 def condition(wanted: tuple[Needle, ...], column: str, position: str, bind: Callable[[str], str]) -> str:
-    """Return this test in SQL; `position` is the database's function for it, `bind` returns a parameter's name."""
+    """Return the same as SQL; `position` is the database's function for it, `bind` returns a parameter's name."""
     return "(" + " or ".join(_condition(column, list(needle), position, bind) for needle in wanted) + ")"
 
 
 def error_class(note: str | None) -> str | None:
-    """Return the class of the error in a note of the trail; None if it has none."""
+    """Return the class of the error that a note for the trail tells about; None: it tells about none."""
     found = None if note is None else _error_class.search(note)
     return None if found is None else found[1]
 

@@ -30,7 +30,7 @@ CREATED = """select created_at from everpoll.tasks where id = $1
 
 
 async def tasks(lane: Lane, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
-    """Return a page of tasks, newest first. A row beyond the page tells that there is more."""
+    """Return one page. Each table gives its newest; what is beyond the page tells that there is more."""
     search = await _searched(lane, wanted, after)
     if not search.places:
         return TaskPage(())
@@ -61,7 +61,7 @@ class _Search:
         """Whether there are conditions that no index has."""
 
     def end(self) -> list[Any]:
-        """Return the query for the last task that a page looks at, in the table that has more of such tasks.
+        """Return the last task that is looked at, where there are more behind it, in the table that has more of them.
 
         Its id only, which the index has: reading 10,000 rows to skip them would take as long as the page itself.
         """
@@ -73,7 +73,7 @@ class _Search:
         return [f"select id from ({' union all '.join(ends)}) ends order by id desc limit 1", *values]
 
     def page(self, limit: int, end: int) -> list[Any]:
-        """Return the query for the newest tasks, up to that end."""
+        """Return the newest tasks, up to that end."""
         values: list[Any] = [limit, end]
         pages = [
             f"(select {LIVE if letter == 't' else ENDED} {some} and "
@@ -91,7 +91,7 @@ class _Search:
 
 
 async def _searched(lane: Lane, wanted: TaskFilter, after: int | None) -> _Search:
-    """Return the search, with the ids between which the tasks of that time are, and those of running tasks."""
+    """Find the ids between which the tasks of that time are, and those of running tasks."""
     bounds: dict[str, dict[str, Any]] = {}
     earliest = None if wanted.since is None else _moved(wanted.since, -SLACK)
     latest = None if wanted.until is None else _moved(wanted.until, SLACK)
@@ -134,7 +134,7 @@ def _way(wanted: TaskFilter, letter: str, values: list[Any]) -> list[str]:
 
 
 def _state(wanted: TaskFilter, letter: str) -> str:
-    """Return the condition on the state, with a constant: only so is the index of failed and canceled tasks used."""
+    """Return the condition on the state, as a constant so that the index of ill-ended tasks can be used."""
     if wanted.state is None:
         return "true"
     if letter == "h":

@@ -66,12 +66,12 @@ LEASED = "is_leased = 1"
 
 
 def info(con: Connection, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-    """Return the tasks that exist, by id."""
+    """Return the tasks that exist."""
     return _by_id(con, BY_ID, task_ids)
 
 
 def ended(con: Connection, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-    """Return the tasks that have ended, by id."""
+    """Return the tasks that have ended."""
     return _by_id(con, ENDED_BY_ID, task_ids)
 
 
@@ -94,13 +94,13 @@ def live(con: Connection, kind: str, limit: int, after: int | None) -> list[Live
 
 
 def last_results(con: Connection, kind: str, name: str, limit: int) -> list[Any]:
-    """Return the results of the tasks of that name that ended last."""
+    """Return what the tasks of that name brought that ended last."""
     bound = {"kind": kind, "name": name, "limit": limit}
     return [msgspec.json.decode(result) for (result,) in con.execute(RESULTS, bound)]
 
 
 def workers(con: Connection, now: int) -> list[WorkerInfo]:
-    """Return the workers that are alive, and those that ended within a day."""
+    """Return the workers that are alive, and those that ended lately."""
     bound = {"now": now, "oldest": now - WORKERS_SHOWN_US}
     return [
         WorkerInfo(
@@ -139,12 +139,12 @@ def workers(con: Connection, now: int) -> list[WorkerInfo]:
 
 
 def queues(con: Connection, now: int, paused: Mapping[str, Pause]) -> list[QueueInfo]:
-    """Return what waits and runs in each queue."""
+    """Return how much waits and runs in each queue."""
     return [_queue(con, name, now, paused.get(name)) for name in sorted({*queue_names(con), *paused})]
 
 
 def queue_names(con: Connection) -> list[str]:
-    """Return every queue that has live tasks, sorted."""
+    """Return every queue that has live tasks."""
     return sorted({name for where in (READY, WAITING, LIMITED, LEASED) for name in _queue_names(con, where)})
 
 
@@ -162,7 +162,7 @@ def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueIn
 
 
 def _oldest_due(con: Connection, queue: str, now: int) -> int | None:
-    """Return the earliest due time of ready tasks: of the first of each priority, and of those about to be ready."""
+    """Return the earliest due time of what is ready, or about to be made ready, of all priorities."""
     dues = [row[0] for row in con.execute(FIRST_WAITING, (queue, now))]
     row = con.execute(FIRST_READY, (queue, LOWEST_RANK)).fetchone()
     while row is not None and len(dues) < RANKS_LIMIT:
@@ -179,7 +179,7 @@ def _count(con: Connection, where: str, queue: str, now: int) -> int:
 
 
 def _queue_names(con: Connection, where: str) -> Iterator[str]:
-    """Yield every queue that has such tasks, with one seek for each."""
+    """Yield every queue that has such tasks: one seek for each."""
     row = con.execute(f"select queue from everpoll_tasks where {where} order by queue limit 1").fetchone()
     following = f"select queue from everpoll_tasks where {where} and queue > ? order by queue limit 1"
     while row is not None:
@@ -227,12 +227,12 @@ def shown(row: tuple[Any, ...]) -> TaskInfo:
 
 
 def instant(us: int) -> datetime:
-    """Return the instant in a column."""
+    """Return a column as people read it."""
     return datetime.fromtimestamp(us / 1e6, UTC)
 
 
 def instant_or_none(us: int | None) -> datetime | None:
-    """Return the instant in a column; None where the column is empty."""
+    """Return the same for a column that may be empty."""
     return None if us is None else instant(us)
 
 
