@@ -67,12 +67,15 @@ class Entry:
 
     def add_outcomes(self, settlements: Sequence[Settlement]) -> None:
         """Count how tasks have ended, or that they go on."""
-        if len(settlements) >= MANY and set(map(type, settlements)) == _ENDS:
-            for outcome, tasks in Counter(map(_state, settlements)).items():
-                self.count(outcome, tasks)
-        else:
+        if len(settlements) < MANY or set(map(type, settlements)) != _ENDS:
             for one in settlements:
                 self.count(outcome_of(one, self.kind))
+            return
+        states = set(map(_state, settlements))
+        # Tasks that end together mostly end alike.
+        counted = Counter(map(_state, settlements)) if len(states) > 1 else {states.pop(): len(settlements)}
+        for outcome, tasks in counted.items():
+            self.count(outcome, tasks)
 
     def add_waited(self, times_us: Sequence[float], tasks: int = 1) -> None:
         """Count how long tasks waited: so many for each of these times."""
