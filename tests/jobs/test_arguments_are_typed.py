@@ -335,7 +335,7 @@ async def test_constraints_of_an_annotation_are_checked() -> None:
     app = Everpoll("memory://")
 
     @app.job()
-    async def buy(amount: Annotated[int, Meta(gt=0)], task: Annotated[Task, "the running one"]) -> int:
+    async def buy(task: Annotated[Task, "the running one"], amount: Annotated[int, Meta(gt=0)]) -> int:
         return task.attempt * amount
 
     with pytest.raises(BadInput, match="job 'buy': amount: Expected `int` >= 1"):
@@ -357,4 +357,4 @@ async def test_unions_of_models_arrive_as_the_model_that_fits() -> None:
         for event, by in ((created, "ada"), (deleted, Customer(name="ada", age=3))):
             assert await (await tell.enqueue(event, by=by)).result(timeout=LIMIT_S) == event
     with pytest.raises(BadInput, match="job 'tell': event"):
-        await tell.enqueue({"kind": "created"})  # type: ignore[arg-type]
+        await tell.enqueue({"kind": "created"})  # type: ignore[call-overload]

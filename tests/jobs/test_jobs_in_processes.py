@@ -1,6 +1,7 @@
 """`run="process"`: calls in other processes, whose timeouts and cancels kill, and whose ends are told."""
 
 import asyncio
+import importlib
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from everpoll import BadInput, Everpoll, JobFailed, Task
+from everpoll import BadInput, Everpoll, JobFailed, Retry, Task
 from everpoll.engine.child_processes import _end
 from everpoll.stores.contract import Store
 from jobs import heavy
@@ -98,6 +99,45 @@ async def test_the_exit_code_or_the_signal_is_in_the_error(
         assert (info.state, info.attempt) == ("failed", 2)
         assert [(one["type"], one["error"]) for one in info.errors] == [(kind, says)] * 2
         assert await (await app.jobs["who"].enqueue()).result(timeout=LIMIT_S) > 0
+
+
+async def test_the_rules_of_a_job_hold_whatever_its_function_is_called(another_store: Callable[[], Store]) -> None:
+    """The name in the module stands for the function, and another one for the job."""
+    app = Everpoll(another_store(), processes=1)
+    app.job(run="process", name="forgetful", retry=heavy.forgetful.retry)(heavy._forget_me)
+    async with app:
+        info = await ended(await app.jobs["forgetful"].enqueue(), LIMIT_S)
+    assert (info.state, info.attempt, info.errors[0]["type"]) == ("failed", 1, "KeyError")
+
+
+async def test_a_fork_of_the_process_answers_nothing(another_store: Callable[[], Store]) -> None:
+    app = Everpoll(another_store(), processes=1)
+    for name in ("forks", "who"):
+        app.job(run="process", name=name)(vars(heavy.app.jobs[name])["__wrapped__"])
+    async with app:
+        assert await (await app.jobs["forks"].enqueue()).result(timeout=LIMIT_S) == "parent"
+        assert isinstance(await (await app.jobs["who"].enqueue()).result(timeout=LIMIT_S), int)
+
+
+async def test_a_timeout_does_not_count_the_start_of_the_process(
+    another_store: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a function whose module is slow to import would never run: each attempt has a new process."""
+    waits = f"while not os.path.exists({str(tmp_path / 'go')!r}):\n    time.sleep(0.01)"
+    (tmp_path / "slow_to_import.py").write_text(f"import os, time\n{waits}\ndef answer(): return 42\n")
+    (tmp_path / "go").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    answer = importlib.import_module("slow_to_import").answer
+    (tmp_path / "go").unlink()
+    app = Everpoll(another_store(), processes=1)
+    job = app.job(run="process", retry=Retry(1), timeout="50ms")(answer)
+    async with app:
+        task = await job.enqueue()
+        await until(lambda: len(app.jobs.children) == 1)
+        with pytest.raises(TimeoutError):
+            await task.result(timeout="200ms")
+        (tmp_path / "go").touch()
+        assert await task.result(timeout=LIMIT_S) == 42
 
 
 async def test_a_timeout_ends_the_process(another_store: Callable[[], Store], tmp_path: Path) -> None:

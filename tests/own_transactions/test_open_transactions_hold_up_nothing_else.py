@@ -49,12 +49,13 @@ async def test_what_is_committed_late_has_ended_once(postgres: str) -> None:
     left_open, has_completed, runs = connection.transaction(), asyncio.Event(), 0
 
     @app.job(retry=QUICK)
-    async def book(task: Task) -> None:
+    async def book(task: Task) -> str:
         nonlocal runs
         runs += 1
         await left_open.start()
         await task.complete("kept", connection=connection)
         has_completed.set()
+        return "ignored"
 
     async with app:
         task = await book.enqueue()
