@@ -1,9 +1,9 @@
 """`run="process"`: calls in other processes, whose timeouts and cancels kill, and whose ends are told."""
 
 import asyncio
-import importlib
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from everpoll import BadInput, Everpoll, JobFailed, Retry, Task
-from everpoll.engine.child_processes import _end
+from everpoll import BadInput, Everpoll, JobFailed, Task
+from everpoll.engine.child_processes import ChildProcesses, _end
+from everpoll.jobs.process_calls import CHILD, Request
 from everpoll.stores.contract import Store
 from jobs import heavy
 from jobs.heavy import Image
@@ -119,25 +120,20 @@ async def test_a_fork_of_the_process_answers_nothing(another_store: Callable[[],
         assert isinstance(await (await app.jobs["who"].enqueue()).result(timeout=LIMIT_S), int)
 
 
-async def test_a_timeout_does_not_count_the_start_of_the_process(
-    another_store: Callable[[], Store], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_timeout_counts_from_the_begin_of_the_function(tmp_path: Path) -> None:
     """Else a function whose module is slow to import would never run: each attempt has a new process."""
-    waits = f"while not os.path.exists({str(tmp_path / 'go')!r}):\n    time.sleep(0.01)"
+    importing, go = tmp_path / "importing", tmp_path / "go"
+    waits = f"open({str(importing)!r}, 'w')\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.01)"
     (tmp_path / "slow_to_import.py").write_text(f"import os, time\n{waits}\ndef answer(): return 42\n")
-    (tmp_path / "go").touch()
-    monkeypatch.syspath_prepend(tmp_path)
-    answer = importlib.import_module("slow_to_import").answer
-    (tmp_path / "go").unlink()
-    app = Everpoll(another_store(), processes=1)
-    job = app.job(run="process", retry=Retry(1), timeout="50ms")(answer)
-    async with app:
-        task = await job.enqueue()
-        await until(lambda: len(app.jobs.children) == 1)
-        with pytest.raises(TimeoutError):
-            await task.result(timeout="200ms")
-        (tmp_path / "go").touch()
-        assert await task.result(timeout=LIMIT_S) == 42
+    request = Request("slow_to_import", None, "answer", '{"args":[],"kwargs":{}}', [*sys.path, str(tmp_path)], "answer")
+    children, has_begun = ChildProcesses(CHILD, 1), asyncio.Event()
+    answer = asyncio.ensure_future(children.call(request, LIMIT_S, has_begun.set))
+    await until(importing.exists)
+    assert not has_begun.is_set()
+    go.touch()
+    assert b"42" in await answer
+    assert has_begun.is_set()
+    await children.close()
 
 
 async def test_a_timeout_ends_the_process(another_store: Callable[[], Store], tmp_path: Path) -> None:
