@@ -110,6 +110,6 @@ class ProcessCalls:
 
 def checked_run(where: str, run: object) -> bool:
     """Whether the job runs in a process; `BadInput` for anything but "process" and None."""
-    if run not in {None, "process"}:
+    if run not in (None, "process"):
         raise BadInput(f'{where}: run={shown(run)}: write run="process", or leave it out')
     return run == "process"
