@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -294,7 +294,14 @@ def delete(task_id: TaskId, url: Url = None) -> None:
     typer.echo(f"task {task_id} is forgotten")
 
 
-def workers(url: Url = None, app: OfApp = None, as_json: AsJson = False) -> None:
+def workers(
+    _action: Annotated[Literal["list"], typer.Argument(help="What to do; list is all there is.", metavar="[list]")] = (
+        "list"
+    ),
+    url: Url = None,
+    app: OfApp = None,
+    as_json: AsJson = False,
+) -> None:
     """List the workers: alive, silent, gone, and those that ended within a day; with --app its tables' too."""
     if app is not None:
         from everpoll.cli import tables  # noqa: PLC0415 - most lists need no table

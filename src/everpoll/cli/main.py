@@ -47,6 +47,7 @@ COMMANDS = {
     ),
     "jobs": Command("jobs:jobs", "List, show, cancel, retry, redrive, hurry and forget jobs.", is_group=True),
     "runs": Command("runs:runs", "List, show, cancel, extend and follow the runs of watches.", is_group=True),
+    "loops": Command("loops:loops", "List and show the loops of all processes.", is_group=True),
     "queues": Command("queues:queues", "List, pause and resume queues.", is_group=True),
     "schedules": Command("schedules:schedules", "List schedules: what is enqueued when.", is_group=True),
     "services": Command(

@@ -1,7 +1,7 @@
 """Errors of a statement that carries many items: which of them one item alone may have caused.
 
 Promises: what is split was not executed. An outage says nothing about the items, and is never split. A lock that
-another transaction holds is no outage: it may be that of one task.
+another transaction holds is not an outage: it may be that of one task.
 """
 
 from everpoll.drivers.locks import LockHeld
