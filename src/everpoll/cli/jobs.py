@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from everpoll.cli.completion import job_states
 from everpoll.cli.jobs_in_bulk import (
+    Canceled,
     DryRun,
     Error,
     Name,
@@ -222,7 +223,7 @@ def cancel(  # noqa: PLR0913, PLR0917 - the options of the command
     if (task_id is None) == all(one is None for one in filters):
         raise BadInput("write the id of a task, or at least one of --name, --queue, --error and --since, not both")
     if task_id is not None:
-        _cancel_one(task_id, url)
+        _cancel_one(task_id, url, dry_run=dry_run, as_json=as_json)
         return
     since_at = instant_of(since)
     wanted = [
@@ -232,14 +233,22 @@ def cancel(  # noqa: PLR0913, PLR0917 - the options of the command
     cancel_many(wanted, url, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def _cancel_one(task_id: int, url: str | None) -> None:
+def _cancel_one(task_id: int, url: str | None, *, dry_run: bool, as_json: bool) -> None:
     async def use(store: Store) -> str:
         task = await _found(store, task_id)
         if task.ended_at is not None:
             raise BadInput(f"task {task_id} has ended already: it is {task.state}")
+        if dry_run:
+            return task.state
         return str(await store.cancel(task_id, action("cancel", actor(), "canceled on the command line")))
 
     state = with_store(url, use)
+    if as_json:
+        print_json(Canceled(matched=1, moved=1, skipped=0, reasons={}, dry_run=dry_run))
+        return
+    if dry_run:
+        typer.echo(f"task {task_id} would be canceled: it is {state}")
+        return
     typer.echo(f"task {task_id} is {state}" + (": its worker was asked to end it" if state == "running" else ""))
 
 
@@ -290,7 +299,14 @@ jobs.command("causes")(causes)
 jobs.command("redrive")(redrive)
 
 
-def workers(url: Url = None, app: OfApp = None, as_json: AsJson = False) -> None:
+def workers(
+    _action: Annotated[Literal["list"], typer.Argument(help="What to do; list is all there is.", metavar="[list]")] = (
+        "list"
+    ),
+    url: Url = None,
+    app: OfApp = None,
+    as_json: AsJson = False,
+) -> None:
     """List the workers that are alive or silent, and those that ended within a day."""
     if app is not None:
         from everpoll.cli import tables  # noqa: PLC0415 - most lists need no table
