@@ -144,7 +144,7 @@ class Jobs:
 
     def task(self, task_id: int) -> Task[Any]:
         """A handle on a task that was enqueued earlier or elsewhere."""
-        return self.handle(task_id, is_known=False)
+        return self.handle(checked_id(task_id), is_known=False)
 
     def handle(self, task_id: int, *, is_known: bool) -> Task[Any]:
         """A handle on a task; `is_known`: it certainly exists."""
