@@ -19,7 +19,7 @@ from everpoll.jobs.job import Job
 from everpoll.jobs.options import JobOptions
 from everpoll.jobs.process_calls import CHILD
 from everpoll.jobs.results import Results
-from everpoll.jobs.sync import SyncCalls
+from everpoll.jobs.sync import SyncCalls, checked_id
 from everpoll.jobs.task import Task
 from everpoll.policy import Duration
 from everpoll.stores.contract import Settlement, Store, TaskInfo, TaskState
