@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from everpoll.drivers.callers import SqliteWork
 from everpoll.drivers.sqlite.address import read_address
-from everpoll.drivers.sqlite.bell import Bell, Listener, bell_of
+from everpoll.drivers.sqlite.bell import Bell, bell_of
 from everpoll.drivers.sqlite.connection import PATIENCE_S, Connection
+from everpoll.drivers.sqlite.heard import HeardFile
 from everpoll.drivers.sqlite.lane import Lane, Op
 from everpoll.drivers.sqlite.writer import Writer
-from everpoll.drivers.wake import OnWake, Wake
+from everpoll.drivers.wake import Wake
 from everpoll.errors import LeaseLost, NotRunning
 from everpoll.policy import Clock
 from everpoll.stores.contract import (
@@ -88,7 +89,7 @@ LARGEST_ID = 2**63 - 1
 _left_by_parent: list[tuple[Writer | None, Lane | None]] = []
 
 
-class SqliteStore:
+class SqliteStore(HeardFile):
     """Tasks in a file."""
 
     has_push = True
@@ -96,11 +97,9 @@ class SqliteStore:
 
     def __init__(self, url: str, *, clock: Clock | None = None, patience_s: float = PATIENCE_S) -> None:
         self._address = read_address(url)
+        super().__init__(bell_of(self._address.path))
         self._instants = Instants(clock)
         self._patience_s = patience_s
-        self._bell = bell_of(self._address.path)
-        self._listeners: list[Listener] = []
-        self._writer: Writer | None = None
         self._found = False
         self._is_heavy = False
         self._limit_looks = LimitLooks()
@@ -134,7 +133,7 @@ class SqliteStore:
                 self._reader = Lane(f"everpoll-reader {name}", self._address, self._patience_s, check)
                 self._writer.start()
                 self._reader.start()
-                self._writer.listen(bool(self._listeners))
+                self._tell_writer()
 
     def _leave_parent(self) -> None:
         """After a fork the threads are not there, and what they had open is the parent's."""
@@ -157,9 +156,7 @@ class SqliteStore:
         async with self._opening_here():
             writer, self._writer = self._writer, None
             reader, self._reader = self._reader, None
-            for listener in self._listeners:
-                self._bell.remove(listener)
-            self._listeners.clear()
+            self._silence(list(self._listeners))
             if writer is not None and reader is not None:
                 # One after the other: only a connection that is the last to close tidies the -wal file away.
                 await reader.stop()
@@ -510,34 +507,9 @@ class SqliteStore:
     async def _dropped(self, oldest: int, ids: str) -> int:
         return await self._write(Op(lambda con: retention.drop(con, oldest, ids)))
 
-    async def listen(self, on_wake: OnWake) -> None:
-        """See the contract."""
-        listener = Listener(asyncio.get_running_loop(), on_wake)
-        self._listeners.append(listener)
-        self._bell.add(listener)
-        if self._writer is not None:
-            self._writer.listen(True)
-
-    async def unlisten(self, on_wake: OnWake) -> None:
-        """See the contract."""
-        for listener in [one for one in self._listeners if one.on_wake == on_wake]:
-            self._listeners.remove(listener)
-            self._bell.remove(listener)
-        if self._writer is not None:
-            self._writer.listen(bool(self._listeners))
-
-    async def back_off(self, delay_s: float) -> None:
-        """See the contract. A file is tried by each part for itself: that costs next to nothing."""
-        await asyncio.sleep(delay_s)
-
     def pulse(self) -> SqlitePulse:
         """See the contract."""
         return SqlitePulse(self._address, self._patience_s, self._instants)
-
-    def hand_over(self) -> None:
-        """See the contract."""
-        if self._writer is not None:
-            self._writer.hand_over()
 
     def _write(self, op: Op[T]) -> "asyncio.Future[T]":
         if self._writer is None or self._pid != os.getpid():

@@ -145,9 +145,9 @@ def recover(con: Connection, statements: Statements, doubts: Iterable[Start]) ->
 
 
 def instants(statements: Statements, instant_us: int) -> dict[str, Any]:
-    """One instant, as each of the columns holds it that everpoll writes."""
-    kinds, names = statements.kinds, {"heartbeat": "heartbeat", "finished_at": "finished", "updated_at": "updated"}
-    return {name: stored(kinds[role], instant_us) for role, name in names.items() if role in kinds}
+    """One instant, as each of the columns holds it that everpoll writes, by role."""
+    roles = ("started_at", "heartbeat", "finished_at", "updated_at")
+    return {role: stored(statements.kinds[role], instant_us) for role in roles if role in statements.kinds}
 
 
 def _bound_due(statements: Statements, now: int) -> dict[str, Any]:

@@ -4,23 +4,22 @@
                                                       other workers have claimed the rest: not an error
     with the functions in the database: one call, FOR UPDATE SKIP LOCKED, and no race
 
-Promises: what a claim brought is never forgotten. A claim whose answer got lost has a start that no other claim has:
-the next looks ask for it by that, and take what it brought. Best first, never more than asked for. A row that the
+Promises: what a claim brought is never forgotten. Each request of a claim has a start that no other has: where its
+answer got lost, the next looks hand back what has that start. Best first, never more than asked for. A row that the
 table refuses to have claimed does not hold up the others: it is found one by one, and left alone for a while.
 """
 
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
-from everpoll.tables.claims import Claims
+from everpoll.tables.claims import Claim, Claims, by_fence
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.clock import DatabaseClock, monotonic_s, read_instant, written
@@ -36,20 +35,16 @@ WIDER = 4
 """After a lost race, rows are drawn from so many times as many: workers that all want the same rows get in each
 other's way for ever."""
 UNCLEAR_S = 60.0
-"""For how long a claim without an answer is asked for: longer than any statement waits for a lock."""
+"""For how long a claim without an answer is looked for: longer than any statement waits for a lock."""
 
 
 class Unclear(Struct, eq=False):
     """A claim whose outcome is unknown."""
 
     worker: str
-    started_at: datetime
+    started_at: str
     """No other claim has it."""
     until_s: float
-    taken: set[Any]
-    """Keys of rows that are known: of parts that were answered, and what was found since."""
-    after: Any = None
-    """Where the next look goes on, if the last one was full."""
 
 
 class Claiming:
@@ -69,14 +64,13 @@ class Claiming:
         self._unclear: list[Unclear] = []
         self._rng = random.Random()  # noqa: S311 - spreads workers, no secret
 
-    async def claim(self, worker: str, most: int) -> Leased:
+    async def lease(self, worker: str, most: int) -> Leased:
         """At most so many rows, best first."""
         leases: list[Lease] = []
         missed = 0
         try:
-            leases += await self._found_again(most)
-            if len(leases) < most:
-                missed = await self._claim(worker, most, leases)
+            await self.recover()
+            missed = await self._claim(worker, most, leases)
             if leases or missed:
                 # Where others were quicker and nothing is left for us, there may be more: the next look comes soon.
                 return Leased(leases, None if leases else 0.0, missed)
@@ -90,20 +84,31 @@ class Claiming:
             return Leased(leases, None, missed)
         except BaseException:
             # Canceled, mostly: the caller does not get these rows, so they are treated as if their answers got lost.
-            self._doubt(leases)
+            held = self._claims.held([lease.id for lease in leases])
+            self._claims.let_go(held)
+            for group in by_fence(held.values()):
+                self._unclear.append(Unclear(group[0].worker, group[0].started_at, monotonic_s() + UNCLEAR_S))
             raise
 
-    def _doubt(self, leases: Sequence[Lease]) -> None:
-        held = self._claims.held([lease.id for lease in leases])
-        self._claims.let_go(held)
-        for worker, start in {(claim.worker, claim.started_at) for claim in held.values()}:
-            self._unclear.append(Unclear(worker, read_instant(start), monotonic_s() + UNCLEAR_S, set()))
-
-    async def give_up(self) -> None:
-        """Put back what claims without an answer may have brought: this process will not ask for them again."""
-        unclear, self._unclear = self._unclear, []
-        for one in unclear:
-            await self._http.rows(self._statements.unclaim(one.worker, one.started_at))
+    async def recover(self) -> None:
+        """Hand back what claims without an answer may have brought: one may still be under way, so for a while."""
+        for unclear in list(self._unclear):
+            is_over = monotonic_s() > unclear.until_s
+            claim = Claim(None, unclear.worker, unclear.started_at)
+            try:
+                versions: set[Any] = {None}
+                if self._table.guard == "version":
+                    rows = await self._http.rows(self._statements.claimed(claim))
+                    versions = {row[self._table.version] for row in rows}
+                for version in versions:
+                    if await self._http.rows(self._statements.unclaim(claim, version)):
+                        logger.warning("table %s: handed back rows of a claim whose answer got lost", self._table.name)
+            except faults.REFUSED as error:
+                text = "table %s: what was claimed unknowingly is left to the rescue: %s"
+                logger.warning(text, self._table.name, error)
+                is_over = True
+            if is_over:
+                self._unclear.remove(unclear)
 
     async def _claim(self, worker: str, most: int, leases: list[Lease]) -> int:
         """Add what could be claimed; how many rows others were quicker to get."""
@@ -124,60 +129,54 @@ class Claiming:
             rows = [row for row in rows if row[self._table.key] not in refused][:among] if refused else rows
             drawn = self._rng.sample(range(len(rows)), min(wanted, len(rows)))
             picked = [rows[index] for index in sorted(drawn)]
-            won, refusals = await self._won(worker, picked) if picked else ([], 0)
-            leases += won
-            if len(won) + refusals == len(picked):
+            before = len(leases)
+            refusals = await self._won(worker, picked, leases) if picked else 0
+            lost = len(picked) - refusals - (len(leases) - before)
+            if not lost:
                 break
-            missed += len(picked) - len(won) - refusals
+            missed += lost
         return missed
 
-    async def _won(self, worker: str, candidates: Sequence[Body]) -> tuple[list[Lease], int]:
-        """What became ours, and how many the table refused; an error where that were all."""
+    async def _won(self, worker: str, candidates: Sequence[Body], leases: list[Lease]) -> int:
+        """Add what became ours; how many rows the table refused."""
         try:
-            return await self._patch(worker, candidates), 0
+            leases += await self._patch(worker, candidates)
         except faults.REFUSED as error:
             if not faults.is_about_a_row(error):
                 raise
-        won: list[Lease] = []
-        refused: list[EverpollError] = []
-        for candidate in candidates:
-            try:
-                won += await self._patch(worker, [candidate])
-            except faults.REFUSED as error:
-                self._refusals.add(candidate[self._table.key], error)
-                refused.append(error)
-            except BaseException:
-                self._doubt(won)
-                raise
-        if refused and not won:
-            raise refused[0]
-        return won, len(refused)
+            by_key = {row[self._table.key]: row for row in candidates}
+            take = lambda row: self._patch(worker, [row])  # noqa: E731
+            return await self._refusals.each(by_key, take, faults.is_about_a_row, leases)
+        return 0
 
     async def _patch(self, worker: str, candidates: Sequence[Body]) -> list[Lease]:
         key = self._table.key
         place = {candidate[key]: index for index, candidate in enumerate(candidates)}
-        started_at = self._clock.unique()
-        requests = list(self._statements.claims(candidates, worker, started_at, self._clock.is_exact))
-        rows = await self._send(worker, started_at, requests)
+        starts = map(written, iter(self._clock.unique, None))
+        rows = await self._send(worker, self._statements.claims(candidates, worker, starts, self._clock.is_exact))
         return [self._take(worker, row) for row in sorted(rows, key=lambda row: place[row[key]])]
 
     async def _call(self, function: str, worker: str, most: int) -> list[Lease]:
-        started_at = self._clock.unique()
-        arguments = {"worker": worker, "started_at": written(started_at), "most": most}
-        rows = await self._send(worker, started_at, [self._statements.call(function, arguments)])
+        started_at = written(self._clock.unique())
+        arguments = {"worker": worker, "started_at": started_at, "most": most}
+        rows = await self._send(worker, [(started_at, self._statements.call(function, arguments))])
         return [self._take(worker, row) for row in rows]
 
-    async def _send(self, worker: str, started_at: datetime, requests: Sequence[Request]) -> list[Body]:
-        """A claim, in its parts. It is remembered before it is sent: whatever happens then, it can be found again."""
-        unclear = Unclear(worker, started_at, monotonic_s() + UNCLEAR_S, set())
-        self._unclear.append(unclear)
-        answers = await asyncio.gather(*map(self._ask, requests), return_exceptions=True)
-        rows = [row for answer in answers if not isinstance(answer, BaseException) for row in answer]
-        errors = [answer for answer in answers if isinstance(answer, BaseException)]
-        unclear.taken.update(row[self._table.key] for row in rows)
-        # What PostgREST refused has changed nothing.
-        if all(isinstance(error, Exception) and not isinstance(error, StoreUnavailable) for error in errors):
-            self._unclear.remove(unclear)
+    async def _send(self, worker: str, requests: Iterable[tuple[str, Request]]) -> list[Body]:
+        """A claim, in its parts, by their starts. Each is remembered before it is sent, until its outcome is known."""
+        parts = {Unclear(worker, start, monotonic_s() + UNCLEAR_S): request for start, request in requests}
+        self._unclear += parts
+        answers = await asyncio.gather(*map(self._ask, parts.values()), return_exceptions=True)
+        rows: list[Body] = []
+        errors: list[BaseException] = []
+        for part, answer in zip(parts, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                rows += answer
+            else:
+                errors.append(answer)
+            # What PostgREST refused has changed nothing.
+            if not isinstance(answer, StoreUnavailable) and not isinstance(answer, asyncio.CancelledError):
+                self._unclear.remove(part)
         if errors and not rows:
             raise errors[0]
         for error in errors:
@@ -192,28 +191,6 @@ class Claiming:
         self._clock.saw(answer[CLOCK])
         rows: list[Body] = answer[ROWS]
         return rows
-
-    async def _found_again(self, most: int) -> list[Lease]:
-        """The rows of claims whose answers got lost."""
-        leases: list[Lease] = []
-        for unclear in list(self._unclear):
-            if len(leases) >= most:
-                break
-            is_over = monotonic_s() > unclear.until_s
-            limit = min(most - len(leases), self._batch)
-            rows = await self._http.rows(
-                self._statements.claimed(unclear.worker, unclear.started_at, unclear.after, limit)
-            )
-            fresh = [row for row in rows if row[self._table.key] not in unclear.taken]
-            unclear.taken.update(row[self._table.key] for row in fresh)
-            leases += [self._take(unclear.worker, row) for row in fresh]
-            # Parts of it may still be under way: at the end, the next look begins anew.
-            unclear.after = rows[-1][self._table.key] if len(rows) == limit else None
-            if is_over and len(rows) < limit:
-                self._unclear.remove(unclear)
-        if leases:
-            logger.warning("table %s: found %d rows of a claim whose answer got lost", self._table.name, len(leases))
-        return leases
 
     def _take(self, worker: str, row: Body) -> Lease:
         table = self._table

@@ -44,7 +44,7 @@ REFUSED = (Refused, BadInput)
 """Such a request has changed nothing."""
 
 
-def is_about_a_row(error: EverpollError) -> bool:
+def is_about_a_row(error: Exception) -> bool:
     """Whether a smaller request may succeed: a trigger or a constraint spoke, not a lack of rights or of a column."""
     return isinstance(error, BadInput) or (isinstance(error, Refused) and error.code.startswith("P0"))
 
