@@ -13,14 +13,6 @@ from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import RowWrite
 
 
-class Moment(Enum):
-    """An instant."""
-
-    NOW = "now"
-    START = "start"
-    """Of the claim: now, and the same for every row and every column of it."""
-
-
 class Plus(Struct, frozen=True):
     """What the column holds, an empty one counting as 0, and so many more."""
 
@@ -28,21 +20,20 @@ class Plus(Struct, frozen=True):
 
 
 class Given(Enum):
-    """A value that differs from row to row, or from call to call."""
+    """A value that is known only when the statement runs, or only to the database."""
 
+    NOW = "now"
+    START = "start"
+    """Of the claim: now, and the same for every row and every column of it."""
     WORKER = "worker"
     ERROR = "error"
     DUE = "due"
     RESULT = "result"
-
-
-class LostText(Enum):
+    LOST = "lost"
     """The error of a row whose worker was lost: it names the worker and the attempt."""
 
-    LOST = "lost"
 
-
-Value = str | Moment | Plus | Given | LostText | None
+Value = str | Plus | Given | None
 """A str is a status or a text; None empties the column."""
 Change = dict[str, Value]
 """By role; `column NAME` for what the handler has returned."""
@@ -84,13 +75,13 @@ class Changes:
 
     def _mapped(self, change: Change) -> Change:
         """What every change sets as well, for programs that guard their own changes with it, where it is mapped."""
-        whole: Change = {**change, "version": Plus(1), "updated_at": Moment.NOW}
+        whole: Change = {**change, "version": Plus(1), "updated_at": Given.NOW}
         return {role: value for role, value in whole.items() if role in self._used}
 
     @property
     def claimed(self) -> Change:
         """A row that waits becomes the worker's."""
-        start = Moment.START
+        start = Given.START
         return self._mapped(
             {"status": self._table.running, "worker": Given.WORKER, "started_at": start, "heartbeat": start}
         )
@@ -109,7 +100,7 @@ class Changes:
     def settled(self, pattern: Pattern) -> Change:
         """A row has ended, or waits again."""
         change: Change = {"status": pattern.status}
-        change |= {"finished_at": Moment.NOW} if pattern.is_end else self.emptied
+        change |= {"finished_at": Given.NOW} if pattern.is_end else self.emptied
         if pattern.retries:
             change["retries"] = Plus(pattern.retries)
         if not pattern.keeps_error:
@@ -124,9 +115,9 @@ class Changes:
 
     def lost(self, *, is_last: bool) -> Change:
         """A row whose worker was declared dead waits again, or has failed with its last attempt."""
-        change: Change = {"retries": Plus(1), "error": LostText.LOST}
+        change: Change = {"retries": Plus(1), "error": Given.LOST}
         if is_last:
-            return self._mapped({"status": self._table.failed, "finished_at": Moment.NOW, **change})
+            return self._mapped({"status": self._table.failed, "finished_at": Given.NOW, **change})
         return self._mapped({"status": self._table.queued, **self.emptied, **change})
 
 

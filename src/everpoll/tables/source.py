@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from everpoll.drivers.wake import OnWake
 from everpoll.stores.contract import LEASE_LIMIT, Leased, Settlement, WorkerCard
 from everpoll.tables import overview
 from everpoll.tables.claims import Claim, Claims
@@ -35,17 +36,37 @@ State = Sequence[Any]
 """Of a row: its status, its worker and its start."""
 
 
-class AdoptedSource(ABC):
-    """One table of the user's own. See `TableSource` for what each method promises."""
+class TableSource(ABC):
+    """An adopted table: a `Source` for the engine, and for people what can be asked of a table."""
 
     beats_in_loop = False
-    hand_over: Callable[[], None] | None = None
 
     def __init__(self, table: Table) -> None:
         self.table = table
         self._claims = Claims(table.name)
         self._outages = Outages(table)
         self._workers: dict[int, str] = {}
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect and look at the columns; `TableUnfit` names everything that is missing or wrong, at once."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of every connection. Repeatable."""
+
+    @abstractmethod
+    async def inspect(self) -> list[Finding]:
+        """Columns and their types, the index and whether the poll query uses it (EXPLAIN), push, the heartbeat."""
+
+    @abstractmethod
+    def ddl(self) -> list[str]:
+        """Statements that give the table what the mapping names: columns, an index for looks, the trigger for push."""
+
+    @property
+    def hand_over(self) -> Callable[[], None] | None:
+        """See the contract."""
+        return None
 
     @property
     def has_push(self) -> bool:
@@ -64,6 +85,18 @@ class AdoptedSource(ABC):
         """For people; needs no `open`. `TableUnfit` where the table is not as it is mapped."""
 
     @abstractmethod
+    async def sign_off(self, incarnation: int) -> None:
+        """See the contract. Hand back what claims without an answer may have brought."""
+
+    @abstractmethod
+    async def listen(self, on_wake: OnWake) -> None:
+        """See the contract."""
+
+    @abstractmethod
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """See the contract."""
+
+    @abstractmethod
     async def _lease(self, worker: str, most: int) -> Leased: ...
 
     @abstractmethod
@@ -78,17 +111,17 @@ class AdoptedSource(ABC):
     def _beats(self) -> BeatDatabase: ...
 
     async def counts(self) -> list[StatusCount]:
-        """See the contract."""
+        """How many rows have each of the mapping's statuses, up to a limit. Needs no `open`, like the next two."""
         async with self._reading() as reader:
             return await reader.counts()
 
     async def workers(self) -> list[TableWorker]:
-        """See the contract."""
+        """The workers that hold rows, by label; an idle worker leaves no trace in the table."""
         async with self._reading() as reader:
             return await overview.workers(reader, self.table)
 
     async def row_state(self, key: str) -> RowState | None:
-        """See the contract."""
+        """The row with this key, as people write it; None: there is none."""
         async with self._reading() as reader:
             return await overview.row_state(reader, self.table, key)
 

@@ -6,7 +6,7 @@ parameter. The fence of a claimed row stands in every later write: its key, `run
 
 from abc import ABC, abstractmethod
 
-from everpoll.tables.changes import Change, Changes, LostText, Plus, Value, queue_order
+from everpoll.tables.changes import Change, Changes, Given, Plus, Value, queue_order
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import lost_text
 from everpoll.tables.shape import Column, Shape
@@ -28,7 +28,7 @@ class Phrases(ABC):
         """The column, in an expression."""
 
     @abstractmethod
-    def given(self, role: str, value: Value) -> str:
+    def given(self, role: str, value: Given) -> str:
         """An instant, or a value that is given from outside, as that column takes it."""
 
     def quoted(self, name: str) -> str:
@@ -101,7 +101,7 @@ class Phrases(ABC):
             return self.word(value) if role == "status" else self.literal(value)
         if isinstance(value, Plus):
             return f"coalesce({self.at(role)}, 0) + {value.number}"
-        if isinstance(value, LostText):
+        if value is Given.LOST:
             return self.error(self._lost_text())
         return self.given(role, value)
 

@@ -151,7 +151,7 @@ async def test_rows_that_wait_for_their_time_are_passed_over(sqlite_stage: Sqlit
     async with sqlite_stage.claimer(mapping) as worker:
         assert (await worker.look()).next_due_s is not None
         statements = _statements(worker)
-        assert await _counted(worker, statements.peek, claiming._bound_due(statements, now_us())) < 100
+        assert await _counted(worker, statements.peek, claiming.bound_due(statements, now_us())) < 100
 
 
 async def test_what_runs_all_the_time_goes_through_an_index(sqlite_stage: SqliteStage) -> None:

@@ -134,13 +134,13 @@ class Claiming:
                 pass
         seen = await self._lane.rows(self._poll, most + len(refused))
         seen = [row for row in seen if row[0] not in refused][:most]
-        rows: list[Any] = []
         try:
             return await self._taken_of(worker, seen), len(seen)
         except REFUSED:
+            taken: list[Any] = []
             by_key = {row[0]: row for row in seen}
-            refusals = await self._refusals.each(by_key, lambda row: self._taken_of(worker, [row]), is_refusal, rows)
-        return rows, len(seen) - refusals
+            refusals = await self._refusals.each(by_key, lambda row: self._taken_of(worker, [row]), is_refusal, taken)
+            return taken, len(seen) - refusals
 
     async def _taken_of(self, worker: str, seen: list[Any]) -> list[Any]:
         return await self._lane.call(lambda connection: self._take(connection, worker, seen))

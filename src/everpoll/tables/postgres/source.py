@@ -4,7 +4,7 @@
     heartbeat ────────────▶ a connection of its own ─────────────────────────────────┴──▶ the user's table
     listener ◀───────────── its trigger
 
-Promises: what `AdoptedSource` does, in READ COMMITTED, by the database's clock, with nothing in any session that a
+Promises: what `TableSource` does, in READ COMMITTED, by the database's clock, with nothing in any session that a
 transaction pooler would lose.
 """
 
@@ -37,7 +37,7 @@ from everpoll.tables.postgres.reading import PostgresReader
 from everpoll.tables.postgres.settling import Settling
 from everpoll.tables.postgres.shape import Relation
 from everpoll.tables.postgres.statements import Statements
-from everpoll.tables.source import AdoptedSource, State
+from everpoll.tables.source import State, TableSource
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -56,7 +56,7 @@ class Opened(Struct):
     push: Push
 
 
-class PostgresTable(AdoptedSource):
+class PostgresTable(TableSource):
     """One table of one database, for one worker."""
 
     def __init__(self, url: str, table: Table) -> None:

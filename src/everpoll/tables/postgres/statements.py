@@ -6,7 +6,7 @@ depend on how many there are, and which costs less than by keys. (A row that was
 this statement can see: it is left for the next time. Partitions share places: there, keys serve.)
 """
 
-from everpoll.tables.changes import Given, Moment, Pattern, Value, queue_order
+from everpoll.tables.changes import Given, Pattern, queue_order
 from everpoll.tables.mapping import Table
 from everpoll.tables.postgres.ddl import priority_order
 from everpoll.tables.postgres.shape import PostgresColumn, Relation
@@ -65,7 +65,7 @@ class Statements(Phrases):
         length = self.column_of("error").length
         return text if length is None else f"left({text}, {length})"
 
-    def given(self, role: str, value: Value) -> str:
+    def given(self, role: str, value: Given) -> str:
         """$1 is the worker of a claim, `u` has the errors and delays of settlements, `j` what handlers returned."""
         match value:
             case Given.WORKER:
@@ -239,7 +239,7 @@ class Statements(Phrases):
         """The same, and the table hears of each. What a settlement has locked at this moment needs no beat."""
         if self.table.heartbeat is None:
             return self.held
-        update = self._update(self.sets({"heartbeat": Moment.NOW}), self._is_ours("$3"), "1")
+        update = self._update(self.sets({"heartbeat": Given.NOW}), self._is_ours("$3"), "1")
         return f"{self._picked(self._rows_of_ours)}, heard as ({update}) {self.held}"
 
     @property

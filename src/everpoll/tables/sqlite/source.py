@@ -3,7 +3,7 @@
     lease, settle ──▶ writer: one thread, group commit, hears other programs ──────┐
     heartbeat ──────▶ pulse: a connection of its own ───────────────────────────────┴──▶ the file
 
-Promises: what `AdoptedSource` does. Rows that any program inserts wake the worker within 80 ms; a row of ours
+Promises: what `TableSource` does. Rows that any program inserts wake the worker within 80 ms; a row of ours
 that another program changes has its handler stopped as soon. The file may be the app's own, everpoll's tables then live
 beside the user's. How instants are written: see `instants`. What guards mean here: see `claiming`.
 The file is switched to WAL mode if it is not in it, which stays so and is logged: without it, every reader would stop
@@ -36,7 +36,7 @@ from everpoll.tables.findings import unfit
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import written
 from everpoll.tables.refusals import Refusals
-from everpoll.tables.source import AdoptedSource, State
+from everpoll.tables.source import State, TableSource
 from everpoll.tables.sqlite import claiming, findings, settling
 from everpoll.tables.sqlite.ddl import ddl_of
 from everpoll.tables.sqlite.instants import Starts
@@ -68,7 +68,7 @@ class TableBell(Bell):
             super().ring(wake)
 
 
-class SqliteTable(HeardFile, AdoptedSource):
+class SqliteTable(HeardFile, TableSource):
     """One table of the user's own."""
 
     _bell: TableBell
@@ -80,7 +80,7 @@ class SqliteTable(HeardFile, AdoptedSource):
                 "of the file that it is in as url=…"
             )
         HeardFile.__init__(self, TableBell())
-        AdoptedSource.__init__(self, table)
+        TableSource.__init__(self, table)
         self._address = read_address(url)
         self._patience_s = patience_s
         self._settling: set[int] = set()

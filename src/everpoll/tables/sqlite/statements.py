@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from everpoll.stores.contract import encode
-from everpoll.tables.changes import Given, Moment, Pattern, Value
+from everpoll.tables.changes import Given, Pattern
 from everpoll.tables.mapping import Table
 from everpoll.tables.pulse import RESCUE_LIMIT
 from everpoll.tables.sqlite.instants import Kind, kind_of
@@ -66,13 +66,11 @@ class Statements(Phrases):
         """See `Phrases`."""
         return word(text)
 
-    def given(self, role: str, value: Value) -> str:
+    def given(self, role: str, value: Given) -> str:
         """See `Phrases`."""
-        if isinstance(value, Moment):
-            return f":{role}"
         if value is Given.RESULT:
             return f":r{self.table.results.index(self.table.used[role])}"
-        return f":{value.value}" if isinstance(value, Given) else "null"
+        return f":{role}" if value in {Given.NOW, Given.START} else f":{value.value}"
 
     def _is_json(self, column: str) -> bool:
         found = self._shape.column(column)
@@ -151,7 +149,7 @@ class Statements(Phrases):
         """A heartbeat for these rows, or, without a column for it, just the question whether they are held."""
         if self.table.heartbeat is None:
             return self.held(keys)
-        return self._update(self.sets({"heartbeat": Moment.NOW}), self._fence, keys)
+        return self._update(self.sets({"heartbeat": Given.NOW}), self._fence, keys)
 
     def held(self, keys: int) -> str:
         """Of these rows, those that their claim still holds."""

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from everpoll.tables.changes import Given, Value
+from everpoll.tables.changes import Given
 from everpoll.tables.mapping import Table
 from everpoll.tables.shape import Shape
 from everpoll.tables.sql_names import identifier, literal
@@ -108,7 +108,7 @@ class FunctionPhrases(Phrases):
         """See `Phrases`."""
         return f"t.{identifier(name)}"
 
-    def given(self, role: str, value: Value) -> str:
+    def given(self, role: str, value: Given) -> str:
         """See `Phrases`."""
         return "$1" if value is Given.WORKER else "$2"
 

@@ -128,7 +128,7 @@ class Settling:
         """Those whose rows this worker still holds, with their present version."""
         found: dict[Any, int | None] = {}
         for group in by_fence(one.claim for one in writes):
-            for request in self._statements.versions(group[0], [claim.key for claim in group]):
+            for request in self._statements.holds(group[0], [claim.key for claim in group]):
                 rows = await self._http.rows(request)
                 found.update({row[self._table.key]: row[self._table.version] for row in rows})
         held = [one for one in writes if one.claim.key in found]

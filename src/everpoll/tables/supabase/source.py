@@ -22,7 +22,7 @@ from everpoll.tables.contract import Finding, Token
 from everpoll.tables.findings import columns, heartbeat, unfit
 from everpoll.tables.mapping import Table
 from everpoll.tables.shape import Column, Shape
-from everpoll.tables.source import AdoptedSource, State
+from everpoll.tables.source import State, TableSource
 from everpoll.tables.supabase import findings
 from everpoll.tables.supabase.address import address_of
 from everpoll.tables.supabase.claiming import Claiming
@@ -51,7 +51,7 @@ class Opened(Struct):
     settling: Settling
 
 
-class SupabaseTable(AdoptedSource):
+class SupabaseTable(TableSource):
     """The table at that address: `https://….supabase.co`, or that of a PostgREST server."""
 
     def __init__(self, url: str, table: Table, token: Token | None = None) -> None:

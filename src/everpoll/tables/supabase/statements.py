@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from everpoll.tables.changes import Change, Changes, Given, LostText, Moment, Plus, pattern_of, queue_order
+from everpoll.tables.changes import Change, Changes, Given, Plus, pattern_of, queue_order
 from everpoll.tables.claims import Claim
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import RowWrite, lost_error
@@ -56,6 +56,10 @@ class Statements:
         """The column that must be as it was seen, by the guard."""
         return {"version": self.table.version, "timestamp": self.table.updated_at}.get(self.table.guard)
 
+    @property
+    def _compared(self) -> list[str]:
+        return [self.table.key] if self.seen is None else [self.table.key, self.seen]
+
     def get(self, names: Sequence[str], filters: Query, order: str | None = None, limit: int | None = None) -> Request:
         """Rows, with these columns."""
         query = [("select", ",".join(column(name) for name in names)), *filters]
@@ -90,8 +94,7 @@ class Statements:
     def candidates(self, limit: int) -> Request:
         """The best rows that wait and are due, by key, with what the guard must find again."""
         table = self.table
-        names = [table.key] if self.seen is None else [table.key, self.seen]
-        return self.get(names, (*self._is(table.queued), *self._is_due()), self._order(), limit)
+        return self.get(self._compared, (*self._is(table.queued), *self._is_due()), self._order(), limit)
 
     def later(self) -> Request | None:
         """The next row that falls due; None: rows of this table are always due."""
@@ -117,15 +120,15 @@ class Statements:
             if self.seen is not None:
                 filters += ((column(self.seen), equals(seen)),)
             for whole in self.by_keys(filters, keys):
-                given = {Given.WORKER: worker, Moment.START: next(starts)}
+                given = {Given.WORKER: worker, Given.START: next(starts)}
                 body = self.body(self.changes.claimed, given, {"version": seen})
                 if table.heartbeat is not None and not is_exact:
                     body[table.heartbeat] = NOW
-                yield given[Moment.START], self.patch(self.read, whole, body)
+                yield given[Given.START], self.patch(self.read, whole, body)
 
     def claimed(self, claim: Claim) -> Request:
         """The versions of rows that were claimed together and are still held, whatever their keys."""
-        return self.get([self.table.key, self.table.version], self.held(claim))
+        return self.get(self._compared, self.held(claim))
 
     def unclaim(self, claim: Claim, version: int | None) -> Request:
         """Hand back all that was claimed together; with guard="version", what has that version."""
@@ -158,14 +161,9 @@ class Statements:
                 yield self.patch([table.key, table.heartbeat], whole, {table.heartbeat: NOW})
 
     def holds(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
-        """Whether rows that were claimed together are still held."""
+        """Those of these rows that were claimed together and are still held, with what the guard compares."""
         for whole in self.by_keys(self.held(claim), keys):
-            yield self.get([self.table.key], whole)
-
-    def versions(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
-        """The versions of rows that were claimed together and are still held."""
-        for whole in self.by_keys(self.held(claim), keys):
-            yield self.get([self.table.key, self.table.version], whole)
+            yield self.get(self._compared, whole)
 
     def states(self, keys: Sequence[Any]) -> Iterator[Request]:
         """These rows as they stand."""
@@ -182,18 +180,17 @@ class Statements:
         for role, value in change.items():
             if isinstance(value, Plus):
                 body[self.table.used[role]] = (numbers.get(role) or 0) + value.number
-            elif isinstance(value, Moment):
+            elif isinstance(value, Given):
                 body[self.table.used[role]] = given.get(value, NOW)
             else:
-                body[self.table.used[role]] = value if value is None or isinstance(value, str) else given[value]
+                body[self.table.used[role]] = value
         return body
 
     def settled(self, write: RowWrite, claim: HttpClaim, due_at: datetime | None) -> Body:
         """What a settlement writes into its row."""
         change = self.changes.settled(pattern_of(write))
-        fixed = {role: value for role, value in change.items() if value is not Given.RESULT}
         given = {Given.ERROR: write.error, Given.DUE: None if due_at is None else written(due_at)}
-        return self.body(fixed, given, {"retries": claim.retries, "version": claim.version}) | write.results
+        return self.body(change, given, {"retries": claim.retries, "version": claim.version}) | write.results
 
     def held(self, claim: Claim) -> Query:
         """The fence: still running, and still by this claim."""
@@ -232,7 +229,7 @@ class Statements:
         table = self.table
         retries = 0 if table.retries is None else found[table.retries] or 0
         change = self.changes.lost(is_last=table.retries is not None and retries + 1 >= table.attempts)
-        given = {LostText.LOST: lost_error(table, found[table.worker], retries)}
+        given = {Given.LOST: lost_error(table, found[table.worker], retries)}
         return self.body(change, given, {"retries": retries, "version": found.get(table.version)})
 
     def _is_stale(self, before: datetime | None) -> Query:
