@@ -65,8 +65,8 @@ class Reader(Protocol):
     async def now(self) -> datetime:
         """By the clock that the table's instants are written by."""
 
-    async def counts(self) -> list[StatusCount]:
-        """Rows by status."""
+    async def count(self, word: str) -> StatusCount:
+        """How many rows have this status."""
 
     async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
         """Rows whose column for `role` has this value, by roles: instants in UTC, retries as a number, others as text.

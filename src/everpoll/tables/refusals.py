@@ -6,13 +6,10 @@ once in that time. Never more than `LIMIT` are remembered; beyond that, the olde
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 logger = logging.getLogger("everpoll.tables")
-
-R = TypeVar("R")
-T = TypeVar("T")
 
 REST_S = 60.0
 LIMIT = 1_000
@@ -50,28 +47,3 @@ class Refusals:
             error,
             REST_S,
         )
-
-    async def each(
-        self,
-        rows: Mapping[Any, R],
-        take: Callable[[R], Awaitable[list[T]]],
-        is_refusal: Callable[[Exception], bool],
-        taken: list[T],
-    ) -> int:
-        """Take each of these rows, by key, for itself, and add it to `taken`; how many the table refused.
-
-        An error only where there was nothing else: the poller counts it, and rests.
-        """
-        refused: list[Exception] = []
-        before = len(taken)
-        for key, row in rows.items():
-            try:
-                taken += await take(row)
-            except Exception as error:
-                if not is_refusal(error):
-                    raise
-                self.add(key, error)
-                refused.append(error)
-        if refused and len(taken) == before:
-            raise refused[0]
-        return len(refused)

@@ -21,6 +21,7 @@ import msgspec
 from everpoll.drivers.wake import OnWake
 from everpoll.stores.contract import LEASE_LIMIT, Leased, Settlement, WorkerCard
 from everpoll.tables import overview
+from everpoll.tables.claiming import Found
 from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import is_foreign
@@ -29,6 +30,7 @@ from everpoll.tables.outages import Outages
 from everpoll.tables.outcome import is_as_left, written
 from everpoll.tables.overview import Reader, RowState, StatusCount, TableWorker
 from everpoll.tables.pulse import BeatDatabase, TablePulse
+from everpoll.tables.refusals import Refusals
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -45,6 +47,7 @@ class TableSource(ABC):
         self.table = table
         self._claims = Claims(table.name)
         self._outages = Outages(table)
+        self._refusals = Refusals(table.name, "claimed")
         self._workers: dict[int, str] = {}
 
     @abstractmethod
@@ -97,7 +100,8 @@ class TableSource(ABC):
         """See the contract."""
 
     @abstractmethod
-    async def _lease(self, worker: str, most: int) -> Leased: ...
+    async def _look(self, worker: str, most: int) -> Found:
+        """Claim at most so many rows, by `claim_rows`; first hand back what claims without an answer have brought."""
 
     @abstractmethod
     async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
@@ -113,7 +117,7 @@ class TableSource(ABC):
     async def counts(self) -> list[StatusCount]:
         """How many rows have each of the mapping's statuses, up to a limit. Needs no `open`, like the next two."""
         async with self._reading() as reader:
-            return await reader.counts()
+            return [await reader.count(word) for word in self.table.words]
 
     async def workers(self) -> list[TableWorker]:
         """The workers that hold rows, by label; an idle worker leaves no trace in the table."""
@@ -133,7 +137,10 @@ class TableSource(ABC):
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
         most = min(most, LEASE_LIMIT, sum(rooms.values()))
-        return await self._lease(self._workers[incarnation], most) if most > 0 else Leased([])
+        if most <= 0:
+            return Leased([])
+        found = await self._look(self._workers[incarnation], most)
+        return Leased([self._claims.take(*one) for one in found.claimed], found.next_due_s, found.missed)
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""

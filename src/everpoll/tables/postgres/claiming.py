@@ -1,30 +1,22 @@
-"""Claiming: a row that waits becomes ours in one guarded write.
+"""What a claim asks of Postgres: see `tables/claiming.py`; and the doubts about claims whose answer got lost.
 
-    skip_locked   one statement: the best rows that are not locked
-    status        a look, then a write of what still waits
-    version       a look, then a write of what still waits in the version that was seen
-    timestamp     a look, then a write of what still waits and was not changed since it was seen
-
-Promises: every guard asks for the word for waiting, so workers with different guards are safe together. A lost race
-raises nothing: fewer rows, and `missed` says how many. All rows of a claim have one start, the database's; what was
-really stored is read back, whatever precision the column has or a trigger makes of it. If the table refuses a row, the
-rows of that batch are claimed one by one, and the refused row is left alone for a while.
+Promises: all rows of a claim have one start, the database's; what was really stored is read back, whatever precision
+the column has or a trigger makes of it.
 """
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import asyncpg
 import msgspec
 
-from everpoll.drivers.postgres.lane import Connection, Lane
-from everpoll.errors import BadInput, EverpollError, StoreUnavailable
-from everpoll.stores.contract import Lease, Leased
-from everpoll.tables.claims import Claim, Claims
+from everpoll.drivers.postgres.lane import Lane
+from everpoll.errors import BadInput
+from everpoll.tables.claiming import Claimed
+from everpoll.tables.claims import Claim
 from everpoll.tables.postgres.statements import Statements
-from everpoll.tables.refusals import Refusals
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -35,11 +27,6 @@ Such a statement has changed nothing, and may be tried for fewer rows. An outage
 see `drivers.postgres.faults`."""
 SECOND_LOOK_S = 60.0
 """A statement may still lie unread in a dead connection while a new one overtakes it: so a doubt is settled twice."""
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether the table refuses a change."""
-    return isinstance(error, REFUSED)
 
 
 class Doubts:
@@ -90,71 +77,37 @@ class Doubts:
 class Claiming:
     """The lane for claims of one table, in one process."""
 
-    def __init__(self, lane: Lane, statements: Statements, claims: Claims, doubts: Doubts) -> None:
+    rounds = 1
+
+    def __init__(self, lane: Lane, statements: Statements) -> None:
         self._lane = lane
-        self._claims = claims
-        self._doubts = doubts
+        self._statements = statements
         self._table = statements.table
-        self._refusals = Refusals(statements.table.name, "claimed")
-        self._claim, self._poll, self._claim_seen = statements.claim, statements.poll, statements.claim_seen
-        self._waits, self._recover = statements.waits, statements.recover
         columns = statements.relation.columns
         self._json = [name for name in statements.table.columns if columns[name].base in {"json", "jsonb"}]
 
-    async def lease(self, worker: str, most: int) -> Leased:
-        """See the contract."""
-        if self._doubts.are_due():
-            await self.recover(worker)
-        try:
-            rows, seen = await self._picked(worker, most)
-        except REFUSED:
-            raise  # it has changed nothing
-        except BaseException as error:
-            # A cancellation as well: the server may have claimed rows that this worker never hears of.
-            if not isinstance(error, EverpollError) or isinstance(error, StoreUnavailable):
-                self._doubts.begin()
-            raise
-        missed = seen - len(rows)
-        if rows:
-            return Leased(self._taken(worker, rows), None, missed)
-        if missed:
-            return Leased([], 0.0, missed)
-        return Leased([], await self._next_due_s())
+    def is_refusal(self, error: Exception) -> bool:
+        """See `ClaimDatabase`."""
+        return isinstance(error, REFUSED)
 
-    async def _picked(self, worker: str, most: int) -> tuple[list[Any], int]:
-        """The rows that are ours now, and how many were to be had."""
-        refused = self._refusals.known()
-        if not refused:
-            try:
-                if self._table.guard == "skip_locked":
-                    rows = await self._lane.rows(self._claim, worker, most)
-                    return rows, len(rows)
-                return await self._lane.call(lambda connection: self._look_and_take(connection, worker, most))
-            except REFUSED:
-                pass
-        seen = await self._lane.rows(self._poll, most + len(refused))
-        seen = [row for row in seen if row[0] not in refused][:most]
-        try:
-            return await self._taken_of(worker, seen), len(seen)
-        except REFUSED:
-            taken: list[Any] = []
-            by_key = {row[0]: row for row in seen}
-            refusals = await self._refusals.each(by_key, lambda row: self._taken_of(worker, [row]), is_refusal, taken)
-            return taken, len(seen) - refusals
+    async def claim(self, worker: str, most: int) -> list[Claimed] | None:
+        """See `ClaimDatabase`."""
+        if self._table.guard != "skip_locked":
+            return None
+        return self._claimed(worker, await self._lane.rows(self._statements.claim, worker, most))
 
-    async def _taken_of(self, worker: str, seen: list[Any]) -> list[Any]:
-        return await self._lane.call(lambda connection: self._take(connection, worker, seen))
+    async def look(self, most: int) -> dict[Any, Any]:
+        """See `ClaimDatabase`."""
+        return {row[0]: row for row in await self._lane.rows(self._statements.poll, most)}
 
-    async def _look_and_take(self, connection: Connection, worker: str, most: int) -> tuple[list[Any], int]:
-        seen = await connection.fetch(self._poll, most)
-        return await self._take(connection, worker, seen), len(seen)
+    async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
+        """See `ClaimDatabase`."""
+        columns = map(list, zip(*rows, strict=True))
+        return self._claimed(worker, await self._lane.rows(self._statements.claim_seen, worker, *columns))
 
-    async def _take(self, connection: Connection, worker: str, seen: list[Any]) -> list[Any]:
-        return await connection.fetch(self._claim_seen, worker, *map(list, zip(*seen, strict=True))) if seen else []
-
-    def _taken(self, worker: str, rows: list[Any]) -> list[Lease]:
-        leases: list[Lease] = []
-        columns, started_at = self._table.columns, rows[0][1]
+    def _claimed(self, worker: str, rows: list[Any]) -> list[Claimed]:
+        claimed: list[Claimed] = []
+        columns, started_at = self._table.columns, rows[0][1] if rows else None
         for row in rows:
             values = dict(zip(columns, row[3:], strict=True))
             for column in self._json:
@@ -163,25 +116,22 @@ class Claiming:
             # One object for all that is equal: settling groups by it.
             if row[1] != started_at:
                 started_at = row[1]
-            leases.append(self._claims.take(Claim(row[0], worker, started_at), row[2] + 1, values))
-        return leases
+            claimed.append(Claimed(Claim(row[0], worker, started_at), row[2] + 1, values))
+        return claimed
 
-    async def _next_due_s(self) -> float | None:
-        """After a look that brought nothing; 0: something is due, and another transaction has it locked."""
+    async def next_due_s(self, *, is_any_refused: bool) -> float | None:
+        """See `ClaimDatabase`."""
         if self._table.guard != "skip_locked" and self._table.due_at is None:
             return None
-        row = await self._lane.row(self._waits)
-        # What is refused is due all the time, and no reason to hurry.
-        if row[0] and not self._refusals.known():
+        is_due, next_due_s = await self._lane.row(self._statements.waits)
+        if is_due and not is_any_refused:
             return 0.0
-        return None if row[1] is None else max(0.0, row[1])
+        return None if next_due_s is None else max(0.0, next_due_s)
 
-    async def recover(self, worker: str) -> None:
-        """Hand back rows that the table shows as ours and whose claim was never answered."""
-        held = self._claims.all().values()
+    async def recover(self, worker: str, held: Collection[Claim]) -> None:
+        """Hand back rows that the table shows as ours and whose claim was never answered. `held`: those that were."""
         keys, starts = [one.key for one in held], [one.started_at for one in held]
         try:
-            await self._lane.rows(self._recover, keys, starts, worker)
+            await self._lane.rows(self._statements.recover, keys, starts, worker)
         except REFUSED as error:
             logger.warning("table %s: what was claimed unknowingly is left to the rescue: %s", self._table.name, error)
-        self._doubts.settled()

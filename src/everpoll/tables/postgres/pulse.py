@@ -8,7 +8,7 @@ from typing import Any
 from everpoll.drivers.postgres.lane import Dial, Lane
 from everpoll.errors import StoreUnavailable
 from everpoll.tables.claims import Claim
-from everpoll.tables.postgres.claiming import is_refusal
+from everpoll.tables.postgres.claiming import REFUSED
 from everpoll.tables.postgres.statements import Statements
 
 
@@ -28,7 +28,7 @@ class PostgresBeats:
 
     def is_refusal(self, error: Exception) -> bool:
         """See `BeatDatabase`."""
-        return is_refusal(error)
+        return isinstance(error, REFUSED)
 
     def beat(self, claims: Sequence[Claim]) -> set[Any]:
         """See `BeatDatabase`."""

@@ -24,18 +24,16 @@ class PostgresReader:
         now: datetime = await self._lane.value("select now()")
         return now
 
-    async def counts(self) -> list[StatusCount]:
+    async def count(self, word: str) -> StatusCount:
         """See `Reader`. The index has queued and running rows only: those that ended are counted in a small table."""
-        statements, table, most = self._statements, self._statements.table, COUNT_LIMIT + 1
-        sample = f"select {statements.text('status')} as word from {statements.name} limit {most}"
-        rows = dict(await self._lane.rows(f"select word, count(*) from ({sample}) as sampled group by word"))
-        if sum(rows.values()) <= COUNT_LIMIT:
-            return [StatusCount(status=word, rows=rows.get(word, 0)) for word in table.words]
-        found = {word: StatusCount(status=word, rows=None) for word in table.words}
-        for word in (table.queued, table.running):
-            some = f"select from {statements.name} where {statements.has_status(word)} limit {most}"
-            found[word] = counted(word, await self._lane.value(f"select count(*) from ({some}) as some"))
-        return list(found.values())
+        rows, table = f"select from {self._statements.name}", self._statements.table
+        if word not in {table.queued, table.running} and await self._counted(rows) > COUNT_LIMIT:
+            return StatusCount(status=word, rows=None)
+        return counted(word, await self._counted(f"{rows} where {self._statements.has_status(word)}"))
+
+    async def _counted(self, rows: str) -> int:
+        count: int = await self._lane.value(f"select count(*) from ({rows} limit {COUNT_LIMIT + 1}) as some")
+        return count
 
     async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
         """See `Reader`."""

@@ -22,14 +22,15 @@ from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.dial import Connection, Dial
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.wake import OnWake
-from everpoll.errors import SchemaOutdated, TableUnfit
-from everpoll.stores.contract import Again, Leased, Settlement, WorkerCard
+from everpoll.errors import EverpollError, SchemaOutdated, StoreUnavailable, TableUnfit
+from everpoll.stores.contract import Again, Settlement, WorkerCard
+from everpoll.tables.claiming import Found, claim_rows
 from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import columns, heartbeat, unfit
 from everpoll.tables.mapping import Table
 from everpoll.tables.postgres import findings, shape
-from everpoll.tables.postgres.claiming import Claiming, Doubts
+from everpoll.tables.postgres.claiming import REFUSED, Claiming, Doubts
 from everpoll.tables.postgres.ddl import create_trigger, ddl_of
 from everpoll.tables.postgres.pulse import PostgresBeats
 from everpoll.tables.postgres.push import Push
@@ -86,7 +87,7 @@ class PostgresTable(TableSource):
         self._warn_if_foreign(*await findings.words_in_use(lane, statements))
         self._opened = Opened(
             statements,
-            Claiming(self._taking, statements, self._claims, self._doubts),
+            Claiming(self._taking, statements),
             Settling(self._settlements, statements),
             Push(self._connections, lane, relation),
         )
@@ -174,12 +175,26 @@ class PostgresTable(TableSource):
         worker = self._workers.pop(incarnation, "")
         if self._doubts.are_left:
             try:
-                await self._as_unfit(self._at_work().claiming.recover(worker))
+                await self._recover(worker)
             except TableUnfit as error:
                 logger.warning("%s; what this worker may have claimed without knowing stays as it is", error)
 
-    async def _lease(self, worker: str, most: int) -> Leased:
-        return await self._as_unfit(self._at_work().claiming.lease(worker, most))
+    async def _look(self, worker: str, most: int) -> Found:
+        if self._doubts.are_due():
+            await self._recover(worker)
+        try:
+            return await self._as_unfit(claim_rows(self._at_work().claiming, self._refusals, worker, most, []))
+        except REFUSED:
+            raise  # it has changed nothing
+        except BaseException as error:
+            # A cancellation as well: the server may have claimed rows that this worker never hears of.
+            if not isinstance(error, EverpollError) or isinstance(error, StoreUnavailable):
+                self._doubts.begin()
+            raise
+
+    async def _recover(self, worker: str) -> None:
+        await self._as_unfit(self._at_work().claiming.recover(worker, self._claims.all().values()))
+        self._doubts.settled()
 
     async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
         lost = await self._as_unfit(self._at_work().settling.settle(settlements, claims))

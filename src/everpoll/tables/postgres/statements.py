@@ -6,6 +6,8 @@ depend on how many there are, and which costs less than by keys. (A row that was
 this statement can see: it is left for the next time. Partitions share places: there, keys serve.)
 """
 
+from functools import cached_property
+
 from everpoll.tables.changes import Given, Pattern, queue_order
 from everpoll.tables.mapping import Table
 from everpoll.tables.postgres.ddl import priority_order
@@ -119,13 +121,13 @@ class Statements(Phrases):
         is_picked = f"{self._place} = any(array(select * from picked))"
         return f"update {self.name} set {sets} where {is_picked} and {still} returning {returning}"
 
-    @property
+    @cached_property
     def claim(self) -> str:
         """$1 worker, $2 how many."""
         best = f"{self.name} where {self._is_ready} order by {self.ordered(self._downwards)} limit $2"
         return self._claimed(best)
 
-    @property
+    @cached_property
     def poll(self) -> str:
         """The look for rows that wait, $1 how many: what the index is for."""
         seen = SEEN.get(self.table.guard)
@@ -133,7 +135,7 @@ class Statements(Phrases):
         order = self.ordered(self._downwards)
         return f"select {outputs} from {self.name} where {self._is_ready} order by {order} limit $1"
 
-    @property
+    @cached_property
     def claim_seen(self) -> str:
         """Those that are as they were seen. $1 worker, $2 keys, $3 versions or times of change."""
         seen = SEEN.get(self.table.guard)
@@ -165,7 +167,7 @@ class Statements(Phrases):
         is_enum = self.relation.columns[name].category == "E"
         return f"{self.named(name)}::text" if is_enum else self.named(name)
 
-    @property
+    @cached_property
     def waits(self) -> str:
         """Whether something is due although nothing was to be had, and in how many seconds the next one is."""
         is_there = f"exists(select from {self.name} where {self._is_ready})"
@@ -177,7 +179,7 @@ class Statements(Phrases):
             f"where {self.has_status(self.table.queued)} and {due} > now())"
         )
 
-    @property
+    @cached_property
     def recover(self) -> str:
         """$1 keys and $2 starts that the worker knows of, $3 worker: the others that it has wait again."""
         fence = self._is_ours("$3")
@@ -229,12 +231,12 @@ class Statements(Phrases):
         fence = f"{self.at('started_at')} = u.s and {self._is_ours('$3')}"
         return f"{self._held()} join {self.name} on {self.key} = u.k where {fence}"
 
-    @property
+    @cached_property
     def held(self) -> str:
         """$1 keys, $2 starts, $3 worker: the keys that still are ours."""
         return f"select {self.key_out} from {self._rows_of_ours}"
 
-    @property
+    @cached_property
     def beat(self) -> str:
         """The same, and the table hears of each. What a settlement has locked at this moment needs no beat."""
         if self.table.heartbeat is None:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from contextlib import closing
 
 from everpoll.drivers.sqlite.address import Address
-from everpoll.drivers.sqlite.connection import Connection, connect
-from everpoll.drivers.sqlite.faults import explained
+from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.journal import is_wal
+from everpoll.drivers.sqlite.own_connection import brief_connection
 from everpoll.errors import BadInput
 from everpoll.tables import findings
 from everpoll.tables.contract import Finding
@@ -34,15 +34,10 @@ def examined(address: Address, table: Table, patience_s: float) -> tuple[FileSha
     if not address.path.exists():
         return None, [_absent(table, f"there is no file {address.path}")]
     try:
-        con = connect(address, patience_s=patience_s)
-        try:
+        with brief_connection(address, patience_s) as con:
             shape = read_shape(con, table)
             return shape, list(_findings(con, table, shape))
-        finally:
-            con.close()
-    except (sqlite3.Error, OSError, ValueError) as error:
-        if isinstance(error, sqlite3.Error):
-            raise explained(error, address.path, opening=True) from error
+    except (OSError, ValueError) as error:
         raise BadInput(f"{address.path} cannot be used: {error}") from error
 
 

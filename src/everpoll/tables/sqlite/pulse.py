@@ -5,14 +5,13 @@ for the lock does not notice that it is held, and takes the silence of others fo
 """
 
 import sqlite3
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from everpoll.drivers.sqlite.address import Address
-from everpoll.drivers.sqlite.connection import Connection, connect
-from everpoll.drivers.sqlite.faults import explained
+from everpoll.drivers.sqlite.connection import Connection
+from everpoll.drivers.sqlite.own_connection import OwnConnection
 from everpoll.tables.claims import Claim, by_fence
 from everpoll.tables.sqlite.claiming import instants
 from everpoll.tables.sqlite.instants import SECOND_US, now_us, stored
@@ -21,37 +20,22 @@ from everpoll.tables.sqlite.statements import Statements, bound_keys
 
 
 class SqliteBeats:
-    """Connects at the first beat, and anew after a beat that failed."""
+    """A connection of its own, in the heartbeat's thread."""
 
     def __init__(self, address: Address, patience_s: float, statements: Statements) -> None:
-        self._address = address
-        self._patience_s = patience_s
+        self._connection = OwnConnection(address, patience_s)
         self._statements = statements
-        self._con: Connection | None = None
-        self._lock = threading.Lock()
+        self._con: Connection
 
     @contextmanager
     def session(self) -> Iterator[None]:
         """See `BeatDatabase`."""
-        with self._lock:
-            try:
-                if self._con is None:
-                    self._con = connect(self._address, patience_s=self._patience_s, cache_kb=2_000)
-                    self._con.execute("pragma busy_timeout = 0")  # begin() waits by itself
-                self._con.begin(self._patience_s)
-                yield
-                self._con.execute("commit")
-                self._con.check_place()
-            except Exception as error:
-                self._close()
-                fault = explained(error, self._address.path)
-                if fault is error:
-                    raise
-                raise fault from error
+        with self._connection.transaction() as self._con:
+            yield
 
     def is_refusal(self, error: Exception) -> bool:
         """See `BeatDatabase`. A trigger may end the whole transaction; then nothing more can be tried in it."""
-        return isinstance(error, sqlite3.IntegrityError) and self._open.in_transaction
+        return isinstance(error, sqlite3.IntegrityError) and self._con.in_transaction
 
     def beat(self, claims: Sequence[Claim]) -> set[Any]:
         """See `BeatDatabase`."""
@@ -59,23 +43,23 @@ class SqliteBeats:
         bound = instants(self._statements, now_us())
         for group in by_fence(claims):
             keys = bound_keys([claim.key for claim in group])
-            rows = self._open.execute(self._statements.beat(len(keys)), {**bound, **fence(group[0]), **keys})
+            rows = self._con.execute(self._statements.beat(len(keys)), {**bound, **fence(group[0]), **keys})
             heard |= {key for (key,) in rows.fetchall()}
         return heard
 
     def held(self, claims: Sequence[Claim]) -> set[Any]:
         """See `BeatDatabase`."""
-        return held_keys(self._open, self._statements, claims)
+        return held_keys(self._con, self._statements, claims)
 
     def stale(self, limit: int) -> dict[Any, Any]:
         """See `BeatDatabase`."""
-        rows = self._open.execute(f"{self._statements.stale} limit {limit}", self._bound()).fetchall()
+        rows = self._con.execute(f"{self._statements.stale} limit {limit}", self._bound()).fetchall()
         return {key: key for (key,) in rows}
 
     def rescue(self, row: Any = None) -> list[tuple[Any, str]]:
         """See `BeatDatabase`."""
         sql = self._statements.rescue(is_one=row is not None)
-        return self._open.execute(sql, {**self._bound(), "k0": row}).fetchall()
+        return self._con.execute(sql, {**self._bound(), "k0": row}).fetchall()
 
     def _bound(self) -> dict[str, Any]:
         statements, now = self._statements, now_us()
@@ -86,18 +70,6 @@ class SqliteBeats:
             **instants(statements, now),
         }
 
-    @property
-    def _open(self) -> Connection:
-        assert self._con is not None, "asked within a session"
-        return self._con
-
     def close(self) -> None:
         """See `BeatDatabase`."""
-        with self._lock:
-            self._close()
-
-    def _close(self) -> None:
-        con, self._con = self._con, None
-        if con is not None:
-            con.undo()
-            con.close()
+        self._connection.close()

@@ -3,59 +3,52 @@
 # ruff: noqa: S608 - names and words are quoted, values are bound
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from everpoll.drivers.sqlite.connection import Connection
+from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.own_connection import brief_connection
 from everpoll.tables.overview import COUNT_LIMIT, INSTANT_ROLES, StatusCount, counted
 from everpoll.tables.sqlite.instants import EPOCH, read_us
 from everpoll.tables.sqlite.statements import Statements
 
-Use = Callable[[Connection], Any]
-
 
 class SqliteReader:
-    """Reads one table. `use` runs a function with a connection of its own, and blocks."""
+    """Reads one table, in a thread, on a connection for each question."""
 
-    def __init__(self, statements: Statements, use: Callable[[Use], Any]) -> None:
+    def __init__(self, statements: Statements, address: Address, patience_s: float) -> None:
         self._statements = statements
-        self._use = use
+        self._address = address
+        self._patience_s = patience_s
 
     async def now(self) -> datetime:
         """See `Reader`."""
         return datetime.now(UTC)
 
-    async def counts(self) -> list[StatusCount]:
+    async def count(self, word: str) -> StatusCount:
         """See `Reader`."""
-
-        def count(con: Connection, word: str) -> StatusCount:
-            some = f"select 1 from {statements.name} where {statements.has_status(word)} limit {COUNT_LIMIT + 1}"
-            (rows,) = con.execute(f"select count(*) from ({some})").fetchone()
-            return counted(word, rows)
-
-        statements = self._statements
-        found: list[StatusCount] = await asyncio.to_thread(
-            self._use, lambda con: [count(con, word) for word in statements.table.words]
-        )
-        return found
+        statements, most = self._statements, COUNT_LIMIT + 1
+        some = f"select 1 from {statements.name} where {statements.has_status(word)} limit {most}"
+        [(rows,)] = await asyncio.to_thread(self._rows, f"select count(*) from ({some})")
+        return counted(word, rows)
 
     async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
         """See `Reader`."""
         statements = self._statements
         columns = ", ".join(map(statements.at, roles))
-        which = statements.has_status(value) if role == "status" else f"{statements.at(role)} = :value"
+        which = statements.has_status(value) if role == "status" else f"{statements.at(role)} = ?"
         sql = f"select {columns} from {statements.name} where {which} limit {limit}"
+        given = () if role == "status" else (value,)
+        rows = await asyncio.to_thread(self._rows, sql, *given)
+        if not rows and role == "key" and value.isascii() and value.lstrip("-").isdigit():
+            # A column without a type keeps numbers and texts apart.
+            rows = await asyncio.to_thread(self._rows, sql, int(value))
+        return [{one: _value(one, value) for one, value in zip(roles, row, strict=True)} for row in rows]
 
-        def select(con: Connection) -> list[Any]:
-            rows = con.execute(sql, {"value": value}).fetchall()
-            if not rows and role == "key" and value.isascii() and value.lstrip("-").isdigit():
-                # A column without a type keeps numbers and texts apart.
-                rows = con.execute(sql, {"value": int(value)}).fetchall()
-            return rows
-
-        found = await asyncio.to_thread(self._use, select)
-        return [{one: _value(one, value) for one, value in zip(roles, row, strict=True)} for row in found]
+    def _rows(self, sql: str, *given: Any) -> list[Any]:
+        with brief_connection(self._address, self._patience_s) as con:
+            return con.execute(sql, given).fetchall()
 
 
 def _value(role: str, value: Any) -> Any:

@@ -12,30 +12,30 @@ Never: creates a file or a table; blocks the event loop on the file.
 """
 
 import asyncio
+import itertools
 import logging
-import sqlite3
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from everpoll.drivers.sqlite.address import read_address
 from everpoll.drivers.sqlite.bell import Bell
-from everpoll.drivers.sqlite.connection import PATIENCE_S, Connection, connect
-from everpoll.drivers.sqlite.faults import explained
+from everpoll.drivers.sqlite.connection import PATIENCE_S, Connection
 from everpoll.drivers.sqlite.heard import HeardFile
 from everpoll.drivers.sqlite.journal import is_wal, use_wal
 from everpoll.drivers.sqlite.lane import Op
+from everpoll.drivers.sqlite.own_connection import brief_connection
 from everpoll.drivers.sqlite.writer import Writer
 from everpoll.drivers.wake import Wake
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable
 from everpoll.policy import shown
-from everpoll.stores.contract import Again, Leased, Settlement, WorkerCard
+from everpoll.stores.contract import Again, Settlement, WorkerCard
+from everpoll.tables.claiming import Found, claim_rows, run_now
 from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import unfit
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import written
-from everpoll.tables.refusals import Refusals
 from everpoll.tables.source import State, TableSource
 from everpoll.tables.sqlite import claiming, findings, settling
 from everpoll.tables.sqlite.ddl import ddl_of
@@ -85,11 +85,11 @@ class SqliteTable(HeardFile, TableSource):
         self._patience_s = patience_s
         self._settling: set[int] = set()
         self._starts = Starts()
-        self._refusals = Refusals(table.name, "claimed")
         self._statements: Statements | None = None
         self._found = False
         self._next_due: object = None
-        self._doubts: list[claiming.Look] = []
+        self._doubts: list[list[claiming.Start]] = []
+        """For each look whose outcome is unknown, the starts of what it may have claimed."""
 
     async def open(self) -> None:
         """See the contract."""
@@ -130,21 +130,10 @@ class SqliteTable(HeardFile, TableSource):
         assert shape is not None, "a table that is not there is not fit"
         return Statements(self.table, shape), found
 
-    def _with_connection(self, use: Callable[[Connection], T]) -> T:
-        """Use a connection of its own. Blocks."""
-        try:
-            con = connect(self._address, patience_s=self._patience_s)
-            try:
-                return use(con)
-            finally:
-                con.close()
-        except sqlite3.Error as error:
-            raise explained(error, self._address.path, opening=True) from error
-
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[SqliteReader]:
         statements, _ = await asyncio.to_thread(self._fit)
-        yield SqliteReader(statements, self._with_connection)
+        yield SqliteReader(statements, self._address, self._patience_s)
 
     def _prepared(self) -> Statements:
         """The file is fit, and in WAL mode. Blocks."""
@@ -155,13 +144,11 @@ class SqliteTable(HeardFile, TableSource):
                 logger.warning("table %s: %s: %s%s", self.table.name, one.what, one.detail, better)
         in_use = next(one for one in found if one.what == "words in use")
 
-        def prepare(con: Connection) -> None:
+        with brief_connection(self._address, self._patience_s) as con:
             self._warn_if_foreign(findings.seen_words(con, statements), in_use)
             if not is_wal(con):
                 use_wal(con, self._patience_s)
                 logger.warning("%s was switched to WAL mode, and stays in it", self._address.path)
-
-        self._with_connection(prepare)
         return statements
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
@@ -173,19 +160,20 @@ class SqliteTable(HeardFile, TableSource):
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
         statements, doubts = self._opened(), list(self._doubts)
-        if any(one.begun for one in doubts):
-            await self._write(Op(lambda con: claiming.recover(con, statements, _begun(doubts)), wakes=True))
+        if any(doubts):
+            await self._write(Op(lambda con: claiming.recover(con, statements, itertools.chain(*doubts)), wakes=True))
         self._doubts.clear()
         self._workers.pop(incarnation, None)
 
-    async def _lease(self, worker: str, most: int) -> Leased:
+    async def _look(self, worker: str, most: int) -> Found:
         """A caller that is canceled meanwhile claims nothing: its rows are handed back."""
         statements, doubts = self._opened(), list(self._doubts)
-        look = claiming.Look(worker, most)
+        begun: list[claiming.Start] = []
 
-        def claim(con: Connection) -> claiming.Found:
-            claiming.recover(con, statements, _begun(doubts))
-            return claiming.claim(con, statements, self._starts, look, self._refusals)
+        def claim(con: Connection) -> Found:
+            claiming.recover(con, statements, itertools.chain(*doubts))
+            database = claiming.Claiming(con, statements, self._starts, begun)
+            return run_now(claim_rows(database, self._refusals, worker, most, []))
 
         op = Op(
             claim,
@@ -193,21 +181,21 @@ class SqliteTable(HeardFile, TableSource):
             peek=None if self._found or doubts else lambda con: claiming.peek(con, statements),
             unwanted=self._hand_back,
         )
-        self._doubts.append(look)
+        self._doubts.append(begun)
         try:
             found = await self._write(op)
         except Exception:
-            if not look.begun:
-                self._doubts.remove(look)
+            if not begun:
+                self._doubts = [one for one in self._doubts if one is not begun]
             raise
-        self._doubts = [one for one in self._doubts if one is not look and one not in doubts]
-        self._found = bool(found.picked)
-        return Leased([self._claims.take(*one) for one in found.picked], found.next_due_s)
+        self._doubts = [one for one in self._doubts if one is not begun and not any(one is old for old in doubts)]
+        self._found = bool(found.claimed)
+        return found
 
-    def _hand_back(self, found: claiming.Found) -> None:
-        if found.picked and self._writer is not None:
+    def _hand_back(self, found: Found) -> None:
+        if found.claimed and self._writer is not None:
             statements = self._opened()
-            batch = settling.handed_back([one.claim for one in found.picked], self.table.queued)
+            batch = settling.handed_back([one.claim for one in found.claimed], self.table.queued)
             giving = self._writer.submit(Op(lambda con: settling.settle(con, statements, batch), wakes=True))
             giving.add_done_callback(_note_failure)
 
@@ -267,10 +255,6 @@ class SqliteTable(HeardFile, TableSource):
         if self._writer is None:
             raise NotRunning(f"table {self.table.name!r} is closed: call open() first")
         return self._writer.submit(op)
-
-
-def _begun(doubts: Iterable[claiming.Look]) -> list[claiming.Start]:
-    return [start for look in doubts for start in look.begun]
 
 
 def _note_failure(giving: "asyncio.Future[set[int]]") -> None:

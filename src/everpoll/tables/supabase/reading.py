@@ -27,13 +27,10 @@ class SupabaseReader:
         """See `Reader`."""
         return self._clock.now()
 
-    async def counts(self) -> list[StatusCount]:
+    async def count(self, word: str) -> StatusCount:
         """See `Reader`."""
-        found = []
-        for word in self._statements.table.words:
-            rows = len(await self.select(["key"], "status", word, COUNT_LIMIT))
-            found.append(StatusCount(status=word, rows=rows, is_capped=rows >= COUNT_LIMIT))
-        return found
+        rows = len(await self.select(["key"], "status", word, COUNT_LIMIT))
+        return StatusCount(status=word, rows=rows, is_capped=rows >= COUNT_LIMIT)
 
     async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
         """See `Reader`."""

@@ -16,7 +16,8 @@ from msgspec import Struct
 
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import NotRunning, TableUnfit
-from everpoll.stores.contract import Leased, Settlement
+from everpoll.stores.contract import Settlement
+from everpoll.tables.claiming import Found
 from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding, Token
 from everpoll.tables.findings import columns, heartbeat, unfit
@@ -88,7 +89,7 @@ class SupabaseTable(TableSource):
             raise
         statements = Statements(self.table, shape.is_required)
         functions = functions_of(self.table, statements.read) if self.table.guard == "skip_locked" else None
-        claiming = Claiming(http, statements, self._claims, self._link.clock, functions)
+        claiming = Claiming(http, statements, self._refusals, self._link.clock, functions)
         settling = Settling(http, statements, self._link.clock, functions)
         self._opened = Opened(event_loop, http, statements, claiming, settling)
 
@@ -146,8 +147,8 @@ class SupabaseTable(TableSource):
         if self._opened is not None:
             await self._opened.claiming.recover()
 
-    async def _lease(self, worker: str, most: int) -> Leased:
-        return await self._at_work().claiming.lease(worker, most)
+    async def _look(self, worker: str, most: int) -> Found:
+        return await self._at_work().claiming.claim_all(worker, most)
 
     async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
         """One transaction only with the functions."""

@@ -1,0 +1,146 @@
+"""Claiming: a row that waits becomes the worker's in one guarded write.
+
+    skip_locked   one step, where the database can: the best rows that are not locked
+    status        a look, then a write of what still waits
+    version       a look, then a write of what still waits in the version that was seen
+    timestamp     a look, then a write of what still waits and was not changed since it was seen
+
+Promises: best first, never more than asked for. Every guard asks for the word for waiting, so workers with different
+guards are safe together. A lost race raises nothing: fewer rows, and `missed` says how many. If the table refuses a
+row, the rows of that batch are claimed one by one, and the refused row is left alone for a while.
+"""
+
+import random
+from collections.abc import Coroutine, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from everpoll.stores.contract import LEASE_LIMIT
+from everpoll.tables.claims import Claim
+from everpoll.tables.refusals import Refusals
+
+T = TypeVar("T")
+
+WIDER = 4
+"""After a lost race, rows are drawn from so many times as many: workers that all want the same rows get in each
+other's way for ever."""
+
+_rng = random.Random()  # noqa: S311 - spreads workers, no secret
+
+
+class Claimed(NamedTuple):
+    """A row that was claimed."""
+
+    claim: Claim
+    attempt: int
+    values: dict[str, Any]
+
+
+class Found(NamedTuple):
+    """What a look brought."""
+
+    claimed: list[Claimed]
+    next_due_s: float | None = None
+    missed: int = 0
+
+
+class ClaimDatabase(Protocol):
+    """What a database must do for a claim."""
+
+    rounds: int
+    """Looks of one claim, if other workers take what it looked at."""
+
+    def is_refusal(self, error: Exception) -> bool:
+        """Whether the table refuses to have a row changed, so that fewer rows at once may succeed."""
+
+    async def claim(self, worker: str, most: int) -> list[Claimed] | None:
+        """Claim in one step; None: it takes a look."""
+
+    async def look(self, most: int) -> dict[Any, Any]:
+        """The best rows that wait and are due, by key: what `take` wants to know of each."""
+
+    async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
+        """Claim those that still are as they were seen."""
+
+    async def next_due_s(self, *, is_any_refused: bool) -> float | None:
+        """After a look that brought nothing; 0: something is due, and another transaction has it locked.
+
+        What is refused is due all the time, and no reason to hurry.
+        """
+
+
+async def claim_rows(
+    database: ClaimDatabase, refusals: Refusals, worker: str, most: int, claimed: list[Claimed]
+) -> Found:
+    """Claim at most so many rows. They stand in `claimed` as well, also where an error ends it."""
+    missed = await _claim(database, refusals, worker, most, claimed)
+    if claimed or missed:
+        # Where others were quicker and nothing is left for us, there may be more: the next look comes soon.
+        return Found(claimed, None if claimed else 0.0, missed)
+    return Found([], await database.next_due_s(is_any_refused=bool(refusals.known())))
+
+
+async def _claim(database: ClaimDatabase, refusals: Refusals, worker: str, most: int, claimed: list[Claimed]) -> int:
+    """Add what could be claimed; how many rows others were quicker to get."""
+    if not refusals.known():
+        try:
+            at_once = await database.claim(worker, most)
+        except Exception as error:
+            if not database.is_refusal(error):
+                raise
+        else:
+            if at_once is not None:
+                claimed += at_once
+                return 0
+    missed = 0
+    for round_ in range(database.rounds):
+        wanted, before = most - len(claimed), len(claimed)
+        among = wanted if round_ == 0 else min(wanted * WIDER, LEASE_LIMIT)
+        refused = refusals.known()
+        seen = await database.look(among + len(refused))
+        keys = [key for key in seen if key not in refused][:among]
+        drawn = sorted(_rng.sample(range(len(keys)), min(wanted, len(keys))))
+        picked = {keys[place]: seen[keys[place]] for place in drawn}
+        refused_now = 0
+        try:
+            claimed += await database.take(worker, list(picked.values())) if picked else []
+        except Exception as error:
+            if not database.is_refusal(error):
+                raise
+            refused_now = await _each(database, refusals, worker, picked, claimed)
+        lost = len(picked) - refused_now - (len(claimed) - before)
+        missed += lost
+        if not lost:
+            break
+    return missed
+
+
+async def _each(
+    database: ClaimDatabase, refusals: Refusals, worker: str, rows: dict[Any, Any], claimed: list[Claimed]
+) -> int:
+    """Take each for itself; how many the table refused.
+
+    An error only where there was nothing else: the poller counts it, and rests.
+    """
+    errors: list[Exception] = []
+    before = len(claimed)
+    for key, row in rows.items():
+        try:
+            claimed += await database.take(worker, [row])
+        except Exception as error:
+            if not database.is_refusal(error):
+                raise
+            refusals.add(key, error)
+            errors.append(error)
+    if errors and len(claimed) == before:
+        raise errors[0]
+    return len(errors)
+
+
+def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Run what never waits, because its database answers at once: SQLite does, in its writer's thread."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    raise AssertionError("it waits for something")
