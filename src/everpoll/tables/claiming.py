@@ -97,17 +97,18 @@ async def _claim(database: ClaimDatabase, refusals: Refusals, worker: str, most:
         among = wanted if round_ == 0 else min(wanted * WIDER, LEASE_LIMIT)
         refused = refusals.known()
         seen = await database.look(among + len(refused))
-        keys = [key for key in seen if key not in refused][:among]
-        drawn = sorted(_rng.sample(range(len(keys)), min(wanted, len(keys))))
-        picked = {keys[place]: seen[keys[place]] for place in drawn}
+        if refused or len(seen) > wanted:
+            keys = [key for key in seen if key not in refused][:among]
+            drawn = sorted(_rng.sample(range(len(keys)), min(wanted, len(keys))))
+            seen = {keys[place]: seen[keys[place]] for place in drawn}
         refused_now = 0
         try:
-            claimed += await database.take(worker, list(picked.values())) if picked else []
+            claimed += await database.take(worker, list(seen.values())) if seen else []
         except Exception as error:
             if not database.is_refusal(error):
                 raise
-            refused_now = await _each(database, refusals, worker, picked, claimed)
-        lost = len(picked) - refused_now - (len(claimed) - before)
+            refused_now = await _each(database, refusals, worker, seen, claimed)
+        lost = len(seen) - refused_now - (len(claimed) - before)
         missed += lost
         if not lost:
             break

@@ -115,7 +115,9 @@ class SqliteTable(HeardFile, TableSource):
 
     def ddl(self) -> list[str]:
         """See the contract. Reads the file: SQLite cannot add a column only where it is missing."""
-        shape, found = self._examined()
+        return self._lacking(*self._examined())
+
+    def _lacking(self, shape: FileShape | None, found: list[Finding]) -> list[str]:
         return ddl_of(self.table, shape).lacking(shape, found) if shape is None or shape.kind == "table" else []
 
     def _examined(self) -> tuple[FileShape | None, list[Finding]]:
@@ -124,7 +126,7 @@ class SqliteTable(HeardFile, TableSource):
     def _fit(self) -> tuple[Statements, list[Finding]]:
         """The table, or `TableUnfit`. Blocks."""
         shape, found = self._examined()
-        problem = unfit(self.table, shape, found, self.ddl(), f" in {self._address.path}")
+        problem = unfit(self.table, shape, found, self._lacking(shape, found), f" in {self._address.path}")
         if problem is not None:
             raise problem
         assert shape is not None, "a table that is not there is not fit"
