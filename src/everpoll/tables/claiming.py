@@ -81,16 +81,10 @@ async def claim_rows(
 
 async def _claim(database: ClaimDatabase, refusals: Refusals, worker: str, most: int, claimed: list[Claimed]) -> int:
     """Add what could be claimed; how many rows others were quicker to get."""
-    if not refusals.known():
-        try:
-            at_once = await database.claim(worker, most)
-        except Exception as error:
-            if not database.is_refusal(error):
-                raise
-        else:
-            if at_once is not None:
-                claimed += at_once
-                return 0
+    at_once = None if refusals.known() else await _at_once(database, worker, most)
+    if at_once is not None:
+        claimed += at_once
+        return 0
     missed = 0
     for round_ in range(database.rounds):
         wanted, before = most - len(claimed), len(claimed)
@@ -101,13 +95,7 @@ async def _claim(database: ClaimDatabase, refusals: Refusals, worker: str, most:
             keys = [key for key in seen if key not in refused][:among]
             drawn = sorted(_rng.sample(range(len(keys)), min(wanted, len(keys))))
             seen = {keys[place]: seen[keys[place]] for place in drawn}
-        refused_now = 0
-        try:
-            claimed += await database.take(worker, list(seen.values())) if seen else []
-        except Exception as error:
-            if not database.is_refusal(error):
-                raise
-            refused_now = await _each(database, refusals, worker, seen, claimed)
+        refused_now = await _take(database, refusals, worker, seen, claimed) if seen else 0
         lost = len(seen) - refused_now - (len(claimed) - before)
         missed += lost
         if not lost:
@@ -115,13 +103,30 @@ async def _claim(database: ClaimDatabase, refusals: Refusals, worker: str, most:
     return missed
 
 
-async def _each(
+async def _at_once(database: ClaimDatabase, worker: str, most: int) -> list[Claimed] | None:
+    """Claim in one step; None: the database takes a look, or the table refuses a row among them."""
+    try:
+        return await database.claim(worker, most)
+    except Exception as error:
+        if not database.is_refusal(error):
+            raise
+        return None
+
+
+async def _take(
     database: ClaimDatabase, refusals: Refusals, worker: str, rows: dict[Any, Any], claimed: list[Claimed]
 ) -> int:
-    """Take each for itself; how many the table refused.
+    """Take these rows together, or each for itself; how many the table refused.
 
     An error only where there was nothing else: the poller counts it, and rests.
     """
+    try:
+        claimed += await database.take(worker, list(rows.values()))
+    except Exception as error:
+        if not database.is_refusal(error):
+            raise
+    else:
+        return 0
     errors: list[Exception] = []
     before = len(claimed)
     for key, row in rows.items():

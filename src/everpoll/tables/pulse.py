@@ -84,20 +84,26 @@ class TablePulse:
         return Beat(is_alive=True, rescued=sum(status == self._table.queued for _, status in back), canceled=gone)
 
     def _ours(self, claims: list[Claim]) -> set[Any]:
+        refused = self._unbeaten.known()
+        fit = [claim for claim in claims if claim.key not in refused]
+        unfit = [claim for claim in claims if claim.key in refused]
         try:
-            return self._database.beat(claims)
+            ours = self._database.beat(fit) if fit else set()
+            return ours | self._database.held(unfit) if unfit else ours
         except Exception as error:
             if not self._database.is_refusal(error):
                 raise
-        ours, refused = self._database.held(claims), self._unbeaten.known()
-        for claim in claims:
-            if claim.key in ours and claim.key not in refused:
+        ours = self._database.held(claims)
+        for claim in fit:
+            if claim.key in ours:
                 self._tried(self._unbeaten, claim.key, partial(self._database.beat, [claim]))
         return ours
 
     def _rescued(self) -> list[tuple[Any, str]]:
+        refused = self._unrescued.known()
         try:
-            return self._database.rescue()
+            if not refused:
+                return self._database.rescue()
         except StoreUnavailable:
             raise
         except Exception as error:
@@ -108,7 +114,6 @@ class TablePulse:
                 logger.warning("table %s: cannot take back rows of silent workers: %s", self._table.name, error)
                 return []
         back: list[tuple[Any, str]] = []
-        refused = self._unrescued.known()
         for key, row in self._database.stale(RESCUE_LIMIT + len(refused)).items():
             if key not in refused:
                 back += self._tried(self._unrescued, key, partial(self._database.rescue, row)) or []

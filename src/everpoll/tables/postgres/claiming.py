@@ -102,7 +102,7 @@ class Claiming:
 
     async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
         """See `ClaimDatabase`."""
-        columns = map(list, zip(*rows, strict=True))
+        columns = [[row[number] for row in rows] for number in range(len(rows[0]))]
         return self._claimed(worker, await self._lane.rows(self._statements.claim_seen, worker, *columns))
 
     def _claimed(self, worker: str, rows: list[Any]) -> list[Claimed]:

@@ -32,7 +32,7 @@ class PostgresReader:
         return counted(word, await self._counted(f"{rows} where {self._statements.has_status(word)}"))
 
     async def _counted(self, rows: str) -> int:
-        count: int = await self._lane.value(f"select count(*) from ({rows} limit {COUNT_LIMIT + 1}) as some")
+        count: int = await self._lane.value(f"select count(*) from ({rows} limit {COUNT_LIMIT + 1}) as few")
         return count
 
     async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
