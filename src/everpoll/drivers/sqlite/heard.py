@@ -1,6 +1,7 @@
-"""A file that is heard: what a store and an adopted table have in common whose writer notices every commit to its file.
+"""A file whose changes are heard: its writer, and the listeners of one store or one adopted table.
 
-Promises: a listener is called in the thread of its own event loop. A file is tried by each part for itself.
+Promises: a listener is called in the thread of its own event loop. The writer looks for commits of other programs only
+while there are listeners.
 """
 
 import asyncio
@@ -11,40 +12,43 @@ from everpoll.drivers.wake import OnWake
 
 
 class HeardFile:
-    """The listeners of one user of a file, and its writer while it is open."""
+    """The listeners of a file, and its writer while it is open."""
 
     def __init__(self, bell: Bell) -> None:
-        self._bell = bell
+        self.bell = bell
         self._listeners: list[Listener] = []
-        self._writer: Writer | None = None
+        self.writer: Writer | None = None
 
-    async def listen(self, on_wake: OnWake) -> None:
-        """See the contract."""
+    def start(self, writer: Writer) -> None:
+        """Start this writer, and have it look for commits of other programs if there are listeners."""
+        self.writer = writer
+        writer.start()
+        writer.listen(bool(self._listeners))
+
+    def listen(self, on_wake: OnWake) -> None:
+        """Call `on_wake` in this event loop whenever a writer of this machine has changed something."""
         listener = Listener(asyncio.get_running_loop(), on_wake)
         self._listeners.append(listener)
-        self._bell.add(listener)
-        self._tell_writer()
+        self.bell.add(listener)
+        if self.writer is not None:
+            self.writer.listen(True)
 
-    async def unlisten(self, on_wake: OnWake) -> None:
-        """See the contract."""
-        self._silence([one for one in self._listeners if one.on_wake == on_wake])
-        self._tell_writer()
+    def unlisten(self, on_wake: OnWake) -> None:
+        """Stop calling it."""
+        self._remove([one for one in self._listeners if one.on_wake == on_wake])
+        if self.writer is not None:
+            self.writer.listen(bool(self._listeners))
 
-    def _tell_writer(self) -> None:
-        """Whether a listener wants to hear of other programs."""
-        if self._writer is not None:
-            self._writer.listen(bool(self._listeners))
+    def silence(self) -> None:
+        """Forget all listeners."""
+        self._remove(list(self._listeners))
 
-    def _silence(self, listeners: list[Listener]) -> None:
+    def _remove(self, listeners: list[Listener]) -> None:
         for listener in listeners:
             self._listeners.remove(listener)
-            self._bell.remove(listener)
-
-    async def back_off(self, delay_s: float) -> None:
-        """See the contract. A file is tried by each part for itself: that costs next to nothing."""
-        await asyncio.sleep(delay_s)
+            self.bell.remove(listener)
 
     def hand_over(self) -> None:
-        """See the contract."""
-        if self._writer is not None:
-            self._writer.hand_over()
+        """Let the writer's thread run for a moment."""
+        if self.writer is not None:
+            self.writer.hand_over()

@@ -14,7 +14,7 @@ Never: creates a file or a table; blocks the event loop on the file.
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -26,7 +26,7 @@ from everpoll.drivers.sqlite.journal import is_wal, use_wal
 from everpoll.drivers.sqlite.lane import Op
 from everpoll.drivers.sqlite.own_connection import brief_connection
 from everpoll.drivers.sqlite.writer import Writer
-from everpoll.drivers.wake import Wake
+from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable
 from everpoll.policy import shown
 from everpoll.stores.contract import Again, Settlement, WorkerCard
@@ -68,10 +68,8 @@ class TableBell(Bell):
             super().ring(wake)
 
 
-class SqliteTable(HeardFile, TableSource):
+class SqliteTable(TableSource):
     """One table of the user's own."""
-
-    _bell: TableBell
 
     def __init__(self, url: str, table: Table, *, patience_s: float = PATIENCE_S) -> None:
         if len(table.parts) > 1 and table.parts[0].lower() != "main":
@@ -79,8 +77,9 @@ class SqliteTable(HeardFile, TableSource):
                 f"table {shown(table.name)}: an SQLite file has no schemas; write {table.parts[-1]!r}, and the address "
                 "of the file that it is in as url=…"
             )
-        HeardFile.__init__(self, TableBell())
-        TableSource.__init__(self, table)
+        super().__init__(table)
+        self._bell = TableBell()
+        self._file = HeardFile(self._bell)
         self._address = read_address(url)
         self._patience_s = patience_s
         self._settling: set[int] = set()
@@ -94,18 +93,16 @@ class SqliteTable(HeardFile, TableSource):
     async def open(self) -> None:
         """See the contract."""
         statements = await asyncio.to_thread(self._prepared)
-        if self._writer is not None:
+        if self._file.writer is not None:
             return
         self._statements = statements
         name = f"everpoll-table {self._address.path.name} {self.table.name}"
-        self._writer = Writer(name, self._address, self._patience_s, self._check, self._bell, self._taken)
-        self._writer.start()
-        self._tell_writer()
+        self._file.start(Writer(name, self._address, self._patience_s, self._check, self._bell, self._taken))
 
     async def close(self) -> None:
         """See the contract."""
-        writer, self._writer = self._writer, None
-        self._silence(list(self._listeners))
+        writer, self._file.writer = self._file.writer, None
+        self._file.silence()
         if writer is not None:
             await writer.stop()
 
@@ -195,10 +192,10 @@ class SqliteTable(HeardFile, TableSource):
         return found
 
     def _hand_back(self, found: Found) -> None:
-        if found.claimed and self._writer is not None:
+        if found.claimed and self._file.writer is not None:
             statements = self._opened()
             batch = settling.handed_back([one.claim for one in found.claimed], self.table.queued)
-            giving = self._writer.submit(Op(lambda con: settling.settle(con, statements, batch), wakes=True))
+            giving = self._file.writer.submit(Op(lambda con: settling.settle(con, statements, batch), wakes=True))
             giving.add_done_callback(_note_failure)
 
     async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
@@ -221,6 +218,19 @@ class SqliteTable(HeardFile, TableSource):
 
     def _hears_changes(self) -> bool:
         return True
+
+    async def listen(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        self._file.listen(on_wake)
+
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """See the contract."""
+        self._file.unlisten(on_wake)
+
+    @property
+    def hand_over(self) -> Callable[[], None]:
+        """See the contract."""
+        return self._file.hand_over
 
     def _beats(self) -> SqliteBeats:
         return SqliteBeats(self._address, self._patience_s, self._opened())
@@ -254,9 +264,9 @@ class SqliteTable(HeardFile, TableSource):
         return self._statements
 
     def _write(self, op: Op[T]) -> "asyncio.Future[T]":
-        if self._writer is None:
+        if self._file.writer is None:
             raise NotRunning(f"table {self.table.name!r} is closed: call open() first")
-        return self._writer.submit(op)
+        return self._file.writer.submit(op)
 
 
 def _note_failure(giving: "asyncio.Future[set[int]]") -> None:
