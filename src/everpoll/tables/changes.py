@@ -59,7 +59,7 @@ class Pattern(Struct, frozen=True):
 
 
 def pattern_of(write: RowWrite) -> Pattern:
-    """The pattern that a settlement has."""
+    """Return the pattern that a settlement has."""
     has_error, has_delay = write.error is not None, write.delay_s is not None
     results = tuple(sorted(write.results))
     return Pattern(write.status, write.is_end, write.retries, write.keeps_error, has_error, has_delay, results)
@@ -74,7 +74,7 @@ class Changes:
         self._is_required = is_required
 
     def _mapped(self, change: Change) -> Change:
-        """What every change sets as well, for programs that guard their own changes with it, where it is mapped."""
+        """Leave out what is not mapped, and add what every change sets for programs that guard their own with it."""
         whole: Change = {**change, "version": Plus(1), "updated_at": Given.NOW}
         return {role: value for role, value in whole.items() if role in self._used}
 
@@ -122,6 +122,6 @@ class Changes:
 
 
 def queue_order(table: Table) -> dict[str, bool]:
-    """The columns that order the queue, and whether downwards: higher priority first, then older, then by key."""
+    """Return the columns that order the queue, and whether downwards: higher priority, then older, then by key."""
     first = {} if table.priority is None else {table.priority: True}
     return {**first, **{name: False for name in (table.order_by, table.key) if name not in first}}

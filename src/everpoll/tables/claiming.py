@@ -50,19 +50,19 @@ class ClaimDatabase(Protocol):
     """Looks of one claim, if other workers take what it looked at."""
 
     def is_refusal(self, error: Exception) -> bool:
-        """Whether the table refuses to have a row changed, so that fewer rows at once may succeed."""
+        """Tell whether the table refuses to have a row changed, so that fewer rows at once may succeed."""
 
     async def claim(self, worker: str, most: int) -> list[Claimed] | None:
-        """Claim in one step; None: it takes a look."""
+        """Claim in one step; return None where that takes a look first."""
 
     async def look(self, most: int) -> dict[Any, Any]:
-        """The best rows that wait and are due, by key: what `take` wants to know of each."""
+        """Return the best rows that wait and are due, by key: what `take` wants to know of each."""
 
     async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
         """Claim those that still are as they were seen."""
 
     async def next_due_s(self, *, is_any_refused: bool) -> float | None:
-        """After a look that brought nothing; 0: something is due, and another transaction has it locked.
+        """Return when the next row falls due, after a look that brought nothing; 0: one is due, and locked by others.
 
         What is refused is due all the time, and no reason to hurry.
         """
@@ -71,7 +71,7 @@ class ClaimDatabase(Protocol):
 async def claim_rows(
     database: ClaimDatabase, refusals: Refusals, worker: str, most: int, claimed: list[Claimed]
 ) -> Found:
-    """Claim at most so many rows. They stand in `claimed` as well, also where an error ends it."""
+    """Claim at most so many rows. They are added to `claimed` as well, also where an error ends it."""
     missed = await _claim(database, refusals, worker, most, claimed)
     if claimed or missed:
         # Where others were quicker and nothing is left for us, there may be more: the next look comes soon.
@@ -80,7 +80,7 @@ async def claim_rows(
 
 
 async def _claim(database: ClaimDatabase, refusals: Refusals, worker: str, most: int, claimed: list[Claimed]) -> int:
-    """Add what could be claimed; how many rows others were quicker to get."""
+    """Add what could be claimed; return how many rows other workers were quicker to get."""
     at_once = None if refusals.known() else await _at_once(database, worker, most)
     if at_once is not None:
         claimed += at_once
@@ -104,7 +104,7 @@ async def _claim(database: ClaimDatabase, refusals: Refusals, worker: str, most:
 
 
 async def _at_once(database: ClaimDatabase, worker: str, most: int) -> list[Claimed] | None:
-    """Claim in one step; None: the database takes a look, or the table refuses a row among them."""
+    """Claim in one step; return None where that takes a look, or where the table refuses a row."""
     try:
         return await database.claim(worker, most)
     except Exception as error:
@@ -116,9 +116,9 @@ async def _at_once(database: ClaimDatabase, worker: str, most: int) -> list[Clai
 async def _take(
     database: ClaimDatabase, refusals: Refusals, worker: str, rows: dict[Any, Any], claimed: list[Claimed]
 ) -> int:
-    """Take these rows together, or each for itself; how many the table refused.
+    """Take these rows together, or each for itself; return how many the table refused.
 
-    An error only where there was nothing else: the poller counts it, and rests.
+    Raises only where all were refused: the poller counts the error, and rests.
     """
     try:
         claimed += await database.take(worker, list(rows.values()))
@@ -143,7 +143,7 @@ async def _take(
 
 
 def run_now(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run what never waits, because its database answers at once: SQLite does, in its writer's thread."""
+    """Run a coroutine that never waits, because its database answers at once: SQLite does, in its writer's thread."""
     try:
         coroutine.send(None)
     except StopIteration as end:

@@ -48,13 +48,13 @@ class Claims:
             self._held.pop(number, None)
 
     def lost(self, number: int) -> Any:
-        """Let go of a row whose result is dropped; its key, where it is known."""
+        """Let go of a row whose result is dropped; return its key, where it is known."""
         claim = self._held.pop(number, None)
         return None if claim is None else claim.key
 
 
 def by_fence(claims: Iterable[Claim]) -> list[list[Claim]]:
-    """The claims of one look share worker and start, and so a statement."""
+    """Group claims that share worker and start, and so a statement: those of one look."""
     groups: dict[tuple[str, Any], list[Claim]] = {}
     for claim in claims:
         groups.setdefault((claim.worker, claim.started_at), []).append(claim)

@@ -37,13 +37,13 @@ class Ddl(Struct, frozen=True, kw_only=True):
     """Whether indexes hold the rows that wait or run, and no others."""
 
     def create_table(self) -> str:
-        """Every column that the mapping names."""
+        """Create the table with every column that the mapping names."""
         types = {**self.types, **self.types_of_new_table}
         columns = ",\n    ".join(self._declared(types, role, name) for role, name in self.table.used.items())
         return f"create table {self.if_not_exists}{self.target} (\n    {columns}\n)"
 
     def add_column(self, role: str, name: str) -> str | None:
-        """One that is missing; None where it cannot be added afterwards."""
+        """Add a column; return None where it cannot be added afterwards."""
         if role == "key" and role not in self.types:
             return None
         return f"alter table {self.target} add column {self.if_not_exists}{self._declared(self.types, role, name)}"
@@ -53,10 +53,10 @@ class Ddl(Struct, frozen=True, kw_only=True):
         return f"{identifier(name)} {kind.format(queued=self.quoted_text(self.table.queued))}".strip()
 
     def index(self) -> str:
-        """For the poll and the search for stale rows. The key comes last, so that equal times need no sort.
+        """Create the index of the poll and of the search for stale rows.
 
-        A partial one leaves out rows that have ended: a table with a million of those has an index as small as its
-        queue, and ending a row writes no entry.
+        The key comes last, so that equal times need no sort. A partial one leaves out rows that have ended: a table
+        with a million of those has an index as small as its queue, and ending a row writes no entry.
         """
         table = self.table
         ways = dict.fromkeys((table.order_by, *((table.key,) if self.has_key_in_index else ())), "")
@@ -66,7 +66,7 @@ class Ddl(Struct, frozen=True, kw_only=True):
         return self._index("queue", columns, f"{identifier(table.status)} in ({words})")
 
     def due_index(self) -> str:
-        """For the next due time, which an idle worker asks for.
+        """Create the index of the next due time, which an idle worker asks for.
 
         A partial one has only rows with a due time: it must be of no use to the poll, whose rows it does not have in
         order. While statistics know nothing of a queue that has just been filled, the planner would take the smaller
@@ -83,7 +83,7 @@ class Ddl(Struct, frozen=True, kw_only=True):
         return f"{made}\n    where {where}" if self.is_partial else made
 
     def lacking(self, shape: Shape[Column] | None, found: Sequence[Finding], more: Sequence[str] = ()) -> list[str]:
-        """Every statement that would help, in the order in which they can be run. `shape` None: there is no table.
+        """Return the statements that would help, in the order to run them. `shape` None: there is no table.
 
         Indexes are offered as well while nothing is known of them, unless the table cannot be mended by DDL.
         """
@@ -100,7 +100,7 @@ class Ddl(Struct, frozen=True, kw_only=True):
 
 
 def fitted(name: str) -> str:
-    """Within what Postgres keeps of a name; the whole of it still counts."""
+    """Shorten a name to what Postgres keeps of it; the whole of it still counts."""
     if len(name.encode()) <= NAME_LIMIT:
         return name
     tail = "_" + hashlib.sha256(name.encode()).hexdigest()[:16]

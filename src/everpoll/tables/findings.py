@@ -27,14 +27,14 @@ MISSING = "is missing"
 
 
 def is_written(table: Table, role: str) -> bool:
-    """Whether everpoll writes into the column with this role."""
+    """Tell whether everpoll writes into the column with this role."""
     if role.startswith("column "):
         return table.used[role] in table.results
     return role not in READ_ONLY
 
 
 def columns(table: Table, shape: Shape[Column], added: Callable[[str, str], str | None]) -> list[Finding]:
-    """One finding for each column that is mapped. `added`: the DDL that adds a column, by its role and its name."""
+    """Judge every column that is mapped. `added`: returns the DDL for a column, by its role and its name."""
     found = []
     for role, name in table.used.items():
         column = shape.column(name)
@@ -59,7 +59,7 @@ def _problem(table: Table, shape: Shape[Column], role: str, column: Column) -> s
 def unfit(
     table: Table, shape: Shape[Column] | None, found: list[Finding], ddl: list[str] | None = None, where: str = ""
 ) -> TableUnfit | None:
-    """Everything that keeps a table from being used, in one error; None: it can be used. `where`: " in shop.db"."""
+    """Return one error for everything that keeps a table from being used. `where`: " in shop.db"."""
     flaws = [one for one in found if one.keeps_from_use]
     if not flaws:
         return None
@@ -84,13 +84,13 @@ def unfit(
 
 
 def judged(what: str, *, is_fit: bool, good: str, bad: str, ddl: str | None = None, is_needed: bool = False) -> Finding:
-    """A finding with the one detail or the other, and DDL only where it would help."""
+    """Make a finding with the one detail or the other, and with DDL only where it would help."""
     detail = good if is_fit else bad
     return Finding(what=what, is_fit=is_fit, is_needed=is_needed, detail=detail, ddl=None if is_fit else ddl)
 
 
 def heartbeat(table: Table) -> Finding:
-    """Whether rows of a killed worker come back. Without DDL: a column that the mapping does not name is of no use."""
+    """Tell whether rows of a killed worker come back. No DDL: a column that is not mapped would be of no use."""
     return judged(
         "heartbeat",
         is_fit=table.heartbeat is not None,
@@ -101,13 +101,13 @@ def heartbeat(table: Table) -> Finding:
 
 
 def due_index(is_fit: bool, ddl: Ddl, found_by: str = "found by an index") -> Finding:
-    """Whether an index leads to the next due time, which an idle worker asks for."""
+    """Tell whether an index leads to the next due time, which an idle worker asks for."""
     bad = "an idle worker reads all rows that wait to find the next due time"
     return judged("index of due times", is_fit=is_fit, good=found_by, bad=bad, ddl=ddl.due_index())
 
 
 def words_in_use(table: Table, seen: Collection[str], *, has_waiting: bool) -> Finding:
-    """Whether the rows use the statuses of the mapping: the likeliest mistake, and one that nothing else shows.
+    """Tell whether the rows use the statuses of the mapping: the likeliest mistake, and one that nothing else shows.
 
     A worker whose word for `queued` occurs nowhere in the table finds nothing, for ever, and looks healthy.
     `seen`: the statuses of a sample; `has_waiting`: whether some row has the one for waiting.
@@ -125,5 +125,5 @@ def words_in_use(table: Table, seen: Collection[str], *, has_waiting: bool) -> F
 
 
 def is_foreign(table: Table, seen: Collection[str]) -> bool:
-    """Whether there are rows, and none has any status of the mapping: reason enough for a warning at the start."""
+    """Tell whether there are rows, and none has any status of the mapping: reason for a warning at the start."""
     return bool(seen) and not set(seen) & set(table.words)

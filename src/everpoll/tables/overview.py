@@ -63,13 +63,13 @@ class Reader(Protocol):
     """What a database must read for people."""
 
     async def now(self) -> datetime:
-        """By the clock that the table's instants are written by."""
+        """Return the time, by the clock that the table's instants are written by."""
 
     async def count(self, word: str) -> StatusCount:
-        """How many rows have this status."""
+        """Count the rows with this status."""
 
     async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
-        """Rows whose column for `role` has this value, by roles: instants in UTC, retries as a number, others as text.
+        """Return rows whose column for `role` has this value, by roles: instants in UTC, retries as int, else texts.
 
         A text that the key's type does not take is the key of no row.
         """
@@ -81,7 +81,7 @@ def counted(status: str, rows: int, limit: int = COUNT_LIMIT) -> StatusCount:
 
 
 async def workers(reader: Reader, table: Table) -> list[TableWorker]:
-    """The workers that hold rows, by label."""
+    """Return the workers that hold rows, by label."""
     roles = [role for role in ("worker", "started_at", "heartbeat") if role in table.used]
     now = await reader.now()
     rows = await reader.select(roles, "status", table.running, HELD_LIMIT)
@@ -92,7 +92,7 @@ async def workers(reader: Reader, table: Table) -> list[TableWorker]:
 
 
 async def row_state(reader: Reader, table: Table, key: str) -> RowState | None:
-    """The row with this key; None: there is none."""
+    """Return the row with this key; None: there is none."""
     roles = [role for role in STATE_ROLES if role in table.used]
     now = await reader.now()
     rows = await reader.select(roles, "key", key, 1)

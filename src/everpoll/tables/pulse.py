@@ -32,22 +32,22 @@ class BeatDatabase(Protocol):
     """What a database must do for a heartbeat. What `is_refusal` recognizes has changed nothing."""
 
     def session(self) -> AbstractContextManager[object]:
-        """Around one whole beat."""
+        """Enclose one whole beat."""
 
     def is_refusal(self, error: Exception) -> bool:
-        """Whether the table refuses to have a row changed, so that fewer rows at once may succeed."""
+        """Tell whether the table refuses to have a row changed, so that fewer rows at once may succeed."""
 
     def beat(self, claims: Sequence[Claim]) -> set[Any]:
-        """Write the heartbeat of those claims that still hold; their keys. Without a column for it: only the keys."""
+        """Write the heartbeat of those claims that still hold, where it has a column; return their keys."""
 
     def held(self, claims: Sequence[Claim]) -> set[Any]:
-        """The keys of those claims that still hold."""
+        """Return the keys of those claims that still hold."""
 
     def stale(self, limit: int) -> Mapping[Any, Any]:
-        """Rows without a heartbeat for too long, by key: what `rescue` wants to know of each."""
+        """Return rows without a heartbeat for too long, by key: what `rescue` wants to know of each."""
 
     def rescue(self, row: Any = None) -> list[tuple[Any, str]]:
-        """Take back what is stale, or just this row, as far as it still is: keys, and the statuses that they have."""
+        """Take back what is stale, or just this row if it still is; return keys, and the statuses they have now."""
 
     def close(self) -> None:
         """Let go of the connection. Repeatable."""
@@ -120,7 +120,7 @@ class TablePulse:
         return back
 
     def _tried(self, refusals: Refusals, key: Any, change: Callable[[], T]) -> T | None:
-        """Change one row; None: the table refuses it, which is remembered."""
+        """Change one row; remember it, and return None, where the table refuses that."""
         try:
             return change()
         except Exception as error:

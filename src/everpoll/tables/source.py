@@ -85,7 +85,7 @@ class TableSource(ABC):
 
     @abstractmethod
     def _reading(self) -> AbstractAsyncContextManager[Reader]:
-        """For people; needs no `open`. `TableUnfit` where the table is not as it is mapped."""
+        """Read for people; needs no `open`. Raises `TableUnfit` where the table is not as it is mapped."""
 
     @abstractmethod
     async def sign_off(self, incarnation: int) -> None:
@@ -105,11 +105,11 @@ class TableSource(ABC):
 
     @abstractmethod
     async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        """Settle those that have a claim; the ids that were lost."""
+        """Settle those that have a claim; return the ids that were lost."""
 
     @abstractmethod
     async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
-        """The rows with these keys, as they stand."""
+        """Return the rows with these keys, as they stand."""
 
     @abstractmethod
     def _beats(self) -> BeatDatabase: ...

@@ -25,34 +25,34 @@ class Phrases(ABC):
 
     @abstractmethod
     def at(self, role: str) -> str:
-        """The column, in an expression."""
+        """Write the column of this role, in an expression."""
 
     @abstractmethod
     def given(self, role: str, value: Given) -> str:
-        """An instant, or a value that is given from outside, as that column takes it."""
+        """Write a value that is known only when the statement runs, as that column takes it."""
 
     def quoted(self, name: str) -> str:
-        """The name of a column, to be set."""
+        """Write the name of a column that is set."""
         return identifier(name)
 
     def literal(self, text: str) -> str:
-        """A text."""
+        """Write a text."""
         return literal(text)
 
     def word(self, text: str) -> str:
-        """A status."""
+        """Write a status."""
         return self.literal(text)
 
     def text(self, role: str) -> str:
-        """The column, as a text."""
+        """Write the column of this role, as a text."""
         return self.at(role)
 
     def error(self, text: str) -> str:
-        """A text, as long as the error column may be."""
+        """Cut a text to what the error column holds."""
         return text
 
     def has_status(self, word: str) -> str:
-        """A condition by which rows are found."""
+        """Write a condition by which rows are found."""
         return f"{self.at('status')} = {self.word(word)}"
 
     @property
@@ -61,20 +61,20 @@ class Phrases(ABC):
         return "0" if self.table.retries is None else f"coalesce({self.at('retries')}, 0)"
 
     def ordered(self, downwards: str = " desc") -> str:
-        """The order of the queue."""
+        """Write the order of the queue."""
         order = queue_order(self.table)
         return ", ".join(self.named(name) + (downwards if is_down else "") for name, is_down in order.items())
 
     @abstractmethod
     def named(self, name: str) -> str:
-        """Any column by its name, in an expression."""
+        """Write any column by its name, in an expression."""
 
     def sets(self, change: Change) -> str:
-        """Assignments."""
+        """Write the assignments of a change."""
         return ", ".join(f"{self._target(role)} = {self.value(role, value)}" for role, value in change.items())
 
     def sets_either(self, condition: str, change: Change, otherwise: Change) -> str:
-        """Assignments of the one change or of the other; what only one of them names stays as it is by the other."""
+        """Write the one change or the other; what only one of them names stays as it is by the other."""
         sets = []
         for role in {**change, **otherwise}:
             both = [self.value(role, one[role]) if role in one else self.at(role) for one in (change, otherwise)]
@@ -94,7 +94,7 @@ class Phrases(ABC):
         return self.sets_either(is_last, self.changes.lost(is_last=True), again)
 
     def value(self, role: str, value: Value) -> str:
-        """A value, as that column takes it."""
+        """Write a value, as that column takes it."""
         if value is None:
             return "null"
         if isinstance(value, str):
