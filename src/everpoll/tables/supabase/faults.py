@@ -27,8 +27,6 @@ AWAY_CLASSES = ("08", "40", "53", "57", "58")
 AWAY_STATES = ("25006", "25P03", "55P03")
 VALUE_CLASSES = ("22", "23")
 AWAY_STATUSES = (408, 425, 429)
-# Relation, column or schema unknown to Postgres; the same, unknown to PostgREST.
-MISSING_CODES = ("42P01", "42703", "3F000", "PGRST106", "PGRST200", "PGRST202", "PGRST204", "PGRST205")
 SAID_LIMIT = 500
 
 

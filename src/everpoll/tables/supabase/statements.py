@@ -153,12 +153,12 @@ class Statements:
 
         It does not count as a change of the row: version and time of change stay.
         """
-        table = self.table
-        for whole in self.by_keys(self.held(claim), keys):
-            if table.heartbeat is None:
-                yield self.get([table.key], whole)
-            else:
-                yield self.patch([table.key, table.heartbeat], whole, {table.heartbeat: NOW})
+        heartbeat = self.table.heartbeat
+        if heartbeat is None:
+            yield from self.holds(claim, keys)
+        else:
+            for whole in self.by_keys(self.held(claim), keys):
+                yield self.patch([self.table.key, heartbeat], whole, {heartbeat: NOW})
 
     def holds(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
         """Those of these rows that were claimed together and are still held, with what the guard compares."""
