@@ -52,6 +52,26 @@ def test_a_service_is_checked_and_muted(shop: ShopServer, pages: Pages) -> None:
     expect(page.get_by_role("button", name="Mute", exact=True)).to_be_visible()
 
 
+def test_a_service_is_paused_with_a_reason_and_resumed(shop: ShopServer, pages: Pages) -> None:
+    """Pause asks for a reason, shows it with the hatched bar, and is found by its status; Resume looks at once."""
+    page = pages.open("/services/billing")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("the data center moves")
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("status").filter(has_text="Confirmed: billing is paused.")).to_be_visible()
+    expect(page.get_by_text("the data center moves").first).to_be_visible()
+    expect(page.get_by_role("button", name="Check now")).to_have_count(0)
+    listed = pages.open("/services?status=paused")
+    row = listed.locator("[data-row-id=billing]")
+    expect(row).to_contain_text("paused by HTTP from 127.0.0.1: the data center moves")
+    expect(row.get_by_role("img", name="paused since")).to_be_visible()
+    before = shop.get("/api/services/billing")["looked_at"]
+    row.get_by_role("button", name="Resume").click()
+    shop.until(lambda: shop.get("/api/services/billing")["looked_at"] != before)
+    expect(page.get_by_role("button", name="Check now")).to_be_visible()
+    assert shop.get("/api/services/billing")["status"] == "up"
+
+
 def test_names_with_markup_spaces_and_slashes_stay_text_and_open(shop: ShopServer, pages: Pages) -> None:
     """A service's name is only ever text, and its address leads to its page."""
     name = 'a/b c<img src=x onerror="document.title=1">'

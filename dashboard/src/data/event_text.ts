@@ -106,6 +106,8 @@ function checkSentence(text: (name: string) => string): string {
   const known: Record<string, string> = {
     "service:started": "is monitored from now on",
     "service:stopped": "is not monitored any more",
+    "service:paused": ["is paused", text("reason")].filter(Boolean).join(": "),
+    "service:resumed": "is looked at again",
     "dependency:vanished": `reports no ${dependency} any more`,
     "dependency:returned": `reports ${dependency} again`,
     "incident:open": dependency === "" ? "incident opened" : `incident about ${dependency} opened`,

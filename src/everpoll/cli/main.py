@@ -50,7 +50,7 @@ COMMANDS = {
     "queues": Command("queues:queues", "List, pause and resume queues.", is_group=True),
     "schedules": Command("schedules:schedules", "List schedules: what is enqueued when.", is_group=True),
     "services": Command(
-        "services:services", "List, show, add, remove, check and mute monitored services.", is_group=True
+        "services:services", "List, show, add, remove, check, mute and pause monitored services.", is_group=True
     ),
     "maintenance": Command(
         "maintenance:maintenance", "Plan, list and remove windows in which incidents do not alert.", is_group=True

@@ -25,6 +25,7 @@ from starlette.responses import Response
 
 from everpoll.errors import BadInput, EverpollError, ServiceNotFound
 from everpoll.monitors.info import service_info
+from everpoll.monitors.report import Status
 from everpoll.policy.rollup import HealthWord
 from everpoll.server.plain_pages import HTML, plain_page
 from everpoll.server.served import ServedApp
@@ -120,7 +121,7 @@ class PublicStatus:
         except ServiceNotFound:
             return "unknown"
         status = service_info(row, self._app.services.wall()).status
-        return status.value if status != "stale" and status.value in WORDS else "unknown"
+        return status.value if isinstance(status, Status) else "unknown"
 
 
 def badge(label: str, state: HealthWord) -> str:

@@ -106,13 +106,14 @@ async def _reported(store: Store) -> dict[str, tuple[tuple[str, Status], ...]]:
 
 
 def _facts(row: ServiceRow, reported: Mapping[str, tuple[tuple[str, Status], ...]], now: float) -> ServiceFacts:
-    definition, control = row.definition, row.control
-    status = shown_status(definition, control, now)
-    edges = () if are_reports_stale(definition, control, now) else reported.get(definition.name, ())
+    definition, control, is_paused = row.definition, row.control, row.assignment.paused is not None
+    status = shown_status(definition, control, now, is_paused=is_paused)
+    is_known = not is_paused and not are_reports_stale(definition, control, now)
+    edges = reported.get(definition.name, ()) if is_known else ()
     since = control.changed_at or 0.0
     return ServiceFacts(
         name=definition.name,
-        status=Status.UNKNOWN if status == "stale" else status,
+        status=status if isinstance(status, Status) else Status.UNKNOWN,
         since=since,
         depends_on=definition.depends_on,
         reported=tuple([(name, said, since) for name, said in edges]),
