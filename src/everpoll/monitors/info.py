@@ -43,7 +43,7 @@ class ServiceInfo(Struct, frozen=True, kw_only=True):
     """The id of its open incident."""
     muted_until: float | None
     paused: ServicePause | None
-    """Since when, why and by whom it is not looked at; None: it is looked at."""
+    """Since when, why and by which actor it is not looked at; None: it is looked at."""
     is_removed: bool
     """It is about to be removed."""
 

@@ -266,8 +266,7 @@ SERVICE_ORDER_ROUTES = [
         needs_body=False,
         body_example={"reason": "the data center is being moved"},
         answer=ServiceDetail,
-        example=SERVICE_DETAIL
-        | {"status": "paused", "healthy": None, "due_at": None, "waits": "paused", "paused": _PAUSED},
+        example=SERVICE_DETAIL | _PAUSED,
         problems=(404,),
     ),
     order(

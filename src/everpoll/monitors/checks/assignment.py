@@ -32,7 +32,7 @@ class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     """… and what the last one said."""
     muted_until: float | None = None
     paused: ServicePause | None = None
-    """Since when, why and by whom it is not looked at; None: it is looked at."""
+    """Since when, why and by which actor it is not looked at; None: it is looked at."""
 
 
 _encoder = msgspec.json.Encoder()
