@@ -224,7 +224,7 @@ def test_what_waits_is_explained_without_a_worker(shop: Shop) -> None:
         (["jobs", "list", "--after", "9" * 20], "must be between 0 and 2^63-1"),
         (["jobs", "list", "--url", "memory://"], "memory:// lives in the process of its app alone"),
         (["jobs", "list", "--state", "lost"], "write one of queued, running"),
-        (["migrate", "--url", "mysql://root:secret@localhost/x"], "no address of a store"),
+        (["migrate", "--url", "mysql://root:secret@localhost/x"], "is not the address of a store"),
     ],
 )
 def test_mistakes_are_explained_in_one_line(shop: Shop, arguments: list[str], complaint: str) -> None:
