@@ -64,7 +64,7 @@ def test_a_service_is_paused_with_a_reason_and_resumed(shop: ShopServer, pages: 
     listed = pages.open("/services?status=paused")
     row = listed.locator("[data-row-id=billing]")
     expect(row).to_contain_text("paused by HTTP from 127.0.0.1: the data center moves")
-    expect(row.get_by_role("img", name="paused since")).to_be_visible()
+    expect(row.get_by_role("img", name="paused now")).to_be_visible()
     before = shop.get("/api/services/billing")["looked_at"]
     row.get_by_role("button", name="Resume").click()
     shop.until(lambda: shop.get("/api/services/billing")["looked_at"] != before)

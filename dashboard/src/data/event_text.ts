@@ -83,7 +83,7 @@ function subject(event: EventItem): { subject: string; path: string | null } {
 
 function sentence(event: EventItem, what: string, text: (name: string) => string): string {
   if (event.kind === "bulk") {
-    const word = what === "finished" ? "finished" : "goes on";
+    const word = what === "finished" ? "finished" : "continues";
     return `${word}: ${text("moved")} of ${text("matched")} changed, ${text("skipped")} skipped`;
   }
   if (event.kind === "check") return checkSentence(text);

@@ -78,7 +78,13 @@ export function groupErrors(looks: LookItem[]): ErrorGroup[] {
   return [...groups.values()].sort((one, other) => other.count - one.count);
 }
 
+/** Whether a look of the history is the mark of a pause: no look was made then. */
+export function isMarkOfPause(look: LookItem): boolean {
+  return look.status === "unknown" && (look.error ?? "").startsWith("paused");
+}
+
 function errorText(look: LookItem): string | null {
+  if (isMarkOfPause(look)) return null;
   if (look.error !== null && look.error !== "") return look.error;
   if (look.status !== "down") return null;
   return look.http_status === null ? "down, without a message" : `down, HTTP ${look.http_status}`;
