@@ -147,6 +147,8 @@ export interface LoopItem {
   last_run_at: string | null;
   next_due_at: string | null;
   last_error: string | null;
+  /** Its last 120 runs, oldest first, a letter each. */
+  strip: string;
   worker: string | null;
   is_alive: boolean;
 }
