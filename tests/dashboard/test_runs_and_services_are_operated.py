@@ -119,3 +119,23 @@ def test_schedules_and_tables_show_what_they_do(shop: ShopServer, pages: Pages) 
     page.goto(f"{shop.url}/tables")
     expect(page.get_by_role("main")).to_contain_text("orders")
     expect(page.get_by_role("main")).to_contain_text("on hold")
+
+
+def test_an_opened_incident_is_an_error_in_the_list_of_events(shop: ShopServer, pages: Pages) -> None:
+    """A sentence without a word for a state has its tone all the same."""
+    for _ in range(2):
+        shop.post("/api/services/warehouse/check")
+    page = pages.open("/events?key=warehouse")
+    row = page.locator("[data-row-id]").filter(has_text="incident opened").first
+    expect(row.locator(".status")).to_have_text("error")
+    expect(row.get_by_role("button", name="Copy link")).to_be_visible()
+
+
+def test_loops_show_their_last_runs_and_why_they_wait(shop: ShopServer, pages: Pages) -> None:
+    """A line for each run, and how often in a row it failed."""
+    page = pages.open("/loops")
+    row = page.get_by_role("row").filter(has_text="sync_stock")
+    expect(row.get_by_role("img", name=re.compile(r"^Last \d+ runs?: \d+ failed"))).to_be_visible()
+    expect(row).to_contain_text(re.compile(r"failed \d+ times? in a row"))
+    well = page.get_by_role("row").filter(has_text="refresh_prices")
+    expect(well.get_by_role("img", name=re.compile(r"^Last \d+ runs?: \d+ ok"))).to_be_visible()

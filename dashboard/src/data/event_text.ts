@@ -44,7 +44,19 @@ export function eventText(event: EventItem): EventText {
   return { tone: toneOf(event, what), ...subject(event), says: sentence(event, what, text), actor };
 }
 
+/** Of events of services without a word for their state. */
+const TONES: Record<string, Tone> = {
+  "incident:open": "fail",
+  "incident:close": "ok",
+  "circuit:open": "warn",
+  "circuit:close": "ok",
+  "service:paused": "warn",
+  "service:resumed": "ok",
+};
+
 function toneOf(event: EventItem, what: string): Tone {
+  const known = TONES[String(event.body?.["kind"] ?? "")];
+  if (known !== undefined) return known;
   const outcome = String(event.body?.["outcome"] ?? "");
   for (const word of [outcome, what]) {
     if (FAILED.has(word)) return "fail";

@@ -5,7 +5,7 @@ import pytest
 from everpoll.errors import WrongState
 from everpoll.monitors.events import StatusChange
 
-from .stage import REFUSED, URL, Said, Stage
+from .stage import REFUSED, URL, Said, Script, Stage
 
 HOUR_S = 3_600.0
 OTHER = "http://other/"
@@ -71,7 +71,7 @@ def test_a_look_that_is_under_way_is_the_last_one(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("script", [Said(), REFUSED])
-def test_its_pause_is_neither_uptime_nor_downtime(stage: Stage, script: Said) -> None:
+def test_its_pause_is_neither_uptime_nor_downtime(stage: Stage, script: Script) -> None:
     stage.client.scripts[URL] = script
 
     async def scene() -> None:
