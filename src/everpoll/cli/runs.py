@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from msgspec import Struct
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -47,19 +46,12 @@ runs = typer.Typer(name="runs", help="List, show, cancel, extend and follow the 
 RunName = Annotated[str, typer.Argument(help="WATCH:RUN, or the run's task id.", metavar="ID")]
 
 
-class RunPage(Struct, frozen=True):
-    """Newest first; `after` continues the list, None at its end."""
-
-    runs: tuple[RunInfo, ...]
-    after: int | None = None
-
-
 @runs.command("list")
 def list_runs(
     state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(STATES)}.")] = None,
     watch: Annotated[str | None, typer.Option(help="Only this watch.")] = None,
-    limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 20,
-    after: Annotated[int | None, typer.Option(help="Go on after this task id.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 20,
+    after: Annotated[int | None, typer.Option(help="Continue after this task id.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,12 +61,12 @@ def list_runs(
     after = None if after is None else numbered(after, "the last line of a page says which")
     wanted = msgspec.convert({"state": state, "name": watch, "kind": "watch", "indexed": True}, TaskFilter)
     page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
-    found = RunPage(tuple(run_info(task) for task in page.tasks), page.after)
+    found = tuple(run_info(task) for task in page.tasks)
     if as_json:
         print_json(_printable(found))
         return
     out = console()
-    out.print(_table(found.runs) if found.runs else "No runs.")
+    out.print(_table(found) if found else "No runs.")
     tell_more(page.after, page.searched_back_to)
 
 
@@ -103,7 +95,7 @@ def _table(found: Sequence[RunInfo]) -> Table:
 
 @runs.command("show")
 def show(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
-    """Show everything about one run: its facts, its counters, and every decision with the rule that made it."""
+    """Show one run: its facts, its counters, and each decision with the rule that made it."""
     task = with_store(url, lambda store: _found(store, run))
     info = run_info(task)
     if as_json:
@@ -205,7 +197,7 @@ def _fact(value: dict[str, Any]) -> str:
 
 @runs.command("cancel")
 def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
-    """Cancel a run: its worker tells the remote, waits until that has ended, and cleans up."""
+    """Cancel a run: a worker cancels the operation at the remote, waits for its end, and cleans up."""
 
     async def use(store: Store) -> RunInfo:
         task = await _found(store, run)
@@ -224,7 +216,7 @@ def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
 
 @runs.command("look-now")
 def look_now(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
-    """Make the next look of a run due at once."""
+    """Make the next look of a run due now."""
     info = with_store(url, lambda store: _operated(store, run, lambda one: one.look_now(by=actor())))
     _print_operated(info, "is looked at as soon as a worker is free", as_json=as_json)
 
@@ -247,7 +239,7 @@ def extend(
 
 
 async def _operated(store: Store, name: str, operate: Callable[[WatchRun], Awaitable[None]]) -> RunInfo:
-    """Do something to a run, as Python does it; the run after that."""
+    """Call a method of a run, and return the run as it is afterwards."""
     task = await _found(store, name)
 
     async def the_store() -> Store:
@@ -271,12 +263,12 @@ def _print_operated(info: RunInfo, what: str, *, as_json: bool) -> None:
 @runs.command("events")
 def events(
     run: RunName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
-    after: Annotated[int, typer.Option(help="Only what came behind this number.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new changes until the run has ended.")] = False,
+    after: Annotated[int, typer.Option(help="Only changes after this number.")] = 0,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what changed, a line for each change; --json prints one object a line."""
+    """Print the changes of a run, one line each; with --json, one object per line."""
     number = numbered(after, "the number of the last change that you have seen")
 
     async def use(store: Store) -> None:
@@ -316,7 +308,7 @@ def _print_event(fields: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _printable(answer: Any) -> Any:
-    """An answer for scripts, without secrets: scripts write logs."""
+    """Return an answer for scripts without secrets: scripts write logs."""
     return without_secrets(msgspec.to_builtins(answer))
 
 

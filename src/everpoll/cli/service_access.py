@@ -19,7 +19,7 @@ from everpoll.monitors.services import Services
 from everpoll.stores.contract import Store
 
 T = TypeVar("T")
-NO_WORKER = "No worker is running. Start one with `everpoll run`: it takes effect then."
+NO_WORKER = "No worker is running. The change takes effect when one starts: `everpoll run`."
 REMOVAL_S = 5.0
 """How long a command waits for a worker to remove a service; a running one does it within two seconds."""
 REMOVAL_POLL_S = 0.1
@@ -30,7 +30,7 @@ ServiceName = Annotated[
 
 
 def with_services(url: str | None, use: Callable[[Services, Store], Awaitable[T]], *, may_create: bool = False) -> T:
-    """Open the store, use the services in it, and let go of it; `may_create` as in `with_store`."""
+    """Open the store, call `use` with its services, and close it; `may_create` as in `with_store`."""
 
     async def use_store(store: Store) -> T:
         async def opened() -> Store:

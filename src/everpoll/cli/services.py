@@ -10,7 +10,7 @@ from everpoll.cli.service_list import list_services
 from everpoll.cli.service_show import show
 
 services = typer.Typer(
-    name="services", help="List, show, add, remove, check, mute and pause monitored services.", no_args_is_help=True
+    name="services", help="List, show, add, remove, check, mute and pause services.", no_args_is_help=True
 )
 services.command("list")(list_services)
 services.command("show")(show)

@@ -44,7 +44,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class UntilCommand(TyperCommand):
-    """Usage that cannot be read ends with 1: 2 says that the time was over."""
+    """A command whose usage errors exit with 1: 2 means timed out."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Read the arguments."""
@@ -64,7 +64,10 @@ COMMAND_CLASS = UntilCommand
 
 
 def until(  # noqa: PLR0913 - options of a command
-    url: Annotated[str, typer.Argument(help="Where the operation is, or is begun; or a batch's id.", metavar="URL")],
+    url: Annotated[
+        str,
+        typer.Argument(help="The URL of the operation, the URL that starts one, or the id of a batch.", metavar="URL"),
+    ],
     *,
     timeout: Annotated[
         str | None, typer.Option(help=f"How long to wait; default: {TIMEOUT}.", show_default=False)
@@ -73,18 +76,18 @@ def until(  # noqa: PLR0913 - options of a command
         str | None, typer.Option(help="Look at this interval; default: 2s, growing to 30s.", show_default=False)
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="Begin the operation with this method; default: POST with --data.")
+        str | None, typer.Option(help="Start the operation with this method; default: POST with --data.")
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Begin the operation with this JSON, or @file.")] = None,
+    data: Annotated[str | None, typer.Option(help="Start the operation with this JSON, or with @file.")] = None,
     header: Annotated[list[str] | None, typer.Option(help="A header, 'Name: value'; repeatable.")] = None,
-    adapter: Annotated[str, typer.Option(help=f"Its protocol: {', '.join(ADAPTERS)}.")] = "auto",
-    model: Annotated[Path | None, typer.Option(help="A waiters-2.json, or a Smithy model.")] = None,
-    waiter: Annotated[str | None, typer.Option(help="The name of the waiter in it.")] = None,
+    adapter: Annotated[str, typer.Option(help=f"The protocol: {', '.join(ADAPTERS)}.")] = "auto",
+    model: Annotated[Path | None, typer.Option(help="A file with waiters: waiters-2.json, or a Smithy model.")] = None,
+    waiter: Annotated[str | None, typer.Option(help="The name of the waiter in --model.")] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="On Ctrl-C, ask the remote to cancel.")] = False,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Wait for a remote operation: exit 0 when it is ready, 1 when it failed, 2 when the time is over."""
+    """Wait for a remote operation. Exit code 0: ready, 1: failed, 2: timed out."""
     # What the looks meet is shown here; the log would tear the display apart, and tell more than it may.
     logging.getLogger("everpoll").addHandler(logging.NullHandler())
     logging.getLogger("everpoll").propagate = False
@@ -154,7 +157,7 @@ class Until:
         )
 
     def wait(self, *, as_json: bool, quiet: bool) -> int:
-        """Until it has ended; the exit code."""
+        """Wait until the operation has ended, and return the exit code."""
         # With --json, standard output has the answer alone.
         console = Console(stderr=as_json, highlight=False, soft_wrap=True)
         is_live = console.is_terminal and not console.is_dumb_terminal and not quiet
@@ -259,7 +262,7 @@ class Until:
         return Started(begun.handle, self._beside(begun.verdict)) if isinstance(begun, Started) else begun
 
     def _beside(self, verdict: Verdict) -> Verdict:
-        """The verdict without its value, which is kept here: a run holds a row's worth, and this is printed whole."""
+        """Return the verdict without its value, and keep the value: it may be too large for a row."""
         if not isinstance(verdict, Done):
             return verdict
         self._value = verdict.value
@@ -332,7 +335,7 @@ async def _first(waiting: Coroutine[Any, Any, None], interrupted: asyncio.Event)
 
 
 def _words(error: Exception) -> str:
-    """An error for people."""
+    """Return the text of an error for people."""
     if isinstance(error, TimeoutError):
         return str(error) or NO_ANSWER
     if isinstance(error, EverpollError) or type(error) in (ConnectionError, ConnectionRefusedError):

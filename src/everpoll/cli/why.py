@@ -18,15 +18,13 @@ from everpoll.watches.why import why as why_run
 
 TaskOrService = Annotated[
     str,
-    typer.Argument(
-        help="A task's id, WATCH:RUN for a run of a watch, a service's name, or with --app TABLE:KEY.", metavar="ID"
-    ),
+    typer.Argument(help="The id of a task, WATCH:RUN, the name of a service, or TABLE:KEY with --app.", metavar="ID"),
 ]
 ID_DIGITS = 18
 
 
 def explain(task: TaskOrService, url: Url = None, app: OfApp = None, as_json: AsJson = False) -> None:
-    """Say why a task, a service or a row of an adopted table is as it is, with the evidence."""
+    """Explain why a job, a run, a service or a row of an adopted table is in its state."""
 
     async def use(store: Store) -> Why:
         service = await found_service(store, task)
@@ -55,7 +53,7 @@ def explain(task: TaskOrService, url: Url = None, app: OfApp = None, as_json: As
 
 
 def _of_row(app: str | None, name: str) -> Why | None:
-    """The answer for a row of a table that the app has adopted; None where the name means something else."""
+    """Explain a row of an adopted table; None if the name means something else."""
     if app is None or ":" not in name:
         return None
     from everpoll.cli.tables import why_table_row  # noqa: PLC0415 - most answers need no table
@@ -64,7 +62,7 @@ def _of_row(app: str | None, name: str) -> Why | None:
 
 
 async def found_service(store: Store, name: str) -> TaskInfo | None:
-    """The row of the service of that name; None where the name means a task."""
+    """Return the task of the service of that name; None if the name means a task or a run."""
     if _is_id(name) and int(name) in await store.info([int(name)]):
         return None
     if ":" in name and await store.find("watch", name) is not None:
@@ -74,7 +72,7 @@ async def found_service(store: Store, name: str) -> TaskInfo | None:
 
 
 async def found_task(store: Store, name: str) -> TaskInfo:
-    """The task that this means: the number of any task, or the watch and the id of a run."""
+    """Return the task with this number, or of the run WATCH:RUN."""
     if ":" in name:
         run = await store.find("watch", name)
         if run is None:

@@ -26,7 +26,6 @@ class Watches:
 
     def __init__(self, works: Works, store: Callable[[], Awaitable[Store]]) -> None:
         self._works = works
-        works.on_unregistered_with_memory = self._hand_on
         self.store = store
         self._watches: dict[str, Watch[Any]] = {}
         self._enqueuer: Enqueuer | None = None
@@ -48,7 +47,8 @@ class Watches:
         self._works.add(work)
         return watch
 
-    def _hand_on(self, run: Run) -> Settlement:
+    def hand_on(self, run: Run) -> Settlement:
+        """Settle a run whose watch is not registered in this worker: another worker may have it."""
         return handed_on(run, sorted(self._watches), run.now(asyncio.get_running_loop().time()))
 
     def __getitem__(self, name: str) -> Watch[Any]:

@@ -55,12 +55,25 @@ LIMITED = """with put as (
            u(queue, name, rank, args, timeout_s, kind, version, memory, delay_s, limit_key, limit_running, limit_starts,
              limit_per_s) returning id)
     select array_agg(id), case when $10 then pg_notify('everpoll', '') end from put"""
-KEYED = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+
+
+def _briefly(sql: str) -> str:
+    """The call of a function that takes keys, which waits a moment for a key that an open transaction has.
+
+    A lane has few connections: `held_keys` of the engine asks again.
+    """
+    waits = "from (select set_config('lock_timeout', '300ms', true) as said) moment cross join lateral everpoll."
+    return versioned(
+        sql.replace("from everpoll.", waits).replace("($1,", "(case when moment.said <> '' then $1::text[] end,")
+    )
+
+
+KEYED = _briefly("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_keyed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) e""")
-SPECIAL = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+SPECIAL = _briefly("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_special($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17, $18,
         $19, $20, $21, $22, $23) e""")
-TOGETHER = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+TOGETHER = _briefly("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17, $18,
         $19, $20, $21, $22, $23, $24) e""")
 
@@ -170,7 +183,7 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
 
 
 def _specials(tasks: Sequence[NewTask]) -> list[list[Any]]:
-    """What few tasks have."""
+    """Return the columns that few tasks have."""
     return [
         [task.once for task in tasks],
         [task.cancels_itself for task in tasks],
@@ -180,7 +193,7 @@ def _specials(tasks: Sequence[NewTask]) -> list[list[Any]]:
 
 
 def _uniques(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
-    """Which replace, and for how long ended tasks answer; null where none says so."""
+    """Return which replace, and for how long ended tasks answer; null where none says so."""
     uniques = [task.unique for task in tasks]
     replaces = [one is not None and one.on_conflict == "replace" for one in uniques]
     windows_s = [None if one is None else one.for_s for one in uniques]
@@ -188,16 +201,16 @@ def _uniques(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
 
 
 def _limits(tasks: Sequence[NewTask]) -> list[list[Any]]:
-    """Keys, how many may run, how many may start, and in which stretch."""
+    """Return keys, how many may run, how many may start, and in which stretch."""
     return [list(column) for column in zip(*map(limit_columns, tasks), strict=True)]
 
 
 def limit_columns(task: NewTask) -> tuple[Any, ...]:
-    """The same of one task."""
+    """Return the same for one task."""
     return (None,) * 4 if task.limit is None else msgspec.structs.astuple(task.limit)
 
 
 def _events(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
-    """The events, by the place of their task."""
+    """Return the events, by the place of their task."""
     events = [(place, event.seq, event.body) for place, task in enumerate(tasks, 1) for event in task.events]
     return [list(column) for column in zip(*events, strict=True)] if events else [None, None, None]

@@ -17,8 +17,10 @@ from everpoll.stores.postgres import reading
 from everpoll.stores.postgres.enqueueing import CHUNK, limit_columns
 from everpoll.stores.postgres.functions import versioned
 
-IDS = """select array(select nextval('everpoll.tasks_id_seq') from generate_series(1, $1::int))"""
-# Keys in their own order, so that two flows with the same keys never wait for each other crosswise.
+# A key that an open transaction has is waited for, but not for long: a lane has few connections.
+IDS = """select array(select nextval('everpoll.tasks_id_seq') from generate_series(1, $1::int)),
+    set_config('lock_timeout', '300ms', true)"""
+# Keys in their own order, so that two flows with the same keys cannot deadlock.
 INSERT = f"""with put as (
     insert into everpoll.tasks (id, created_at, due_at, line, queue, name, rank, args, timeout_s, kind, version, memory,
         key, indexed, then_id, takes, blockers, limit_key, limit_running, limit_starts, limit_per_s)
@@ -52,17 +54,21 @@ async def enqueue(lane: Lane, flow: Sequence[FlowTask]) -> list[Enqueued]:
 
 
 async def _put(connection: Connection, flow: Sequence[FlowTask]) -> list[Enqueued]:
-    transaction = connection.transaction()
-    await transaction.start()
-    ids = await connection.fetchval(IDS, len(flow))
-    blockers = blockers_of(flow)
-    rows = [_row(ids, place, one, blockers[place]) for place, one in enumerate(flow)]
-    for portion in in_portions(rows, [task_bytes(one.task) for one in flow], CHUNK):
-        if await connection.fetchval(INSERT, *zip(*portion, strict=True)) < len(portion):
-            await transaction.rollback()
-            return await _taken(connection, flow)
-    await transaction.commit()
+    try:
+        async with connection.transaction():
+            ids = await connection.fetchval(IDS, len(flow))
+            blockers = blockers_of(flow)
+            rows = [_row(ids, place, one, blockers[place]) for place, one in enumerate(flow)]
+            for portion in in_portions(rows, [task_bytes(one.task) for one in flow], CHUNK):
+                if await connection.fetchval(INSERT, *zip(*portion, strict=True)) < len(portion):
+                    raise _KeysTaken
+    except _KeysTaken:
+        return await _taken(connection, flow)
     return [Enqueued(task_id) for task_id in ids]
+
+
+class _KeysTaken(Exception):
+    """Rolls back what was put in."""
 
 
 def _row(ids: Sequence[int], place: int, one: FlowTask, blockers: int) -> tuple[Any, ...]:
@@ -94,11 +100,11 @@ async def _taken(connection: Connection, flow: Sequence[FlowTask]) -> list[Enque
 
 
 async def members(lane: Lane, task_id: int, after: int, limit: int) -> list[TaskInfo]:
-    """The tasks that lead to this one, by id; their states are of one moment."""
+    """Return the tasks that lead to this one, by id; their states are of one moment."""
     found = await reading.by_id(lane, reading.BY_ID, await lane.value(MEMBER_IDS, task_id, after, limit))
     return list(found.values())
 
 
 async def member_counts(lane: Lane, task_id: int) -> dict[TaskState, int]:
-    """How many of them are in which state."""
+    """Return how many of the tasks that lead to this one are in which state."""
     return dict(await lane.rows(COUNTS, task_id))
