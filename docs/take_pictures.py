@@ -30,6 +30,7 @@ Theme = Literal["light", "dark"]
 VIEWS = {
     "overview": "/",
     "jobs": "/jobs",
+    "causes": "/jobs/causes",
     "job": "/jobs?state=failed",
     "runs": "/runs",
     "run": "/runs?state=done",

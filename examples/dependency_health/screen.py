@@ -58,7 +58,7 @@ class Screen:
                 f"[{STYLES[info.status]}]{info.status}[/]",
                 "" if info.latency_ms is None else f"{info.latency_ms:.0f} ms",
                 str(self.looks[info.name]),
-                human(round(max(0.0, info.due_at - now), 1)),
+                "" if info.due_at is None else human(round(max(0.0, info.due_at - now), 1)),
                 escape(info.error or ""),
             )
         return Group(table, *(Text(f"alert: {line}", style="yellow", no_wrap=True) for line in self._alerts))

@@ -155,6 +155,21 @@ def test_mute_and_unmute(run: Run, remote: FakeServer) -> None:
     assert answer(run("show", "billing", "--json"))["muted_until"] is None
 
 
+def test_pause_and_resume(run: Run, remote: FakeServer) -> None:
+    run("add", "billing", f"{remote.url}/up")
+    assert run("pause", "billing", "--reason", "it moves").out == "billing is paused\n"
+    shown = answer(run("show", "billing", "--json"))
+    assert (shown["status"], shown["due_at"], shown["paused"]["reason"]) == ("paused", None, "it moves")
+    assert shown["paused"]["by"]
+    assert "paused" in run("list", "--status", "paused").out
+    assert ": it moves" in run("show", "billing").out
+    checked = run("check", "billing")
+    assert checked.code == 2
+    assert run("resume", "billing").out == "billing is looked at again\n"
+    assert run("resume", "billing").out == "billing was not paused\n"
+    assert answer(run("show", "billing", "--json"))["paused"] is None
+
+
 @pytest.mark.usefixtures("worker")
 def test_a_heartbeat_is_told_by_its_name(run: Run) -> None:
     added = run("add", "backup", "beat:", "--every", "1d", "--timeout", "1h")
@@ -200,6 +215,8 @@ def test_only_references_to_secrets_are_stored(run: Run, database: Monitored, re
         (["remove", "nix"], "no service is called 'nix'"),
         (["check", "nix"], "no service is called 'nix'"),
         (["mute", "nix", "1h"], "no service is called 'nix'"),
+        (["pause", "nix"], "no service is called 'nix'"),
+        (["resume", "nix"], "no service is called 'nix'"),
         (["mute", "nix", "soon"], "DURATION='soon'"),
         (["beat", "nix"], "no service is called 'nix'"),
         (["list", "--status", "odd"], "--status 'odd': write one of up, degraded, down"),

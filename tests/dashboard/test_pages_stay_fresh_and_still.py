@@ -31,6 +31,15 @@ def _is_data(request: Request) -> bool:
     return "/api/" in request.url
 
 
+def _until_quiet(page: Page) -> None:
+    """Wait until the page has asked for nothing for a second."""
+    seen = requests_of(page, _is_data)
+    before = -1
+    while len(seen) > before:
+        before = len(seen)
+        page.wait_for_timeout(1000)
+
+
 def _chip(page: Page, word: str) -> None:
     expect(page.locator("[data-freshness]")).to_contain_text(word, timeout=60_000)
 
@@ -103,7 +112,7 @@ def test_a_hundred_changes_a_second_shift_nothing_and_cost_four_requests_a_secon
         row.get_by_role("link").focus()
         row.hover()
     # The reads of a page that has just been opened are over.
-    page.wait_for_timeout(3000)
+    _until_quiet(page)
     page.evaluate(WATCH_SHIFTS)
     top = row.bounding_box() if path != "/" else None
     seen = requests_of(page, _is_data)
@@ -141,32 +150,42 @@ def test_unchanged_data_is_answered_with_304_and_changes_nothing(shop: ShopServe
     assert page.evaluate("window.mutations") == []
 
 
-def test_a_paused_page_asks_for_nothing(shop: ShopServer, pages: Pages) -> None:
-    """Neither for data nor for changes, whatever happens meanwhile; going on shows it."""
-    page = pages.open("/jobs?q=while-paused")
-    expect(page.locator("[data-state=filtered-empty]")).to_be_visible()
+def test_a_paused_page_asks_for_nothing_for_two_minutes(shop: ShopServer, pages: Pages) -> None:
+    """Neither for data nor for changes: another window sees the change, and the page's clock passes two minutes."""
+    page = pages.open("/doctor")
+    page.clock.install()
+    page.goto(f"{shop.url}/jobs?q=while-paused")
+    witness = pages.open("/jobs?q=while-paused")
+    for one in (page, witness):
+        expect(one.locator("[data-state=filtered-empty]")).to_be_visible()
+        _chip(one, "Live")
+    seen = requests_of(page, _is_data)
+    page.clock.run_for(120_000)
+    assert seen, "a page that is not paused reads again within two minutes, also without a change"
     _chip(page, "Live")
     page.keyboard.press("p")
     _chip(page, "Paused")
-    seen = requests_of(page, _is_data)
+    seen.clear()
     shop.enqueue("audit", "https://while-paused", delay="1h")
-    page.wait_for_timeout(3000)
+    expect(witness.locator("[data-row-id]").or_(witness.get_by_role("button", name="1 new")).first).to_be_visible()
+    page.clock.run_for(120_000)
     assert seen == []
     page.get_by_role("button", name="Paused").click()
     expect(page.locator("[data-row-id]")).to_have_count(1)
 
 
 def test_a_hidden_page_closes_its_stream_and_asks_for_nothing(shop: ShopServer, pages: Pages) -> None:
-    """Shown again, it catches up by itself."""
+    """The tab in front of it sees the change. Shown again, it catches up by itself."""
     page = pages.tab("/jobs?q=while-hidden")
     expect(page.locator("[data-state=filtered-empty]")).to_be_visible()
     _chip(page, "Live")
     with page.expect_event("requestfailed", lambda one: one.url.endswith("/api/changes")):
-        front = pages.tab("/workers")
+        front = pages.tab("/jobs?q=while-hidden")
         wait_until(page, "document.hidden")
+    _chip(front, "Live")
     seen = requests_of(page, _is_data)
     shop.enqueue("audit", "https://while-hidden", delay="1h")
-    front.wait_for_timeout(2500)
+    expect(front.locator("[data-row-id]").or_(front.get_by_role("button", name="1 new")).first).to_be_visible()
     assert seen == []
     page.bring_to_front()
     expect(page.locator("[data-row-id]")).to_have_count(1)

@@ -45,6 +45,11 @@ CLIPPED = """() => [...document.querySelectorAll("h1, h2, button, .status, dt, .
 OVERFLOWING = """() => [...document.querySelectorAll("[data-row-id]")]
   .filter((one) => one.scrollWidth > one.clientWidth + 1)
   .map((one) => `${one.scrollWidth} in ${one.clientWidth}: ${one.textContent}`)"""
+STATUSES = """() => [...document.querySelectorAll(".status")].map((one) => [
+  [...one.classList].find((name) => name.startsWith("tone-")).slice(5),
+  one.querySelector("svg path").getAttribute("d"),
+  one.querySelector(".word").textContent,
+])"""
 OPERABLE = """() => {
   const seen = (one) => one.checkVisibility({ visibilityProperty: true }) && !one.disabled && !one.closest("[inert]");
   const all = [...document.querySelectorAll("a[href], button, input, select, textarea, summary")].filter(seen);
@@ -97,8 +102,8 @@ def test_a_narrow_window_shows_everything_without_sideways_scroll(shop: ShopServ
     assert axe(page) == []
 
 
-@pytest.mark.parametrize("width", [1200, 1000, 860])
-def test_rows_are_whole_on_windows_of_middle_width(shop: ShopServer, pages: Pages, width: int) -> None:
+@pytest.mark.parametrize("width", [1440, 1200, 1000, 860])
+def test_rows_are_whole_on_windows_of_any_width(shop: ShopServer, pages: Pages, width: int) -> None:
     """No list puts a part of its rows, such as the last action, beyond their end."""
     page = pages.open("/", size=(width, 800))
     found: dict[str, list[str]] = {}
@@ -107,7 +112,30 @@ def test_rows_are_whole_on_windows_of_middle_width(shop: ShopServer, pages: Page
         _settled(page)
         found[path] = page.evaluate(OVERFLOWING)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        assert page.evaluate(CLIPPED) == [], path
     assert {path: rows for path, rows in found.items() if rows} == {}
+
+
+def test_statuses_are_told_apart_without_colours(shop: ShopServer, pages: Pages) -> None:
+    """Each status is an icon and a word; icons of different tones have different shapes, and bars different heights."""
+    page = pages.open("/")
+    shapes: dict[str, set[str]] = {}
+    for path in VIEWS:
+        page.goto(f"{shop.url}{path.format(**shop.ids)}")
+        _settled(page)
+        for tone, shape, word in page.evaluate(STATUSES):
+            assert word.strip(), path
+            shapes.setdefault(tone, set()).add(shape)
+    assert {"ok", "active", "warn", "fail", "idle"} <= set(shapes)
+    assert all(len(found) == 1 for found in shapes.values()), shapes
+    assert len({next(iter(found)) for found in shapes.values()}) == len(shapes)
+    page.goto(f"{shop.url}/services?sort=name")
+    _settled(page)
+    heights = {
+        word: page.locator(f"[data-row-id={name}] svg[role=img] rect").last.get_attribute("height")
+        for name, word in {"billing": "up", "search": "degraded", "warehouse": "down"}.items()
+    }
+    assert len(set(heights.values())) == 3, heights
 
 
 def test_the_overview_says_at_once_what_is_wrong(shop: ShopServer, pages: Pages) -> None:

@@ -52,6 +52,26 @@ def test_a_service_is_checked_and_muted(shop: ShopServer, pages: Pages) -> None:
     expect(page.get_by_role("button", name="Mute", exact=True)).to_be_visible()
 
 
+def test_a_service_is_paused_with_a_reason_and_resumed(shop: ShopServer, pages: Pages) -> None:
+    """Pause asks for a reason, shows it with the hatched bar, and is found by its status; Resume looks at once."""
+    page = pages.open("/services/billing")
+    page.get_by_role("button", name="Pause", exact=True).click()
+    page.get_by_role("dialog").get_by_label("Reason").fill("the data center moves")
+    page.get_by_role("dialog").get_by_role("button", name="Pause").click()
+    expect(page.get_by_role("status").filter(has_text="Confirmed: billing is paused.")).to_be_visible()
+    expect(page.get_by_text("the data center moves").first).to_be_visible()
+    expect(page.get_by_role("button", name="Check now")).to_have_count(0)
+    listed = pages.open("/services?status=paused")
+    row = listed.locator("[data-row-id=billing]")
+    expect(row).to_contain_text("paused by HTTP from 127.0.0.1: the data center moves")
+    expect(row.get_by_role("img", name="paused now")).to_be_visible()
+    before = shop.get("/api/services/billing")["looked_at"]
+    row.get_by_role("button", name="Resume").click()
+    shop.until(lambda: shop.get("/api/services/billing")["looked_at"] != before)
+    expect(page.get_by_role("button", name="Check now")).to_be_visible()
+    assert shop.get("/api/services/billing")["status"] == "up"
+
+
 def test_names_with_markup_spaces_and_slashes_stay_text_and_open(shop: ShopServer, pages: Pages) -> None:
     """A service's name is only ever text, and its address leads to its page."""
     name = 'a/b c<img src=x onerror="document.title=1">'
@@ -99,3 +119,23 @@ def test_schedules_and_tables_show_what_they_do(shop: ShopServer, pages: Pages) 
     page.goto(f"{shop.url}/tables")
     expect(page.get_by_role("main")).to_contain_text("orders")
     expect(page.get_by_role("main")).to_contain_text("on hold")
+
+
+def test_an_opened_incident_is_an_error_in_the_list_of_events(shop: ShopServer, pages: Pages) -> None:
+    """A sentence without a word for a state has its tone all the same."""
+    for _ in range(2):
+        shop.post("/api/services/warehouse/check")
+    page = pages.open("/events?key=warehouse")
+    row = page.locator("[data-row-id]").filter(has_text="incident opened").first
+    expect(row.locator(".status")).to_have_text("error")
+    expect(row.get_by_role("button", name="Copy link")).to_be_visible()
+
+
+def test_loops_show_their_last_runs_and_why_they_wait(shop: ShopServer, pages: Pages) -> None:
+    """A line for each run, and how often in a row it failed."""
+    page = pages.open("/loops")
+    row = page.get_by_role("row").filter(has_text="sync_stock")
+    expect(row.get_by_role("img", name=re.compile(r"^Last \d+ runs?: \d+ failed"))).to_be_visible()
+    expect(row).to_contain_text(re.compile(r"failed \d+ times? in a row"))
+    well = page.get_by_role("row").filter(has_text="refresh_prices")
+    expect(well.get_by_role("img", name=re.compile(r"^Last \d+ runs?: \d+ ok"))).to_be_visible()

@@ -151,6 +151,33 @@ async def test_incidents_are_listed_and_acknowledged(url: str) -> None:
         assert (await here.http.post("/api/incidents/none/ack")).status_code == 404
 
 
+async def test_a_service_is_paused_and_resumed(url: str) -> None:
+    async with site(example_app(url)) as here:
+        paused = await here.post("/api/services/billing/pause", {"reason": "it moves"})
+        assert (paused["status"], paused["healthy"], paused["due_at"], paused["waits"]) == (
+            "paused",
+            None,
+            None,
+            "paused",
+        )
+        assert paused["paused"]["reason"] == "it moves"
+        assert paused["paused"]["by"].startswith("HTTP from ")
+        assert [one["name"] for one in (await here.get("/api/services", status="paused"))["items"]] == ["billing"]
+        why = await here.get("/api/services/billing/why")
+        assert why["verdict"].startswith("billing has been paused by HTTP from ")
+        assert why["verdict"].endswith(": it moves.")
+        assert why["advice"] == "to look at it again: everpoll services resume billing"
+        assert 'everpoll_services{status="paused"} 1.0' in (await here.http.get("/metrics")).text
+        refused = await here.http.post("/api/services/billing/check")
+        assert (refused.status_code, "is paused by HTTP from " in refused.json()["detail"]) == (409, True)
+        assert (await here.post("/api/services/billing/resume"))["paused"] is None
+        assert (await here.http.post("/api/services/billing/resume")).status_code == 409
+        assert (await here.post("/api/services/billing/pause"))["paused"]["reason"] == "", "a reason is not needed"
+        assert (await here.http.post("/api/services/none/pause")).status_code == 404
+        said = [one["body"]["what"] for one in (await here.get("/api/log", kind="service", name="billing"))["items"]]
+        assert sorted(said) == ["pause", "pause", "resume"]
+
+
 async def test_mute_maintenance_and_aliases(url: str) -> None:
     async with site(example_app(url)) as here:
         assert (await here.post("/api/services/billing/mute", {"span": "2h"}))["muted_until"]

@@ -71,7 +71,7 @@ function fleet({ workers: all, queues, nowMs }: Observed): Concern[] {
       id: `worker-${worker.incarnation}`,
       tone: "fail",
       subject: `Worker ${worker.label}`,
-      says: "Silent, and has not said that it stopped.",
+      says: "No heartbeat, and it did not report a stop.",
       why: `Last heard ${roughSpan((nowMs - ms(worker.beat_at)) / 1000)} ago on ${worker.host}, process ${worker.pid}.`,
       path: "/workers",
       since: ms(worker.beat_at),

@@ -44,7 +44,19 @@ export function eventText(event: EventItem): EventText {
   return { tone: toneOf(event, what), ...subject(event), says: sentence(event, what, text), actor };
 }
 
+/** Of events of services without a word for their state. */
+const TONES: Record<string, Tone> = {
+  "incident:open": "fail",
+  "incident:close": "ok",
+  "circuit:open": "warn",
+  "circuit:close": "ok",
+  "service:paused": "warn",
+  "service:resumed": "ok",
+};
+
 function toneOf(event: EventItem, what: string): Tone {
+  const known = TONES[String(event.body?.["kind"] ?? "")];
+  if (known !== undefined) return known;
   const outcome = String(event.body?.["outcome"] ?? "");
   for (const word of [outcome, what]) {
     if (FAILED.has(word)) return "fail";
@@ -83,7 +95,7 @@ function subject(event: EventItem): { subject: string; path: string | null } {
 
 function sentence(event: EventItem, what: string, text: (name: string) => string): string {
   if (event.kind === "bulk") {
-    const word = what === "finished" ? "finished" : "goes on";
+    const word = what === "finished" ? "finished" : "continues";
     return `${word}: ${text("moved")} of ${text("matched")} changed, ${text("skipped")} skipped`;
   }
   if (event.kind === "check") return checkSentence(text);
@@ -106,6 +118,8 @@ function checkSentence(text: (name: string) => string): string {
   const known: Record<string, string> = {
     "service:started": "is monitored from now on",
     "service:stopped": "is not monitored any more",
+    "service:paused": ["is paused", text("reason")].filter(Boolean).join(": "),
+    "service:resumed": "is looked at again",
     "dependency:vanished": `reports no ${dependency} any more`,
     "dependency:returned": `reports ${dependency} again`,
     "incident:open": dependency === "" ? "incident opened" : `incident about ${dependency} opened`,

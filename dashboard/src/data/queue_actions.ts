@@ -11,7 +11,7 @@ const events = (name: string): { text: string; path: string } => ({ text: "See t
 export async function pauseQueue(name: string): Promise<QueueItem | null> {
   const answer = await notices.ask({
     title: `Pause queue ${name}?`,
-    says: ["No worker of the fleet takes tasks from it until it is resumed. What runs goes on."],
+    says: ["No worker of the fleet takes tasks from it until it is resumed. Running tasks continue."],
     action: "Pause",
     asksReason: true,
   });

@@ -31,7 +31,7 @@ export function extend(run: RunItem, time: string, looks: number | null): Promis
 export async function cancelRun(run: RunItem): Promise<RunDetail | null> {
   const answer = await notices.ask({
     title: `Cancel run ${runKey(run)}?`,
-    says: ["Its worker tells the remote, waits for its end and cleans up."],
+    says: ["Its worker cancels the remote operation, waits until it has ended, and cleans up."],
     action: "Cancel run",
     isDangerous: true,
     asksReason: true,

@@ -1,5 +1,6 @@
 /** What an operator does with services, their incidents and their maintenance windows. */
 
+import { notices } from "../app/notices.svelte.ts";
 import { carryOut } from "./actions.ts";
 import { segment, withQuery } from "./api.ts";
 import type { IncidentItem, MaintenanceWindow, ServiceDetail } from "./shapes.ts";
@@ -30,6 +31,29 @@ export function unmuteService(name: string): Promise<ServiceDetail | null> {
   return carryOut<ServiceDetail>({
     path: path(name, "unmute"),
     done: () => ({ text: `Confirmed: alerts about ${name} are sent again.`, link: event(name) }),
+  });
+}
+
+/** Ask for a reason, then pause. */
+export async function pauseService(name: string): Promise<ServiceDetail | null> {
+  const answer = await notices.ask({
+    title: `Pause ${name}?`,
+    says: ["No worker of the fleet looks at it until it is resumed. Its open incidents are closed, and the time counts neither as up nor as down."],
+    action: "Pause",
+    asksReason: true,
+  });
+  if (answer === null) return null;
+  return carryOut<ServiceDetail>({
+    path: path(name, "pause"),
+    body: { reason: answer.reason },
+    done: () => ({ text: `Confirmed: ${name} is paused.`, link: event(name) }),
+  });
+}
+
+export function resumeService(name: string): Promise<ServiceDetail | null> {
+  return carryOut<ServiceDetail>({
+    path: path(name, "resume"),
+    done: () => ({ text: `Confirmed: ${name} is looked at again.`, link: event(name) }),
   });
 }
 

@@ -1,7 +1,7 @@
 /** What views of services compute from the answers of the API. Pure. */
 
 import { type ChartPoint, onGrid } from "./chart.ts";
-import type { HistoryBucket, LookItem, ServiceItem, Uptime } from "./shapes.ts";
+import type { HistoryBucket, LookItem, Pause, ServiceItem, Uptime } from "./shapes.ts";
 import { percentText } from "./text.ts";
 import { ms } from "./times.ts";
 
@@ -78,7 +78,13 @@ export function groupErrors(looks: LookItem[]): ErrorGroup[] {
   return [...groups.values()].sort((one, other) => other.count - one.count);
 }
 
+/** Whether a look of the history is the mark of a pause: no look was made then. */
+export function isMarkOfPause(look: LookItem): boolean {
+  return look.status === "unknown" && (look.error ?? "").startsWith("paused");
+}
+
 function errorText(look: LookItem): string | null {
+  if (isMarkOfPause(look)) return null;
   if (look.error !== null && look.error !== "") return look.error;
   if (look.status !== "down") return null;
   return look.http_status === null ? "down, without a message" : `down, HTTP ${look.http_status}`;
@@ -100,7 +106,12 @@ export function uptimeText(uptime: Uptime | null | undefined): string {
   return percentText(uptime?.percent ?? null);
 }
 
-const BADNESS: Record<string, number> = { down: 0, stale: 1, degraded: 2, unknown: 3, up: 5 };
+/** Return "paused by ann: the reason". */
+export function pauseText(pause: Pause): string {
+  return `paused by ${pause.by || "an operator"}${pause.reason === "" ? "" : `: ${pause.reason}`}`;
+}
+
+const BADNESS: Record<string, number> = { down: 0, stale: 1, degraded: 2, unknown: 3, paused: 4, up: 5 };
 
 /** Return how far up a service stands in a list of the worst. */
 export function badness(service: ServiceItem): number {

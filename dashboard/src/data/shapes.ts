@@ -121,13 +121,20 @@ export interface WorkerItem {
   table?: string | null;
 }
 
+/** Why a queue or a service is paused, by which operator and since when. */
+export interface Pause {
+  reason: string;
+  by: string;
+  at: string;
+}
+
 export interface QueueItem {
   name: string;
   ready: number;
   waiting: number;
   running: number;
   oldest_due_at: string | null;
-  paused: { reason: string; by: string; at: string } | null;
+  paused: Pause | null;
 }
 
 export interface LoopItem {
@@ -140,6 +147,8 @@ export interface LoopItem {
   last_run_at: string | null;
   next_due_at: string | null;
   last_error: string | null;
+  /** Its last 120 runs, oldest first, a letter each. */
+  strip: string;
   worker: string | null;
   is_alive: boolean;
 }
@@ -202,6 +211,7 @@ export interface ServiceItem {
   depends_on: string[];
   incident: string | null;
   muted_until: string | null;
+  paused: Pause | null;
   is_removed: boolean;
   uptime_24h: { percent: number | null; covered: number } | null;
   looks: LookItem[];

@@ -42,5 +42,6 @@ export const VIEWS: ViewRoute[] = [
   { pattern: "/runs/:id", view: Run },
   { pattern: "/schedules", view: Schedules },
   { pattern: "/tables", view: Tables },
+  { pattern: "/tables/:name", view: Tables },
   { pattern: "/doctor", view: Doctor },
 ];

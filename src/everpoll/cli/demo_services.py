@@ -70,7 +70,7 @@ class ServiceStory:
                 f"[{STATUS_STYLE[info.status]}]{info.status}[/]",
                 str(self.looks[info.name]),
                 str(info.failures),
-                f"{max(0.0, info.due_at - time.time()):.1f}s",
+                "paused" if info.due_at is None else f"{max(0.0, info.due_at - time.time()):.1f}s",
                 escape(info.error or ""),
             )
         return table

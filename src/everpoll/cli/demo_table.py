@@ -15,6 +15,7 @@ NEW_EVERY_S = 1.5
 _CREATE = f"""create table {TABLE} (id integer primary key, status text not null default 'queued', item text not null,
     created_at text not null default current_timestamp, worker_id text, started_at text, finished_at text,
     error text)"""
+_INDEX = f'create index "{TABLE}_queue" on {TABLE} (status, created_at)'
 ITEMS = ("book", "lamp", "cup", "broken cup")
 
 
@@ -24,6 +25,7 @@ def add_table(app: Everpoll, database: Path) -> Counter[str]:
     ends: Counter[str] = Counter()
     with contextlib.closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(_CREATE)
+        connection.execute(_INDEX)
     orders = app.table(Table(TABLE, finished_at="finished_at", error="error", columns=("item",)), slots=2)
 
     @orders.handler

@@ -20,8 +20,9 @@ STATUS_STYLE = {
     "down": "bold red",
     "unknown": "magenta",
     "stale": "dim magenta",
+    "paused": "cyan",
 }
-WORST_FIRST = ("down", "degraded", "stale", "unknown", "up")
+WORST_FIRST = ("down", "degraded", "stale", "unknown", "paused", "up")
 COLUMNS = ("dependency", "status", "latency", "type", "impact", "error")
 WIDEST = {"dependency": 32, "type": 14, "impact": 24}
 """What these columns take at most; longer texts go on in the next line."""

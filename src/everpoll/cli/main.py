@@ -46,7 +46,7 @@ COMMANDS = {
     "loops": Command("loops:loops", "List and show the loops of all processes.", is_group=True),
     "queues": Command("queues:queues", "List, pause and resume queues.", is_group=True),
     "schedules": Command("schedules:schedules", "List schedules.", is_group=True),
-    "services": Command("services:services", "List, show, add, remove, check and mute services.", is_group=True),
+    "services": Command("services:services", "List, show, add, remove, check, mute and pause services.", is_group=True),
     "maintenance": Command(
         "maintenance:maintenance",
         "Plan, list and remove maintenance windows, in which incidents send no alerts.",

@@ -1,4 +1,4 @@
-"""`everpoll services add, remove, check, mute, unmute, beat`: what an operator asks of services.
+"""`everpoll services add, remove, check, mute, unmute, pause, resume, beat`: what an operator asks of services.
 
 Everything is written to the store and taken up by a running fleet within two seconds. Where no worker runs, the
 commands say so; what was written waits for one.
@@ -14,7 +14,7 @@ from everpoll.cli.check import Conditions, Format, Fresh, Headers, MappingFile
 from everpoll.cli.given_files import json_of
 from everpoll.cli.given_headers import headers_from
 from everpoll.cli.service_access import NO_WORKER, ServiceName, definition_of, publish, with_services
-from everpoll.cli.session import Url, duration_s
+from everpoll.cli.session import Url, actor, duration_s
 from everpoll.engine.live_workers import is_any_alive
 from everpoll.errors import BadInput
 from everpoll.monitors.alerting import Alert
@@ -129,6 +129,30 @@ def unmute(name: ServiceName, url: Url = None) -> None:
     async def use(services: Services, _store: Store) -> str:
         await Service(services, name).unmute()
         return f"{visible(name)} is not muted any more"
+
+    _change(url, use)
+
+
+def pause(
+    name: ServiceName,
+    reason: Annotated[str, typer.Option(help="Why, for `everpoll why` and the log.")] = "",
+    url: Url = None,
+) -> None:
+    """Have no worker look at a service until it is resumed; its open incidents are closed."""
+
+    async def use(services: Services, _store: Store) -> str:
+        await Service(services, name).pause(reason, by=actor())
+        return f"{visible(name)} is paused"
+
+    _change(url, use)
+
+
+def resume(name: ServiceName, url: Url = None) -> None:
+    """Look at a service again, at once."""
+
+    async def use(services: Services, _store: Store) -> str:
+        was_paused = await Service(services, name).resume()
+        return f"{visible(name)} is looked at again" if was_paused else f"{visible(name)} was not paused"
 
     _change(url, use)
 

@@ -106,7 +106,7 @@ async def _read(services: Services, store: Store, status: str | None) -> list[Li
     listed = []
     for one in infos:
         shown = looks.get(one.name, [])
-        ahead = ahead_of(shown[0].status, shown[0].at, one.due_at, now) if shown else NOTHING_AHEAD
+        ahead = ahead_of(shown[0].status, shown[0].at, one.due_at or now, now) if shown else NOTHING_AHEAD
         listed.append(Listed(one, uptime_of(availability.get(one.name, Availability()), day_ms, ahead), shown))
     return listed
 
@@ -185,6 +185,8 @@ def _cells(one: Listed, layout: Layout) -> list[Text]:
 
 def next_look(info: ServiceInfo, *, has_reason: bool = True) -> str:
     """Return when the next look is, and what it waits for where that is not the interval."""
+    if info.due_at is None:
+        return "paused"
     left_s = info.due_at - time.time()
     when = f"in {human(math.ceil(left_s))}" if left_s > 0 else "now"
     reason = WAITS.get(info.waits)

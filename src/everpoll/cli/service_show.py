@@ -33,6 +33,7 @@ from everpoll.monitors.alerts.undelivered import Undelivered
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.info import ServiceInfo, service_info
 from everpoll.monitors.last_look import ahead_of_look
+from everpoll.monitors.pause import pause_text
 from everpoll.monitors.safe_definition import safe_definition
 from everpoll.monitors.service import Service
 from everpoll.monitors.services import Services
@@ -144,6 +145,7 @@ def _card(shown: Shown) -> Table:
         ),
         "late" if is_beaten else "next look": next_look(info),
         "breaker": _breaker(shown),
+        "paused": "" if info.paused is None else one_line(f"{since(info.paused.at)}, {pause_text(info.paused)}"),
         "muted": "" if info.muted_until is None else f"ends {since(info.muted_until)}",
         "removed": "by the next worker that looks" if info.is_removed else "",
         "uptime": _uptimes(shown.uptime),

@@ -16,7 +16,7 @@ from everpoll.monitors.definition import STALE_INTERVALS, Definition
 from everpoll.monitors.report import Status
 from everpoll.policy import BreakerPhase, BreakerState
 
-Waits = Literal["first", "interval", "backoff", "breaker", "retry_after", "changed", "heartbeat"]
+Waits = Literal["first", "interval", "backoff", "breaker", "retry_after", "changed", "heartbeat", "paused", "resumed"]
 """What the next look waits for."""
 
 
@@ -91,6 +91,8 @@ class Control(Struct, frozen=True, gc=False, omit_defaults=True):
     """Of the looks that callers asked for, how many were asked for before the last look …"""
     beats: int = 0
     """… and of the heartbeats, how many were counted."""
+    paused_at: float | None = None
+    """When a worker first found it paused; None: it is looked at."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -149,8 +151,12 @@ def stale_at(definition: Definition, control: Control) -> float | None:
     return max(control.judged_at, expected_at) + STALE_INTERVALS * definition.every_s
 
 
-def shown_status(definition: Definition, control: Control, now: float) -> Status | Literal["stale"]:
+def shown_status(
+    definition: Definition, control: Control, now: float, *, is_paused: bool = False
+) -> Status | Literal["stale", "paused"]:
     """Return the status of the service as it is shown at that instant."""
+    if is_paused:
+        return "paused"
     turns_at = stale_at(definition, control)
     return "stale" if turns_at is not None and now > turns_at else control.status
 

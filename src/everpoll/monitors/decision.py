@@ -43,7 +43,7 @@ from everpoll.monitors.next_look import (
 )
 from everpoll.monitors.report import Status
 from everpoll.monitors.slots import first_look_at, next_slot
-from everpoll.monitors.turns import Closing, Turns, next_opening
+from everpoll.monitors.turns import REMOVED, Closing, Turns, next_opening
 
 
 class Decision(Struct, frozen=True, gc=False):
@@ -89,7 +89,7 @@ def register(definition: Definition, now: float) -> Decision:
 def remove(definition: Definition, control: Control, now: float) -> Decision:
     """Return what is left to tell about a service that is removed: its open incidents close."""
     turns = Turns(definition, control, now, now)
-    turns.removal()
+    turns.end(REMOVED)
     events = (*turns.events(), ServiceStopped(**about(definition.name, now)))
     return Decision(replace(control, seq=control.seq + len(events)), now, events, (), tuple(turns.closed))
 

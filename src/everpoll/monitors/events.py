@@ -70,6 +70,17 @@ class ServiceStopped(ServiceEvent, frozen=True, kw_only=True, tag="service:stopp
     """A service was removed."""
 
 
+class ServicePaused(ServiceEvent, frozen=True, kw_only=True, tag="service:paused"):
+    """A service is not looked at until it is resumed."""
+
+    reason: str
+    by: str
+
+
+class ServiceResumed(ServiceEvent, frozen=True, kw_only=True, tag="service:resumed"):
+    """A service is looked at again."""
+
+
 class CircuitOpen(ServiceEvent, frozen=True, kw_only=True, tag="circuit:open"):
     """The breaker opened: the service is asked again after the cooldown only."""
 
@@ -134,6 +145,8 @@ AnyEvent = (
     | PollError
     | ServiceStarted
     | ServiceStopped
+    | ServicePaused
+    | ServiceResumed
     | CircuitOpen
     | CircuitClose
     | IncidentOpen

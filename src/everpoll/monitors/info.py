@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.control import Control, breaker_phase, shown_status
+from everpoll.monitors.pause import ServicePause
 from everpoll.monitors.report import Status
 from everpoll.monitors.service_rows import ServiceRow
 from everpoll.monitors.targets import shown_target
@@ -19,14 +20,14 @@ class ServiceInfo(Struct, frozen=True, kw_only=True):
     name: str
     target: str
     """Without anything in it that may be a secret."""
-    status: Status | Literal["stale"]
+    status: Status | Literal["stale", "paused"]
     since: float | None
     """When the status last changed."""
     looked_at: float | None
-    due_at: float
-    """When it is looked at next."""
+    due_at: float | None
+    """When it is looked at next; None while it is paused."""
     waits: str
-    """What the next look waits for: interval, backoff, breaker, retry_after …"""
+    """What the next look waits for: interval, backoff, breaker, retry_after, paused …"""
     latency_ms: float | None
     error: str | None
     http_status: int | None
@@ -41,13 +42,15 @@ class ServiceInfo(Struct, frozen=True, kw_only=True):
     incident: str | None
     """The id of its open incident."""
     muted_until: float | None
+    paused: ServicePause | None
+    """Since when, why and by which actor it is not looked at; None: it is looked at."""
     is_removed: bool
     """It is about to be removed."""
 
     @property
     def healthy(self) -> bool | None:
-        """True for up and degraded, False for down, None for unknown and stale."""
-        return None if self.status == "stale" else self.status.healthy
+        """True for up and degraded, False for down, None for unknown, stale and paused."""
+        return self.status.healthy if isinstance(self.status, Status) else None
 
 
 def service_info(row: TaskInfo, now: float) -> ServiceInfo:
@@ -59,17 +62,17 @@ def service_info(row: TaskInfo, now: float) -> ServiceInfo:
 def info_of(row: ServiceRow, now: float) -> ServiceInfo:
     """Return a service as its row has it."""
     assignment, control, definition = row.assignment, row.control, row.definition
-    muted = assignment.muted_until
+    muted, paused = assignment.muted_until, assignment.paused
     return ServiceInfo(
         name=definition.name,
         target=shown_target(definition.target),
-        status=shown_status(definition, control, now),
-        since=control.changed_at,
+        status=shown_status(definition, control, now, is_paused=paused is not None),
+        since=control.changed_at if paused is None else paused.at,
         looked_at=control.looked_at,
-        due_at=control.due_at,
-        waits=control.waits,
+        due_at=control.due_at if paused is None else None,
+        waits=control.waits if paused is None else "paused",
         latency_ms=control.latency_ms,
-        error=control.error,
+        error=control.error if paused is None else None,
         http_status=control.http_status,
         breaker=breaker_phase(definition, control, now).value,
         failures=control.failures,
@@ -80,5 +83,6 @@ def info_of(row: ServiceRow, now: float) -> ServiceInfo:
         depends_on=definition.depends_on,
         incident=control.streak.incident,
         muted_until=muted if muted is not None and muted > now else None,
+        paused=paused,
         is_removed=row.is_removed,
     )

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from everpoll.errors import BadInput
+from everpoll.engine.actors import checked_actor
+from everpoll.engine.calls import ERROR_LIMIT as REASON_LIMIT
+from everpoll.engine.calls import storable
+from everpoll.errors import BadInput, WrongState
 from everpoll.monitors.beat_tokens import beat_token
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.control import Control, are_reports_stale
 from everpoll.monitors.events import AnyEvent
 from everpoll.monitors.info import ServiceInfo, service_info
 from everpoll.monitors.last_look import last_ahead
+from everpoll.monitors.pause import ServicePause, pause_text
 from everpoll.monitors.report import Status
 from everpoll.policy import Duration, human, seconds
 from everpoll.policy.uptime import Uptime, uptime_of
@@ -76,7 +80,7 @@ class Service:
     async def check(self) -> ServiceInfo:
         """Have the service looked at now, also while its breaker is open, and return how it is then.
 
-        Raises `TimeoutError` where no worker looks at it in time.
+        Raises `WrongState` while it is paused, and `TimeoutError` where no worker looks at it in time.
         """
         asked = await self._services.change(self.name, self._asked_once_more)
         timeout_s = asked.definition.timeout_s + CHECK_S
@@ -86,6 +90,7 @@ class Service:
                     row = await self._services.row(self.name)
                     if _control(row.memory).asks >= asked.asks:
                         return service_info(row, self._services.wall())
+                    self._refuse_paused(msgspec.convert(row.args, Assignment))
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             raise TimeoutError(
@@ -95,7 +100,12 @@ class Service:
     def _asked_once_more(self, assignment: Assignment) -> Assignment:
         if assignment.definition.is_heartbeat:
             raise BadInput(f"service {self.name!r}: is a heartbeat, and cannot be asked: it calls everpoll")
+        self._refuse_paused(assignment)
         return msgspec.structs.replace(assignment, asks=assignment.asks + 1)
+
+    def _refuse_paused(self, assignment: Assignment) -> None:
+        if assignment.paused is not None:
+            raise WrongState(f"service {self.name!r}: is {pause_text(assignment.paused)}; resume it to look at it")
 
     async def beat(self, status: str = "up") -> None:
         """Record a heartbeat: only for services with the target `heartbeat`."""
@@ -128,6 +138,33 @@ class Service:
     async def unmute(self) -> None:
         """Send alerts again."""
         await self._services.change(self.name, lambda one: msgspec.structs.replace(one, muted_until=None))
+
+    async def pause(self, reason: str = "", *, by: str = "") -> None:
+        """Have no worker of the fleet look at it until `resume()`; `by` names the actor for the log.
+
+        Its open incidents are closed, heartbeats count for nothing, and the time of the pause is neither uptime nor
+        downtime. A pause outlasts restarts and changes of the service. Pausing a paused service replaces the reason.
+        """
+        kept, actor = storable(reason, REASON_LIMIT), checked_actor(by)
+        now = self._services.wall()
+
+        def edit(one: Assignment) -> Assignment:
+            at = now if one.paused is None else one.paused.at
+            return msgspec.structs.replace(one, paused=ServicePause(at, kept, actor))
+
+        await self._services.change(self.name, edit)
+
+    async def resume(self) -> bool:
+        """Have the service looked at again, at once; False: it was not paused."""
+        was_paused = False
+
+        def edit(one: Assignment) -> Assignment:
+            nonlocal was_paused
+            was_paused = one.paused is not None
+            return msgspec.structs.replace(one, paused=None)
+
+        await self._services.change(self.name, edit)
+        return was_paused
 
     async def remove(self) -> None:
         """Look at it no more, close its incidents and forget its records. A worker does it, within two seconds."""

@@ -31,6 +31,7 @@ async def why_service(store: Store, row: TaskInfo) -> Why:
         is_worker_alive=is_any_alive(await store.workers()),
         warnings=control.warnings,
         troubled=await _troubled(store, assignment.definition.name),
+        pause=assignment.paused,
         undelivered=await undelivered(store, {name for one in incidents for name in one.sent}, now),
     )
     answer = why(assignment.definition, control, now, around)

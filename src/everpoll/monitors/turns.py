@@ -65,11 +65,12 @@ class Turns:
             for name, streak in list(self._dependencies.items()):
                 self._put(name, streak, None)
 
-    def removal(self) -> None:
-        """Close every incident: the service is gone."""
+    def end(self, why: str) -> None:
+        """Close every incident and forget what failed: the service was removed or paused."""
         for name, streak in [(None, self._streak), *self._dependencies.items()]:
             if streak.incident is not None:
-                self.closed.append(Closing(streak.incident, name, self._at, REMOVED))
+                self.closed.append(Closing(streak.incident, name, self._at, why))
+        self._streak, self._dependencies = CALM, {}
 
     def written(self, control: Control) -> Control:
         """Return the memory with the streaks as they are now."""

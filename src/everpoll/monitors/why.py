@@ -14,12 +14,14 @@ from everpoll.monitors.definition import Definition
 from everpoll.monitors.incident import CALM_SITUATION, Incident, Situation
 from everpoll.monitors.maintenance import maintained_until
 from everpoll.monitors.next_look import look_due_at
+from everpoll.monitors.pause import ServicePause
 from everpoll.monitors.report import Status
 from everpoll.monitors.targets import shown_target
 from everpoll.policy import BreakerPhase, human
 
 OVERDUE_S = 10.0
 """A look that is due for longer than this should have been made."""
+PAUSED = "no look is made and no heartbeat counts until it is resumed; this time is neither uptime nor downtime"
 
 
 class Circumstances(Struct, frozen=True, kw_only=True):
@@ -35,6 +37,7 @@ class Circumstances(Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     troubled: tuple[str, ...] = ()
     """What it reports to be down or degraded, in words."""
+    pause: ServicePause | None = None
     undelivered: dict[tuple[str, str], str] = {}
     """Alerts that wait, by incident and channel, and what for."""
 
@@ -44,7 +47,8 @@ ALONE = Circumstances()
 
 def why(definition: Definition, control: Control, now: float, around: Circumstances = ALONE) -> Why:
     """Say why a service is as it is."""
-    evidence = [_last_look(definition, control, now), _next_look(definition, control, now, around)]
+    evidence = [_last_look(definition, control, now)]
+    evidence.append(_next_look(definition, control, now, around) if around.pause is None else PAUSED)
     evidence += [_incident(one, around, now) for one in around.incidents]
     evidence += _no_incident(definition, control)
     evidence += _silence(definition, around.situation, now)
@@ -56,6 +60,10 @@ def why(definition: Definition, control: Control, now: float, around: Circumstan
 
 def _verdict(definition: Definition, control: Control, now: float, around: Circumstances) -> str:
     name, status = definition.name, shown_status(definition, control, now)
+    if around.pause is not None:
+        by = f" by {around.pause.by}" if around.pause.by else ""
+        reason = f": {around.pause.reason.rstrip('.')}" if around.pause.reason else ""
+        return f"{name} has been paused{by} for {_span(around.pause.at, now)}{reason}."
     since = "" if control.changed_at is None else f" for {_span(control.changed_at, now)}"
     because = "" if control.error is None else f": {control.error}"
     if status is Status.DEGRADED and around.troubled:
@@ -116,6 +124,8 @@ def _reason(definition: Definition, control: Control) -> str:
             return "the service asked for this with Retry-After"
         case "first":
             return "it is the first one"
+        case "resumed":
+            return "it was resumed"
         case _:
             return f"it is looked at every {human(definition.every_s)}"
 
@@ -175,6 +185,8 @@ def _silent_until(service: str, situation: Situation, now: float) -> float | Non
 
 
 def _advice(definition: Definition, control: Control, now: float, around: Circumstances) -> str | None:
+    if around.pause is not None:
+        return f"to look at it again: everpoll services resume {definition.name}"
     due_at = control.due_at if definition.is_heartbeat else look_due_at(definition, control, now)
     if not around.is_worker_alive:
         return "no worker is running: start one with everpoll run"

@@ -15,7 +15,7 @@ FORM_LIMIT = 10_000
 _OWN_PATH = re.compile(r"/(?![/\\])[!-~]{0,4000}")
 """A path of this server: `//host` and `/\\host` would lead to another one."""
 _FORM = """<h1>everpoll</h1>
-<p>{message}</p>
+<p{kind}>{message}</p>
 <form method="post" action="{action}">
 <input type="hidden" name="back" value="{back}">
 <label>Token <input type="password" name="token" autocomplete="current-password" required autofocus></label>
@@ -34,10 +34,14 @@ def wants_page(request: Request) -> bool:
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 
-def login_page(request: Request, message: str = "This server needs a token.", back: str = "/") -> Response:
+_USUAL_MESSAGE = "This server needs a token."
+
+
+def login_page(request: Request, message: str = _USUAL_MESSAGE, back: str = "/") -> Response:
     """Return the form, as the answer to a request without a token. Its answer leads to `back`, below the mount."""
     action = f"{base_of(request.scope)}/login"
-    form = _FORM.format(message=html.escape(message), action=html.escape(action), back=html.escape(back))
+    kind = "" if message == _USUAL_MESSAGE else ' class="error" role="alert"'
+    form = _FORM.format(message=html.escape(message), kind=kind, action=html.escape(action), back=html.escape(back))
     page = plain_page(request, "Log in · everpoll", form)
     return Response(page, 401, {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store"}, HTML)
 

@@ -72,6 +72,7 @@ li span { flex: none; font-weight: 600; }
 .degraded { color: var(--warn); }
 .down { color: var(--fail); }
 .unknown { color: var(--idle); }
+.error { color: var(--fail); font-weight: 500; }
 @media (max-width: 719px) { main { margin: 12px; } }
 """
 

@@ -25,6 +25,7 @@ from starlette.responses import Response
 
 from everpoll.errors import BadInput, EverpollError, ServiceNotFound
 from everpoll.monitors.info import service_info
+from everpoll.monitors.report import Status
 from everpoll.policy.rollup import HealthWord
 from everpoll.server.plain_pages import HTML, plain_page
 from everpoll.server.served import ServedApp
@@ -41,6 +42,8 @@ WORDS: Mapping[HealthWord, str] = MappingProxyType(
 )
 WORST: tuple[HealthWord, ...] = ("down", "degraded", "unknown")
 _COLOURS = {"up": "#26795f", "degraded": "#995600", "down": "#8a0700", "unknown": "#3f4348"}
+_MARKS = {"up": "✓", "degraded": "▲", "down": "✕", "unknown": "○"}
+"""A status is a mark and a word: the colour alone says nothing."""
 _BADGE = """<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="20" role="img" aria-label="{label}: {word}">
 <title>{label}: {word}</title>
 <rect width="{width}" height="20" rx="4" fill="#17202a"/>
@@ -120,7 +123,7 @@ class PublicStatus:
         except ServiceNotFound:
             return "unknown"
         status = service_info(row, self._app.services.wall()).status
-        return status.value if status != "stale" and status.value in WORDS else "unknown"
+        return status.value if isinstance(status, Status) else "unknown"
 
 
 def badge(label: str, state: HealthWord) -> str:
@@ -156,13 +159,16 @@ def _worst(states: dict[str, HealthWord]) -> HealthWord:
 def _page(request: Request, states: dict[str, HealthWord]) -> str:
     worst = _worst(states)
     count = sum(state == worst for state in states.values())
-    title = "All is operational" if worst == "up" else f"{count} of {len(states)}: {WORDS[worst].lower()}"
-    items = "\n".join(
-        f'<li>{html.escape(label)} <span class="{state}">{WORDS[state]}</span></li>' for label, state in states.items()
-    )
-    says = "<p>This page shows the present state, and reads it again every half a minute.</p>"
+    verb = "is" if count == 1 else "are"
+    title = "All is operational" if worst == "up" else f"{count} of {len(states)} {verb} {WORDS[worst].lower()}"
+    items = "\n".join(_item(label, state) for label, state in states.items())
+    says = f"<p>This page shows the present state, and reads it again every {REFRESH_S} seconds.</p>"
     body = f"<h1>{title}</h1>\n{says}\n<ul>\n{items}\n</ul>"
     return plain_page(request, title, body, f'<meta http-equiv="refresh" content="{REFRESH_S}">\n')
+
+
+def _item(label: str, state: HealthWord) -> str:
+    return f'<li>{html.escape(label)} <span class="{state}">{_MARKS[state]} {WORDS[state]}</span></li>'
 
 
 def _response(content: str | bytes, media: str) -> Response:

@@ -166,13 +166,13 @@ def _turns_at(row: ServiceRow, now: float) -> float:
 
 
 def _facts(row: ServiceRow, reported: Reports, now: float) -> ServiceFacts:
-    definition, control = row.definition, row.control
-    status = shown_status(definition, control, now)
-    edges = () if are_reports_stale(definition, control, now) else reported
+    definition, control, is_paused = row.definition, row.control, row.assignment.paused is not None
+    status = shown_status(definition, control, now, is_paused=is_paused)
+    edges = () if is_paused or are_reports_stale(definition, control, now) else reported
     since = control.changed_at or 0.0
     return ServiceFacts(
         name=definition.name,
-        status=Status.UNKNOWN if status == "stale" else status,
+        status=status if isinstance(status, Status) else Status.UNKNOWN,
         since=since,
         depends_on=definition.depends_on,
         reported=tuple([(name, said, since) for name, said in edges]),

@@ -1,4 +1,4 @@
-"""Orders about services: register, change, remove, check, mute."""
+"""Orders about services: register, change, remove, check, mute, pause."""
 
 from typing import Annotated, Any
 
@@ -23,7 +23,7 @@ from everpoll.server.service_shapes import (
     service_detail,
 )
 from everpoll.server.services_routes import beat_path, read_detail
-from everpoll.server.shapes import Reason
+from everpoll.server.shapes import Reason, instant_example
 
 Span = str | float
 
@@ -61,6 +61,12 @@ class MuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
     """`"2h"`, or a number of seconds."""
     reason: Reason = ""
     """Why; it is in the log of events."""
+
+
+class ServicePauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
+    """Why a service is not to be looked at."""
+
+    reason: Reason = ""
 
 
 async def add_service(asked: Asked) -> Reply:
@@ -151,6 +157,24 @@ async def unmute_service(asked: Asked) -> ServiceDetail:
     return await read_detail(asked, await services.row(name))
 
 
+async def pause_service(asked: Asked) -> ServiceDetail:
+    """Answer `POST /api/services/{name}/pause`."""
+    order: ServicePauseOrder = asked.body or ServicePauseOrder()
+    services, name = asked.serving.app.services, asked.params["name"]
+    await Service(services, name).pause(order.reason, by=asked.by)
+    await log_action(asked, "service", name, "pause", order.reason)
+    return await read_detail(asked, await services.row(name))
+
+
+async def resume_service(asked: Asked) -> ServiceDetail:
+    """Answer `POST /api/services/{name}/resume`."""
+    services, name = asked.serving.app.services, asked.params["name"]
+    if not await Service(services, name).resume():
+        raise Problem(409, f"service {name!r} is not paused")
+    await log_action(asked, "service", name, "resume")
+    return await read_detail(asked, await services.row(name))
+
+
 def _options(given: ServiceChange) -> ServiceOptions:
     named = {name: getattr(given, name) for name in OPTIONS}
     return written_options({name: value for name, value in named.items() if value is not UNSET}, OPTIONS)  # type: ignore[return-value]
@@ -161,6 +185,14 @@ def _options_of(definition: Definition) -> dict[str, Any]:
     same = {name: getattr(definition, name) for name in OPTIONS - {"every", "timeout"}}
     return same | {"every": definition.every_s, "timeout": definition.timeout_s}
 
+
+_PAUSED = {
+    "status": "paused",
+    "healthy": None,
+    "due_at": None,
+    "waits": "paused",
+    "paused": {"reason": "the data center is being moved", "by": "HTTP from 10.1.2.3", "at": instant_example(0)},
+}
 
 SERVICE_ORDER_ROUTES = [
     order(
@@ -198,11 +230,11 @@ SERVICE_ORDER_ROUTES = [
     order(
         path="/api/services/{name}/check",
         noun="services",
-        summary="Look at a service now, also while its breaker is open. 504: no worker did.",
+        summary="Look at a service now, also while its breaker is open. 409: it is paused. 504: no worker did.",
         handler=check_service,
         answer=ServiceDetail,
         example=SERVICE_DETAIL,
-        problems=(404, 504),
+        problems=(404, 409, 504),
         limit_s=None,
     ),
     order(
@@ -224,5 +256,26 @@ SERVICE_ORDER_ROUTES = [
         answer=ServiceDetail,
         example=SERVICE_DETAIL,
         problems=(404,),
+    ),
+    order(
+        path="/api/services/{name}/pause",
+        noun="services",
+        summary="Have no worker look at a service until it is resumed; its open incidents are closed.",
+        handler=pause_service,
+        body=ServicePauseOrder,
+        needs_body=False,
+        body_example={"reason": "the data center is being moved"},
+        answer=ServiceDetail,
+        example=SERVICE_DETAIL | _PAUSED,
+        problems=(404,),
+    ),
+    order(
+        path="/api/services/{name}/resume",
+        noun="services",
+        summary="Look at a service again, at once. 409: it is not paused.",
+        handler=resume_service,
+        answer=ServiceDetail,
+        example=SERVICE_DETAIL,
+        problems=(404, 409),
     ),
 ]

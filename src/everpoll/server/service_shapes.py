@@ -11,16 +11,18 @@ from msgspec import Struct
 from everpoll.http.stored_secrets import safe_dependency, without_secrets
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.info import ServiceInfo, service_info
+from everpoll.monitors.pause import ServicePause
 from everpoll.monitors.safe_definition import safe_definition
 from everpoll.policy.rollup import Availability, HealthWord
 from everpoll.policy.uptime import NOTHING_AHEAD, Uptime, ahead_of, uptime_of
 from everpoll.server.shapes import Page, instant, instant_example
 from everpoll.stores.contract import TaskInfo
 from everpoll.stores.health import DependencyInfo, Look, LookPoint
+from everpoll.stores.operations import Pause
 
 DAY_MS = 86_400_000
 fromtimestamp = datetime.fromtimestamp
-StatusWord = Literal["up", "degraded", "down", "unknown", "stale"]
+StatusWord = Literal["up", "degraded", "down", "unknown", "stale", "paused"]
 
 
 class UptimeShown(Struct, frozen=True, gc=False):
@@ -63,6 +65,8 @@ class ServiceItem(Struct, frozen=True, kw_only=True, gc=False):
     depends_on: list[str]
     incident: str | None
     muted_until: datetime | None
+    paused: Pause | None
+    """Why it is not looked at; null: it is looked at."""
     is_removed: bool
     uptime_24h: UptimeShown | None = None
     p95_ms: float | None = None
@@ -134,13 +138,18 @@ def info_fields(info: ServiceInfo) -> dict[str, Any]:
         "depends_on": list(info.depends_on),
         "incident": info.incident,
         "muted_until": instant(info.muted_until),
+        "paused": None if info.paused is None else _pause(info.paused),
         "is_removed": info.is_removed,
     }
 
 
+def _pause(pause: ServicePause) -> Pause:
+    return Pause(reason=pause.reason, by=pause.by, at=fromtimestamp(pause.at, UTC))
+
+
 def service_item(info: ServiceInfo, looks: Sequence[LookPoint], known: Availability | None, now: float) -> ServiceItem:
     """Return a service as lists show it: with its last looks, and the availability of its last day."""
-    ahead = ahead_of(looks[0].status, looks[0].at, info.due_at, now) if looks else NOTHING_AHEAD
+    ahead = ahead_of(looks[0].status, looks[0].at, info.due_at or now, now) if looks else NOTHING_AHEAD
     # Ten thousand looks on a page of 200 services: one expression for each.
     shown = [LookItem(at=fromtimestamp(one.at, UTC), status=one.status, latency_ms=one.latency_ms) for one in looks]
     return ServiceItem(
@@ -213,6 +222,7 @@ SERVICE: dict[str, Any] = {
     "depends_on": ["PostgreSQL"],
     "incident": None,
     "muted_until": None,
+    "paused": None,
     "is_removed": False,
     "uptime_24h": {"percent": 99.98, "covered": 1.0},
     "p95_ms": 12.5,

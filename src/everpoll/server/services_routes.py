@@ -68,7 +68,9 @@ async def list_services(asked: Asked) -> ServicePage:
             if len(infos) == limit or read == SCAN_LIMIT:
                 return ServicePage(items=await _items(store, infos, now), after=cursors.write(LIST, after or 0))
             after, read = row.id, read + 1
-            if query.status is None or query.status == str(shown_status(row.definition, row.control, now)):
+            is_paused = row.assignment.paused is not None
+            status = shown_status(row.definition, row.control, now, is_paused=is_paused)
+            if query.status is None or query.status == str(status):
                 infos.append(info_of(row, now))
     return ServicePage(items=await _items(store, infos, now), after=None)
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 
 from everpoll.monitors.control import Control, are_reports_stale, shown_status
-from everpoll.monitors.definition import Definition
 from everpoll.monitors.graph import Graph, ServiceFacts
 from everpoll.monitors.maintenance import Window
 from everpoll.monitors.report import Status
@@ -122,7 +121,7 @@ def read_window(window_id: str, body: object) -> Window | None:
 def _drawn(
     rows: Sequence[ServiceRow], reported: Mapping[str, list[Edge]], aliases: Mapping[str, str], at: float
 ) -> Graph:
-    facts = [_facts(row.definition, row.control, at, reported) for row in rows]
+    facts = [_facts(row, at, reported) for row in rows]
     graph = Graph(facts, aliases)
     failed = next((one.name for one in facts if one.status is Status.DOWN), None)
     if failed is not None:
@@ -131,12 +130,14 @@ def _drawn(
     return graph
 
 
-def _facts(definition: Definition, control: Control, now: float, reported: Mapping[str, list[Edge]]) -> ServiceFacts:
-    status = shown_status(definition, control, now)
-    edges = [] if are_reports_stale(definition, control, now) else reported.get(definition.name, [])
+def _facts(row: ServiceRow, now: float, reported: Mapping[str, list[Edge]]) -> ServiceFacts:
+    definition, control, is_paused = row.definition, row.control, row.assignment.paused is not None
+    status = shown_status(definition, control, now, is_paused=is_paused)
+    is_known = not is_paused and not are_reports_stale(definition, control, now)
+    edges = reported.get(definition.name, []) if is_known else []
     return ServiceFacts(
         name=definition.name,
-        status=Status.UNKNOWN if status == "stale" else status,
+        status=status if isinstance(status, Status) else Status.UNKNOWN,
         since=control.changed_at or 0.0,
         depends_on=definition.depends_on,
         reported=tuple((one.name, Status(one.status), _failed_since(one.name, control)) for one in edges),

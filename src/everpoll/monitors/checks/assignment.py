@@ -1,6 +1,6 @@
 """Assignment: the arguments of a service's task, which operators and callers write and no look changes.
 
-    args      the assignment: the definition, and what was asked of it (look now, mute, a heartbeat that came)
+    args      the assignment: the definition, and what was asked of it (look now, mute, pause, a heartbeat that came)
     memory    the control state, which looks write
 
 Promises: a change of one field keeps the others: it is read, changed and written back only if no other change came in
@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from everpoll.monitors.definition import Definition
 from everpoll.monitors.kinds import CHECK_KIND
+from everpoll.monitors.pause import ServicePause
 from everpoll.monitors.report import Status
 
 KIND = CHECK_KIND
@@ -30,6 +31,8 @@ class Assignment(Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False
     beat_status: Status = Status.UP
     """… and what the last one said."""
     muted_until: float | None = None
+    paused: ServicePause | None = None
+    """Since when, why and by which actor it is not looked at; None: it is looked at."""
 
 
 _encoder = msgspec.json.Encoder()

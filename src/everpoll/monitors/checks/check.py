@@ -1,6 +1,6 @@
 """Check: what the engine runs for a service: wake, look, decide, record, settle.
 
-    lease ──▶ wake ──not yet──▶ settle
+    lease ──▶ wake ──not yet, or paused──▶ settle
                 └──▶ look ──▶ compare ──▶ decide ──▶ record ──▶ settle: due again, with the new memory
 
 Promises: the row is settled with one fenced write that carries its memory, its next due time and its events. A look
@@ -26,7 +26,7 @@ from everpoll.monitors.checks.fetching import HostBusy
 from everpoll.monitors.checks.known import KnownDependencies
 from everpoll.monitors.checks.looking import Looking, Reader, reader_of
 from everpoll.monitors.checks.recorder import FLUSH_S, Recorder
-from everpoll.monitors.checks.records import heard, new_look
+from everpoll.monitors.checks.records import heard, new_look, pause_mark
 from everpoll.monitors.checks.steady import steadily
 from everpoll.monitors.control import Control
 from everpoll.monitors.control import read as read_control
@@ -37,6 +37,7 @@ from everpoll.monitors.events import ServiceEvent
 from everpoll.monitors.events import write as write_event
 from everpoll.monitors.incident import Incident
 from everpoll.monitors.look import Look
+from everpoll.monitors.pausing import paused, resumed
 from everpoll.monitors.report import MAX_WARNINGS
 from everpoll.monitors.turns import Closing
 from everpoll.stores.contract import Again, Ended, NewEvent, Settlement, Store
@@ -81,6 +82,11 @@ class Checks:
         control = register(definition, now).control if lease.memory is None else read_control(lease.memory)
         if lease.cancel_requested:
             return await self._removed(run, remove(definition, control, now))
+        if assignment.paused is not None:
+            return await self._paused(run, control, paused(definition, control, assignment.paused, now), wall, now)
+        if control.paused_at is not None:
+            decided = resumed(definition, control, assignment.beats, now)
+            return await self._settled_without_look(run, control, decided, wall, now)
         if definition.is_heartbeat and _has_beaten(assignment, control):
             counted = replace(control, beats=assignment.beats)
             decided = beat(definition, counted, now, assignment.beat_status)
@@ -147,6 +153,17 @@ class Checks:
             await self._recorder.put(record)
         elif record is not None:
             self._recorder.add(record)
+        return await self._settled(run, decision, wall, now)
+
+    async def _paused(
+        self, run: Run, before: Control, decision: Decision, wall: Callable[[], float], now: float
+    ) -> Settlement:
+        """Settle the row of a paused service; the first time, mark in the history where its time ends to be known."""
+        assignment = self._reader(run.lease.id, run.lease.args)[0]
+        if self._notify is not None and decision.events:
+            self._notify(decision.events)
+        if assignment.paused is not None and before.paused_at is None and before.looked_at is not None:
+            await self._recorder.put(pause_mark(assignment.definition.name, assignment.paused, now))
         return await self._settled(run, decision, wall, now)
 
     async def _settled(self, run: Run, decision: Decision, wall: Callable[[], float], now: float) -> Settlement:

@@ -1,10 +1,12 @@
-"""Records: what of a look, or of a heartbeat, goes into the history. Pure."""
+"""Records: what of a look, of a heartbeat or of a pause goes into the history. Pure."""
 
 from everpoll.monitors.control import Control
 from everpoll.monitors.decision import Decision
 from everpoll.monitors.definition import Definition
 from everpoll.monitors.dependencies import Changes, Known
 from everpoll.monitors.look import Look
+from everpoll.monitors.pause import ServicePause, pause_text
+from everpoll.monitors.report import Status
 from everpoll.stores.health import NewDependency, NewError, NewLook
 
 SHORTEST_S = 0.001
@@ -43,6 +45,11 @@ def heard(definition: Definition, before: Control, decision: Decision) -> NewLoo
         span_s=max(SHORTEST_S, control.due_at - control.looked_at),
         error=control.error,
     )
+
+
+def pause_mark(service: str, pause: ServicePause, now: float) -> NewLook:
+    """Return the mark of a pause in the history: the look before it stands for no time behind it."""
+    return NewLook(service=service, at=now, status=Status.UNKNOWN.value, span_s=SHORTEST_S, error=pause_text(pause))
 
 
 def _dependency(known: Known, look: Look, latency_ms: float | None) -> NewDependency:
