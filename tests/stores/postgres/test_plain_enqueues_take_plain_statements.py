@@ -35,10 +35,10 @@ class Sent:
         ([PLAIN], enqueueing.ONE[0]),
         ([PLAIN] * 3, enqueueing.ALIKE),
         ([PLAIN, NewTask(name="other")], enqueueing.MANY),
-        ([KEYED], enqueueing.KEYED),
-        ([PLAIN, KEYED], enqueueing.KEYED),
-        ([NewTask(name="job", key="k", unique=Unique("replace"))], enqueueing.SPECIAL),
-        ([NewTask(name="job", key="k", unique=Unique("reject", together=True)), PLAIN], enqueueing.TOGETHER),
+        ([KEYED], enqueueing.KEYED[True]),
+        ([PLAIN, KEYED], enqueueing.KEYED[True]),
+        ([NewTask(name="job", key="k", unique=Unique("replace"))], enqueueing.SPECIAL[True]),
+        ([NewTask(name="job", key="k", unique=Unique("reject", together=True)), PLAIN], enqueueing.TOGETHER[True]),
     ],
 )
 async def test_each_kind_of_task_takes_one_statement_of_its_own(tasks: list[NewTask], statement: str) -> None:

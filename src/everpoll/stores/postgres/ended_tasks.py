@@ -18,8 +18,7 @@ EACH = """select done.* from (
         select * from unnest($1::bigint[], $2::text[]) with ordinality u(id, note, place)
         order by {last}, u.id, u.place) wanted
     cross join lateral everpoll.{act}(wanted.id, wanted.note) done order by wanted.place"""
-WAITS_FOR_ALL = "exists (select from everpoll.history h where h.id = u.id and h.takes = 'end')"
-RETRY = versioned(EACH.format(act="retry", last=WAITS_FOR_ALL))
+RETRY = versioned(EACH.format(act="retry", last="everpoll.waits_for_all(u.id)"))
 FORGET = versioned(EACH.format(act="forget", last="u.id"))
 
 Requests = Sequence[tuple[int, str]]

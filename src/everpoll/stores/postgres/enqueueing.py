@@ -57,23 +57,23 @@ LIMITED = """with put as (
     select array_agg(id), case when $10 then pg_notify('everpoll', '') end from put"""
 
 
-def _briefly(sql: str) -> str:
-    """The call of a function that takes keys, which waits a moment for a key that an open transaction has.
+def _patience(sql: str) -> tuple[str, str]:
+    """The call of a function that takes keys: one that waits for a key that an open transaction has, one that does not.
 
-    A lane has few connections: `held_keys` of the engine asks again.
+    Only keys of jobs may be those of transactions elsewhere, for long. A lane has few connections: `held_keys` of the
+    engine asks again.
     """
     waits = "from (select set_config('lock_timeout', '300ms', true) as said) moment cross join lateral everpoll."
-    return versioned(
-        sql.replace("from everpoll.", waits).replace("($1,", "(case when moment.said <> '' then $1::text[] end,")
-    )
+    first = "(case when moment.said <> '' then $1::text[] end,"
+    return versioned(sql), versioned(sql.replace("from everpoll.", waits).replace("($1,", first))
 
 
-KEYED = _briefly("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+KEYED = _patience("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_keyed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) e""")
-SPECIAL = _briefly("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+SPECIAL = _patience("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_special($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17, $18,
         $19, $20, $21, $22, $23) e""")
-TOGETHER = _briefly("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+TOGETHER = _patience("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17, $18,
         $19, $20, $21, $22, $23, $24) e""")
 
@@ -159,19 +159,20 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
     )
     is_limited = any(task.limit is not None for task in tasks)
     has_keys = any(key is not None for key in keys)
+    is_brief = "job" in kinds
     is_special = any(task.once or task.events or task.cancels_itself or task.indexed or task.unique for task in tasks)
     if is_special or (is_limited and has_keys):
         common = (queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys)
         special = [*common, notify, *_specials(tasks), *_uniques(tasks), *_events(tasks)]
         rejects = [task.unique is not None and task.unique.together for task in tasks]
         if any(rejects):
-            row = await connection.fetchrow(TOGETHER, *special, rejects)
+            row = await connection.fetchrow(TOGETHER[is_brief], *special, rejects)
         else:
-            row = await connection.fetchrow(SPECIAL, *special)
+            row = await connection.fetchrow(SPECIAL[is_brief], *special)
         return [Enqueued(*answer) for answer in zip(row[0], row[1], strict=True)]
     if has_keys:
         row = await connection.fetchrow(
-            KEYED, queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys, notify
+            KEYED[is_brief], queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys, notify
         )
         return [Enqueued(*answer) for answer in zip(row[0], row[1], strict=True)]
     columns = (queues, names, ranks, argss, timeouts_s, kinds, versions, memories, delays_s)

@@ -1,3 +1,12 @@
+-- Whether an ended task waits for the end of others, as the callback of a group does.
+create function everpoll.waits_for_all(task_id bigint) returns boolean
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+begin
+    return exists (select from everpoll.history h where h.id = task_id and h.takes = 'end');
+end $$;
+
 -- An ended task is due again under its own id, its sequence going on. One that waits for the end of others waits again for
 -- those that live, and these report their end to it, also if they have before.
 --   outcome: queued, live (it has not ended), key_taken (holder: the live task that has its key), unknown
