@@ -28,7 +28,7 @@ CASES = [
 IMPURE = {"asyncio", "logging", "os", "pathlib", "random", "secrets", "socket", "threading", "time", "uuid", "datetime"}
 ALLOWED = {
     *("everpoll.policy", "everpoll.watches.limits", "everpoll.watches.memory"),
-    *("everpoll.watches.learned_plan", "everpoll.watches.schedule", "everpoll.watches.verdicts"),
+    *("everpoll.watches.past_runs", "everpoll.watches.schedule", "everpoll.watches.verdicts"),
 }
 
 
@@ -79,9 +79,9 @@ def test_vector(case: dict[str, Any]) -> None:
             if name == "plan":
                 assert {one: planned[one] for one in expected} == approximately(expected), where
             elif name in {"decision", "rule"}:
-                expected = expected if name == "decision" else {"rule": expected}
+                fields = expected if name == "decision" else {"rule": expected}
                 assert decision is not None, where
-                assert {one: as_json(decision[one]) for one in expected} == approximately(expected), where
+                assert {one: as_json(decision[one]) for one in fields} == approximately(fields), where
             else:
                 assert as_json(getattr(after, name)) == approximately(expected), where
         memory = after
