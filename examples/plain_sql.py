@@ -1,6 +1,6 @@
-"""The demos' own hand in their tables: plain SQL, as any other program would write and read them.
+"""Plain SQL with which the demos write and read their tables, as any other program would.
 
-Nothing here knows everpoll. A connection lasts for one statement: the file or the server is everybody's.
+Nothing here knows everpoll. A connection lasts for one statement, because other programs use the same database.
 """
 
 # ruff: noqa: S608 - names of tables and columns are those of the examples, values are bound

@@ -6,6 +6,7 @@ Asynchronous tests need no plug-in: each runs on a `Runner` of its own, which it
 import asyncio
 import inspect
 import os
+import signal
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from itertools import zip_longest
@@ -30,6 +31,10 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("everpoll")
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TESTS = Path(__file__).parent
 

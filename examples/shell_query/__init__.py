@@ -1,1 +1,1 @@
-"""Queries that run in somebody else's cloud, watched until they have ended: `python -m examples.shell_query`."""
+"""Queries that run in a remote cloud, watched until they have ended: `python -m examples.shell_query`."""

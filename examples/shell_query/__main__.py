@@ -43,7 +43,7 @@ def main(speed: Speed = SPEED, as_json: AsJson = False) -> None:
         sys.exit("stopped")
     wrong = played.wrong()
     if as_json:
-        sys.stdout.write(json.dumps(_told(played, speed, wrong), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_as_json(played, speed, wrong), indent=2) + "\n")
     else:
         _print(console, played, speed, wrong)
     sys.exit(1 if wrong else 0)
@@ -68,7 +68,7 @@ def _print(console: Console, played: Played, speed: float, wrong: list[str]) -> 
         console.print("Each ended as it must, was started once and cleaned up once.", style="green", highlight=False)
 
 
-def _told(played: Played, speed: float, wrong: list[str]) -> dict[str, Any]:
+def _as_json(played: Played, speed: float, wrong: list[str]) -> dict[str, Any]:
     screen, records = Screen(speed), played.cloud.records
     return {
         "speed": speed,

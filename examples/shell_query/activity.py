@@ -1,6 +1,6 @@
 """One started query inside the simulated cloud: what each of its interfaces says of it, and when. Pure.
 
-    start ──queued_s──▶ processing ──runs_s──▶ ended ──told_after_s──▶ the status says so
+    start ──queued_s──▶ processing ──runs_s──▶ ended ──reported_after_s──▶ the status says so
                                                  └────rows_after_s──▶ the rowset endpoint knows
 
 The three need not agree, and do not: that is what the watch is up against.
@@ -20,9 +20,9 @@ class Activity:
     fate: Fate
     started_at_s: float
     stopped_at_s: float | None = None
-    """Somebody stopped it."""
+    """When a client stopped it."""
     broken_at_s: float | None = None
-    """Its QueryDefinition was deleted under its feet."""
+    """When its QueryDefinition was deleted while it ran."""
 
     def age_s(self, now_s: float) -> float:
         """Since its start."""
@@ -51,7 +51,7 @@ class Activity:
         if self.broken_at_s is not None:
             return "Error"
         age_s = self.age_s(now_s)
-        if age_s >= self.fate.runs_s + self.fate.told_after_s:
+        if age_s >= self.fate.runs_s + self.fate.reported_after_s:
             return self.fate.complete if self.fate.error is None else self.fate.failed
         is_queued = age_s < self.fate.queued_s or self.fate.completed_date_after_s is not None
         return "Queued" if is_queued else "Processing"
@@ -60,8 +60,8 @@ class Activity:
         """The message that SOAP carries."""
         if self.broken_at_s is not None:
             return "the QueryDefinition was deleted while it ran"
-        is_told = self.age_s(now_s) >= self.fate.runs_s + self.fate.told_after_s
-        return (self.fate.error or "") if is_told and self.stopped_at_s is None else ""
+        is_reported = self.age_s(now_s) >= self.fate.runs_s + self.fate.reported_after_s
+        return (self.fate.error or "") if is_reported and self.stopped_at_s is None else ""
 
     def completed_at_s(self, now_s: float) -> float | None:
         """The completion date that SOAP carries, true or not."""
@@ -70,8 +70,8 @@ class Activity:
             return self.started_at_s + early_s
         if self.stopped_at_s is not None or self.broken_at_s is not None:
             return self.stopped_at_s or self.broken_at_s
-        is_told = self.age_s(now_s) >= self.fate.runs_s + self.fate.told_after_s
-        return self.started_at_s + self.fate.runs_s if is_told else None
+        is_reported = self.age_s(now_s) >= self.fate.runs_s + self.fate.reported_after_s
+        return self.started_at_s + self.fate.runs_s if is_reported else None
 
     def has_rows(self, now_s: float) -> bool:
         """Whether the rowset endpoint knows of the result."""

@@ -102,13 +102,13 @@ class ShellQueries:
         if not is_new and (started := await self.adopt(op, key)):
             return started
         if await self._is_settled(op.run_id):
-            # This worker slept through the whole run, which others have ended: what it just made is nobody's.
+            # This worker was frozen while others ended the run: no run will use what it just created.
             await self._delete_assets(name)
             raise LookupError(f"the run {op.run_id} has ended already: it is not started again")
         return await self._started(op, await self._cloud.start(name), object_id)
 
     async def adopt(self, op: ShellQuery, key: str) -> dict[str, str] | None:
-        """What an earlier try has started and could not tell anybody."""
+        """Find the query that an earlier try started, and whose id was not stored."""
         started = await self._cloud.started_as(customer_key(key))
         return None if started is None else await self._started(op, *started)
 
@@ -176,7 +176,7 @@ def validate(sql: str) -> None:
     """What can be known to fail before anything is created."""
     words = sql.split(None, 1)
     if not words or words[0].lower() not in {"select", "with"}:
-        raise InvalidQuery(f"{sql[:50]!r} is no query: it begins with SELECT or WITH")
+        raise InvalidQuery(f"{sql[:50]!r} is not a query: it must begin with SELECT or WITH")
     if len(sql) > SQL_LIMIT:
         raise InvalidQuery(f"a query has at most {SQL_LIMIT:,} characters, this one has {len(sql):,}")
 

@@ -1,6 +1,6 @@
 """The client of the Marketing Cloud: one method a call, each one request. Knows SOAP and REST, decides nothing.
 
-Promises: an HTTP status that is no success is a `CloudError` with status and headers, so that a watch sees by itself
+Promises: an HTTP status other than a success is a `CloudError` with status and headers, so that a watch sees by itself
 what passes, what does not, and what Retry-After says; a refusal inside a 200 is a `CloudRefused` with the cloud's own
 words; network trouble is an `OSError`, a silence that lasts too long a `TimeoutError`.
 
@@ -156,7 +156,7 @@ class CloudClient:
         return None if task_id is None else (task_id, definition.object_id)
 
     async def is_running(self, object_id: str) -> bool:
-        """What REST says, which is no proof."""
+        """What REST says; it does not prove anything."""
         body = await self._get(f"/automation/v1/queries/{quote(object_id, safe='')}/actions/isrunning/")
         if body is None or not isinstance(body.get("isRunning"), bool):
             raise CloudRefused(f"the cloud does not say whether {object_id} is running", "")

@@ -45,10 +45,12 @@ class Played:
 
     def wrong(self) -> list[str]:
         """Everything that is not as it must be; nothing is the rule."""
-        told = [self._wrong(story) for story in STORIES]
-        told += [[f"{kind} {key} was never deleted"] for kind, key in self.cloud.leaked]
-        told += [[f"{one.action} was asked before its Retry-After was over"] for one in self.cloud.records.too_early]
-        return [one for some in told for one in some]
+        problems = [self._wrong(story) for story in STORIES]
+        problems += [[f"{kind} {key} was never deleted"] for kind, key in self.cloud.leaked]
+        problems += [
+            [f"{one.action} was asked before its Retry-After was over"] for one in self.cloud.records.too_early
+        ]
+        return [one for some in problems for one in some]
 
     def _wrong(self, story: Story) -> list[str]:
         info, row, records = self.infos[story.name], self.rows[story.name], self.cloud.records

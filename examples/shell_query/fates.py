@@ -23,7 +23,7 @@ class Fate:
     rows: int = 3
     rows_after_s: float = 0.0
     """From its end until the rowset endpoint knows of it: eventual consistency. `math.inf`: never."""
-    told_after_s: float = 0.0
+    reported_after_s: float = 0.0
     """From its end until the status says so. `math.inf`: never; it stays what it was."""
     error: str | None = None
     """It ends badly, with this message; an empty one leaves the word "Error" alone."""

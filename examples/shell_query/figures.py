@@ -1,4 +1,4 @@
-"""The figures of the design document, and the same ones for whoever has no half an hour to watch."""
+"""The real figures, and the same ones speeded up for a demo."""
 
 from dataclasses import dataclass
 from typing import Self

@@ -64,7 +64,7 @@ async def _request(reader: asyncio.StreamReader) -> Request:
     first, *lines = head.rstrip("\r\n").split("\r\n")
     words = first.split(" ")
     if len(words) != 3:
-        raise ValueError(f"{first!r:.100} is no request")
+        raise ValueError(f"{first!r:.100} is not a request line")
     pairs = (line.partition(":") for line in lines)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
     length = headers.get("content-length", "0")

@@ -39,7 +39,7 @@ TOKEN = "simulated"  # noqa: S105 - opens nothing but this simulation
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asks."""
+    """One request of a client."""
 
     method: str
     path: str
@@ -86,12 +86,12 @@ class MarketingCloud:
         self._assets: dict[tuple[str, str], Asset] = {}
         self._activities: dict[str, Activity] = {}
         self._barred: dict[tuple[str, str | None], float] = {}
-        """Until when nobody may ask that again, of that query."""
+        """Until when clients must not repeat that call for that query."""
         self._down_until_s = 0.0
         self._cut = asyncio.Event()
         self.faults = Faults() if faults is None else faults
         self.fates: dict[str, Fate] = {}
-        """By CustomerKey; who has none is an ordinary query."""
+        """By CustomerKey; a query without one runs as usual."""
         self.records = Records()
 
     @property
@@ -112,7 +112,7 @@ class MarketingCloud:
 
     @property
     def leaked(self) -> list[tuple[str, str]]:
-        """Assets that nobody has deleted, by type and CustomerKey."""
+        """Assets that were never deleted, by type and CustomerKey."""
         return sorted(self._assets)
 
     async def serve(self, request: Request) -> Reply:
@@ -193,7 +193,7 @@ class MarketingCloud:
                 return self._perform_call(content)
             case "RetrieveRequestMsg":
                 return self._retrieve_call(content)
-        return _faults("soap:Client", f"<{content.tag}> is no request")
+        return _faults("soap:Client", f"<{content.tag}> is not a request")
 
     def _create_call(self, content: Element) -> Call:
         kind, key, asset = _asset_of(content, "Objects")
@@ -241,7 +241,7 @@ class MarketingCloud:
         made = self._assets[kind, key] = Asset(str(uuid.uuid4()), self.now_s)
         self.records.creates[kind, key] += 1
         is_missing = self.fates.get(key, Fate()).object_id_missing and kind == "QueryDefinition"
-        # NewID is "0" for everything that has a GUID: who takes it for an id asks for somebody else's.
+        # NewID is "0" for everything that has a GUID: it must not be used as an id.
         ids = (node("NewID", "0"), None if is_missing else node("NewObjectID", made.object_id))
         return _done("Create", f"{kind} created", node("OrdinalID", "0"), *ids)
 

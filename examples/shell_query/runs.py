@@ -1,7 +1,7 @@
 """The business table `shell_query_runs`: what the product knows of a query, whatever everpoll knows of its run.
 
 Promises: a row ends once; what comes later changes nothing. Every call is one transaction, in a thread. The
-table is made by whoever comes first.
+first call creates the table.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ create table if not exists shell_query_runs (
 
 
 class ShellQuery(Struct, frozen=True, kw_only=True):
-    """What is to be run, for whom."""
+    """The query to run, and its tenant."""
 
     run_id: str
     sql_text: str
@@ -50,7 +50,7 @@ class Runs:
         self._wall = wall
 
     async def add(self, op: ShellQuery) -> None:
-        """Somebody wants this to be run; a row that is there stays as it is."""
+        """Insert the row of a query; an existing row does not change."""
         sql = """insert into shell_query_runs (run_id, tenant_id, mid, sql_text, created_at) values (?, ?, ?, ?, ?)
                  on conflict do nothing"""
         await self._run(lambda c: c.execute(sql, (op.run_id, op.tenant_id, op.mid, op.sql_text, self._wall())))

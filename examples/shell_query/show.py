@@ -71,15 +71,15 @@ class Screen:
                 "since": self._clock((one.at if one.first_at is None else one.first_at) - since),
                 "times": one.times,
                 "decision": one.rule,
-                "reason": self.told("; ".join([one.why, *_details(one.facts, one.why)])),
+                "reason": self.in_cloud_time("; ".join([one.why, *_details(one.facts, one.why)])),
                 "status": one.status,
-                "facts": {name: self.told(str(value)) for name, value in one.facts.items()},
+                "facts": {name: self.in_cloud_time(str(value)) for name, value in one.facts.items()},
                 "next": None if one.next_s is None else human(one.next_s * self._speed),
             }
             for one in info.log
         ]
 
-    def told(self, text: str) -> str:
+    def in_cloud_time(self, text: str) -> str:
         """A text with its durations in the cloud's time."""
         return _DURATION.sub(lambda found: human(seconds(found[0], name="text") * self._speed), text)
 
@@ -92,8 +92,8 @@ def _details(facts: dict[str, Any], why: str) -> list[str]:
     """What went wrong, or was seen, on the way to a decision that does not say so itself."""
     wrong = [str(value) for name, value in facts.items() if name == "error" or name.startswith("attempt:")]
     seen = [(name.removeprefix("confirm:"), value) for name, value in facts.items() if name.startswith("confirm:")]
-    told = [f"{name}: {value}" for name, value in seen if not why.startswith(name)]
-    return [one for one in wrong if one[:100] not in why] + told
+    unmentioned = [f"{name}: {value}" for name, value in seen if not why.startswith(name)]
+    return [one for one in wrong if one[:100] not in why] + unmentioned
 
 
 def outcome(word: str | None) -> str:

@@ -1,7 +1,7 @@
-"""SOAP 1.1 in the cloud's dialect: envelopes out, elements in. Nothing here knows who asks and who answers.
+"""SOAP 1.1 in the cloud's dialect: envelopes out, elements in. It serves both the client and the simulated cloud.
 
 Promises: what is written is well-formed XML with the cloud's namespaces, whatever text it carries; what cannot be read
-is a `NotSoap`. Never reads a document type, so that nobody can make it expand entities.
+is a `NotSoap`. Never reads a document type, so that a message cannot make it expand entities.
 """
 
 import re
@@ -21,7 +21,7 @@ _UNSPEAKABLE = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 
 class NotSoap(ValueError):
-    """These bytes are no SOAP message."""
+    """These bytes are not a SOAP message."""
 
 
 def node(name: str, *inside: ET.Element | str | None, kind: str | None = None) -> ET.Element:
@@ -61,12 +61,12 @@ def read(message: bytes) -> tuple[ET.Element, str | None]:
     try:
         root = ET.fromstring(message)  # noqa: S314 - no document type, so nothing to expand
     except (ET.ParseError, ValueError, LookupError) as error:
-        raise NotSoap(f"this is no XML: {error}") from None
+        raise NotSoap(f"this is not XML: {error}") from None
     for one in root.iter():
         one.tag = one.tag.rpartition("}")[2]
     content = root.find("Body/*")
     if root.tag != "Envelope" or content is None:
-        raise NotSoap(f"<{root.tag}> is no SOAP envelope with a body")
+        raise NotSoap(f"<{root.tag}> is not a SOAP envelope with a body")
     return content, root.findtext("Header/fueloauth")
 
 

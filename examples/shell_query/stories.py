@@ -21,7 +21,7 @@ class Story:
     sql: str = "SELECT SubscriberKey FROM _Subscribers"
     ends: str = "ready"
     cancel_after_s: float | None = None
-    """Somebody thinks better of it."""
+    """When a user cancels it."""
     is_begun: bool = True
     """False: there is only its row in the business table; the process died before it could begin the run."""
 
@@ -41,14 +41,14 @@ STORIES = (
     ),
     Story(
         name="stays-queued",
-        fate=Fate(runs_s=50, completed_date_after_s=1, told_after_s=NEVER, rows=0),
+        fate=Fate(runs_s=50, completed_date_after_s=1, reported_after_s=NEVER, rows=0),
     ),
-    Story(name="no-sign-at-all", fate=Fate(runs_s=60, queued_s=NEVER, told_after_s=NEVER, rows=0)),
+    Story(name="no-sign-at-all", fate=Fate(runs_s=60, queued_s=NEVER, reported_after_s=NEVER, rows=0)),
     Story(
         name="flaps-not-running",
-        fate=Fate(runs_s=150, completed_date_after_s=1, told_after_s=NEVER, not_running=((20, 38),)),
+        fate=Fate(runs_s=150, completed_date_after_s=1, reported_after_s=NEVER, not_running=((20, 38),)),
     ),
-    Story(name="seen-by-the-probe", fate=Fate(runs_s=35, told_after_s=NEVER)),
+    Story(name="seen-by-the-probe", fate=Fate(runs_s=35, reported_after_s=NEVER)),
     Story(name="object-id-missing", fate=Fate(runs_s=30, object_id_missing=True, completed_date_after_s=2)),
     Story(name="start-answer-lost", fate=Fate(runs_s=70), troubles=(("Perform Start", ANSWER_LOST),)),
     Story(

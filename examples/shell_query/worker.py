@@ -1,7 +1,7 @@
 """The app of a worker, as one would deploy it: `everpoll run examples.shell_query.worker:app`.
 
 EVERPOLL_URL             where runs live; default: ./everpoll.db
-MARKETING_CLOUD_URL      whom to ask, with MARKETING_CLOUD_TOKEN
+MARKETING_CLOUD_URL      the address of the cloud, with MARKETING_CLOUD_TOKEN
 SHELL_QUERY_RUNS         the file of the business table; default: ./shell_query_runs.db
 SHELL_QUERY_SPEED        seconds of the cloud in one of yours, if it is a simulated one; default: 1
 """

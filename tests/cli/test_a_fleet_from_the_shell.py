@@ -177,7 +177,7 @@ def test_what_waits_is_run_now_and_what_has_ended_is_forgotten(shop: Shop, worke
     [entry] = shop.json("jobs", "show", later)["trail"]
     assert entry["what"] == "run-now"
     assert re.fullmatch(r"\S+@\S+", entry["by"])
-    assert "is forgotten" in shop.everpoll("jobs", "delete", later)
+    assert "is deleted" in shop.everpoll("jobs", "delete", later)
     assert f"no task {later}" in shop.everpoll("jobs", "delete", later, code=2)
 
 
@@ -218,13 +218,13 @@ def test_what_waits_is_explained_without_a_worker(shop: Shop) -> None:
     [
         (["run", "shop:nothing"], "apps in shop: app"),
         (["run", "nowhere:app"], "no module 'nowhere'"),
-        (["run", "shop.py"], "'shop.py' is a file, and a module is meant: write shop:app"),
+        (["run", "shop.py"], "'shop.py' is a file, not a module: write shop:app"),
         (["run", "./src/shop.py:till"], "write src.shop:till"),
         (["jobs", "show", "99"], "no task 99"),
         (["jobs", "list", "--after", "9" * 20], "must be between 0 and 2^63-1"),
         (["jobs", "list", "--url", "memory://"], "memory:// lives in the process of its app alone"),
         (["jobs", "list", "--state", "lost"], "write one of queued, running"),
-        (["migrate", "--url", "mysql://root:secret@localhost/x"], "no address of a store"),
+        (["migrate", "--url", "mysql://root:secret@localhost/x"], "is not the address of a store"),
     ],
 )
 def test_mistakes_are_explained_in_one_line(shop: Shop, arguments: list[str], complaint: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from doc_pages import ROOT, blocks, name_of
 
-PLACES = ("src/everpoll", "docs", "dashboard/src")
+PLACES = ("src/everpoll", "docs", "examples", "dashboard/src")
 KINDS = {".py", ".sql", ".md", ".ts", ".svelte"}
 # Built from `dashboard/src` and not in git.
 BUILT = ROOT / "src/everpoll/server/dashboard"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from doc_pages import ROOT, blocks
+from doc_pages import ROOT, blocks, name_of
 
 import warm_processes
 from servers.ports import reserved_port
@@ -18,6 +18,10 @@ from warm_processes import PIPE, WarmProcess
 PAGE = ROOT / "docs/quickstart.md"
 EVERPOLL = ("-m", "everpoll")
 INSTALL = """\
+## 1. Install
+
+Work in a new, empty folder. everpoll is not on a package index yet: `path/to/the/clone` is your clone of the repository.
+
 ```sh
 python3 -m venv venv
 . venv/bin/activate
@@ -86,6 +90,10 @@ def test_a_reader_gets_what_the_quickstart_shows(reader: Reader) -> None:
     assert reader.opens("/") == 200
 
 
-@pytest.mark.parametrize("page", ["docs/quickstart.md", "docs/tutorial/first-job.md"])
-def test_pages_install_in_the_same_way(page: str) -> None:
-    assert INSTALL in (ROOT / page).read_text(encoding="utf-8")
+TUTORIALS = sorted((ROOT / "docs/tutorial").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", [PAGE, *TUTORIALS], ids=name_of)
+def test_the_quickstart_and_every_tutorial_install_in_the_same_way(page: Path) -> None:
+    assert len(TUTORIALS) == 4
+    assert INSTALL in page.read_text(encoding="utf-8")

@@ -122,7 +122,7 @@ def test_a_worker_whose_process_is_gone_is_not_called_alive() -> None:
     answer = why(running(), [worker(pid=4711)], queue(), [], NOW, gone={7})
     assert answer.verdict == (
         "Its worker is gone: worker till-1, last heard 1s ago; this host has no process 4711 any more; once its lease "
-        "is over, a live worker gives the task back."
+        "is over, a live worker makes the task due again."
     )
     answer = why(task(), [worker(pid=4711)], queue(), [], NOW, gone={7})
     assert answer.verdict == "No worker is alive."
@@ -133,7 +133,7 @@ def test_a_worker_whose_process_is_gone_is_not_called_alive() -> None:
 def test_a_function_that_ignores_its_cancel_is_named_with_what_to_do() -> None:
     answer = why(asked_to_end(STUBBORN_S + 270), [worker()], queue(), [], NOW)
     assert answer.verdict == (
-        "It was asked to end 5m ago and has not: its function goes on on worker till-1, and keeps its slot."
+        "It was asked to end 5m ago and has not: its function still runs on worker till-1, and keeps its slot."
     )
     assert "task.is_stopping" in str(answer.advice)
 

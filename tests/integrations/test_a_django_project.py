@@ -69,7 +69,7 @@ def test_jobs_are_enqueued_with_the_rows_of_a_view_and_run_by_manage_py(url: str
     assert "everpoll: applied" not in project.manage("migrate")
     mail, label = project.python(TWO_ORDERS)
     listed = project.everpoll("jobs", "list")
-    assert sorted((one["id"], one["name"], one["state"]) for one in listed["tasks"]) == [
+    assert sorted((one["id"], one["name"], one["state"]) for one in listed) == [
         (mail, "send_mail", "queued"),
         (label, "print_label", "queued"),
     ]

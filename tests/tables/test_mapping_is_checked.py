@@ -69,7 +69,7 @@ def test_a_table_is_adopted_once_with_one_handler() -> None:
         app.table(Table("jobs", backoff=Backoff("1s")), url="postgresql://localhost/none")
     with pytest.raises(BadInput, match="not the address of a database"):
         app.table(Table("others"), url="ftp://localhost")
-    with pytest.raises(BadInput, match="is no table"):
+    with pytest.raises(BadInput, match="is not a Table"):
         app.table("jobs")  # type: ignore[arg-type]
     jobs.handler(lambda row: None)
     with pytest.raises(BadInput, match="has a handler already"):

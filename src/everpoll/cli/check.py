@@ -46,11 +46,14 @@ NAME = "check"
 PLAIN = " [dim](only the HTTP status counts)[/]"
 """Beside the format of a body in which auto has recognised nothing: it says nothing about dependencies."""
 
-Format = Annotated[str, typer.Option("--format", help=f"Read the body as: {', '.join(FORMATS)}.")]
-MappingFile = Annotated[Path | None, typer.Option("--mapping", help="A JSON file: where names and statuses are.")]
+Format = Annotated[str, typer.Option("--format", help=f"The format of the body: {', '.join(FORMATS)}.")]
+MappingFile = Annotated[
+    Path | None, typer.Option("--mapping", help="A JSON file that says where the body has names and statuses.")
+]
 Headers = Annotated[list[str] | None, typer.Option("--header", help="A header, 'Name: ${VARIABLE}'; repeatable.")]
 Conditions = Annotated[
-    list[str] | None, typer.Option("--condition", help="A condition, such as 'latency < 300ms'; repeatable.")
+    list[str] | None,
+    typer.Option("--condition", help="A condition that must hold, such as 'latency < 300ms'; repeatable."),
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Open a new connection for each look.")]
 
@@ -86,7 +89,7 @@ def check(  # noqa: PLR0913 - options of a command
     fresh: Fresh = False,
     as_json: AsJson = False,
 ) -> None:
-    """Look once at a health endpoint: exit 0 if it is up, 1 if it is not, 2 if no answer came."""
+    """Check a health endpoint once. Exit code 0: up, 1: not up, 2: no answer."""
     options: ServiceOptions = {
         "format": body_format,
         "mapping": None if mapping is None else json_of(mapping, f"--mapping {mapping}"),

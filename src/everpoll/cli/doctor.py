@@ -22,16 +22,16 @@ NOT_LOOKED = "not looked at: "
 def doctor(
     app: Annotated[
         str | None,
-        typer.Argument(help="Where the app is: module:name. Without it: the database of --url.", metavar="APP"),
+        typer.Argument(help="The app, as module:variable. Without it: the database of --url.", metavar="APP"),
     ] = None,
     *,
     transaction_age: Annotated[
-        str, typer.Option(help="Tell of transactions that are open for longer than this.")
+        str, typer.Option(help="Report transactions that are open for longer than this.")
     ] = "5m",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what is wrong with the database and the fleet: exit 0 if nothing is, 1 for warnings, 2 for problems."""
+    """Check the database and the workers. Exit code 0: all is well, 1: warnings, 2: problems."""
     age_s = duration_s("--transaction-age", transaction_age)
     if app is not None and url is not None:
         raise BadInput(f"--url: {app} has an address of its own; --url is for a diagnosis without an app")

@@ -34,14 +34,14 @@ WAITS = {
 
 
 def list_incidents(
-    past: Annotated[bool, typer.Option("--past", help="Those that are over.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Open and past ones.")] = False,
-    service: Annotated[str | None, typer.Option(help="Only of this service.")] = None,
-    limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 20,
+    past: Annotated[bool, typer.Option("--past", help="Only past incidents.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Open and past incidents.")] = False,
+    service: Annotated[str | None, typer.Option(help="Only incidents of this service.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 20,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List incidents, newest first: those that are open, unless you ask for past ones."""
+    """List open incidents, newest first; with --past or --all, past ones."""
     if past and everything:
         raise BadInput("--past and --all: write one of them")
     is_open = None if everything else not past
@@ -62,13 +62,11 @@ def list_incidents(
 
 def acknowledge(
     incident: Annotated[str, typer.Argument(help="The id of the incident.", metavar="ID")],
-    by: Annotated[
-        str | None, typer.Option(help="Your name; default: that of your account.", show_default=False)
-    ] = None,
+    by: Annotated[str | None, typer.Option(help="Your name; default: your account.", show_default=False)] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Acknowledge an incident: no further alerts and reminders about it."""
+    """Acknowledge an incident: it sends no further alerts or reminders."""
 
     async def use(services: Services, store: Store) -> tuple[IncidentInfo, Undelivered]:
         info = await services.incidents.acknowledge(incident, by or _account())

@@ -1,4 +1,4 @@
-"""`everpoll jobs`, `everpoll workers`: what is there, and what became of it."""
+"""`everpoll jobs`, `everpoll workers`: list, show and change jobs, and list workers."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -70,9 +70,11 @@ COLUMNS = (
 WIDE = 110
 """From so many columns on, the list of workers has all its columns."""
 NOTHING = {2: "default", 5: "0"}
-"""Of these columns, what most jobs have."""
+"""What most jobs have in these columns of the list."""
+USUALLY_ZERO = frozenset({"priority", "rescues", "cancel_requested", "blockers"})
+"""Fields that `show` prints only where they are not zero or false."""
 
-jobs = typer.Typer(name="jobs", help="List, show, cancel, retry, redrive, hurry and forget jobs.", no_args_is_help=True)
+jobs = typer.Typer(name="jobs", help="List, show, cancel, retry and delete jobs.", no_args_is_help=True)
 
 jobs.command("causes")(causes)
 jobs.command("redrive")(redrive)
@@ -88,8 +90,8 @@ def list_jobs(  # noqa: PLR0913, PLR0917 - the options of the command
     queue: QueueOption = None,
     name: Name = None,
     error: Error = None,
-    limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 20,
-    after: Annotated[int | None, typer.Option(help="Go on after this id.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 20,
+    after: Annotated[int | None, typer.Option(help="Continue after this id.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -150,7 +152,7 @@ def _row(task: TaskInfo) -> list[str]:
 
 @jobs.command("show")
 def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
-    """Show everything about one job: every decision about it, every attempt's error."""
+    """Show one job, with its decisions and the error of each attempt."""
     task = _safe(with_store(url, lambda store: _found(store, task_id)))
     if as_json:
         print_json(msgspec.structs.asdict(task) | {"errors": task.errors})
@@ -160,7 +162,7 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
     table.add_column(overflow="fold")
     for field in task.__struct_fields__:
         value = getattr(task, field)
-        if field == "trail" or value is None:
+        if field == "trail" or value is None or (field in USUALLY_ZERO and not value):
             continue
         shown = _shown(field, value)
         table.add_row(field, f"[{STATE_STYLE[task.state]}]{shown}[/]" if field == "state" else plain(shown))
@@ -206,7 +208,9 @@ def _shown(field: str, value: Any) -> str:
 
 @jobs.command("cancel")
 def cancel(  # noqa: PLR0913, PLR0917 - the options of the command
-    task_id: Annotated[int | None, typer.Argument(help="The task's id; or filters.", metavar="[ID]")] = None,
+    task_id: Annotated[
+        int | None, typer.Argument(help="The id of the task. Without it: at least one filter.", metavar="[ID]")
+    ] = None,
     name: Name = None,
     queue: QueueOption = None,
     error: Error = None,
@@ -216,7 +220,7 @@ def cancel(  # noqa: PLR0913, PLR0917 - the options of the command
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a queued job, or ask the worker of a running one to; by id, or all live jobs that the filters find."""
+    """Cancel one job by its id, or all live jobs that match the filters."""
     filters = (name, queue, error, since)
     if (task_id is None) == all(one is None for one in filters):
         raise BadInput("write the id of a task, or at least one of --name, --queue, --error and --since, not both")
@@ -259,7 +263,7 @@ def retry(task_id: TaskId, url: Url = None) -> None:
 
 @jobs.command("run-now")
 def run_now(task_id: TaskId, url: Url = None) -> None:
-    """Make a queued job due at once, whatever delay or backoff it waits for."""
+    """Make a queued job due now; its delay or backoff ends."""
 
     async def use(store: Store) -> None:
         async def the_store() -> Store:
@@ -273,7 +277,7 @@ def run_now(task_id: TaskId, url: Url = None) -> None:
 
 @jobs.command("delete")
 def delete(task_id: TaskId, url: Url = None) -> None:
-    """Forget an ended job. Its events stay for as long as history is kept."""
+    """Delete an ended job. Its events stay for as long as history is kept."""
 
     async def use(store: Store) -> None:
         await _found(store, task_id)
@@ -282,11 +286,11 @@ def delete(task_id: TaskId, url: Url = None) -> None:
             raise WrongState(f"task {task_id} has not ended: `everpoll jobs cancel {task_id}` ends it")
 
     with_store(url, use)
-    typer.echo(f"task {task_id} is forgotten")
+    typer.echo(f"task {task_id} is deleted")
 
 
 def workers(url: Url = None, app: OfApp = None, as_json: AsJson = False) -> None:
-    """List the workers: alive, silent, gone, and those that ended within a day; with --app its tables' too."""
+    """List the workers that are alive or silent, and those that ended within a day."""
     if app is not None:
         from everpoll.cli import tables  # noqa: PLC0415 - most lists need no table
 

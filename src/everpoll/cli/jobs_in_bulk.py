@@ -20,14 +20,14 @@ Canceled = Redriven
 """The same counts."""
 Name = Annotated[str | None, typer.Option(help="Only this job.", autocompletion=job_names)]
 QueueOption = Annotated[str | None, typer.Option("--queue", help="Only this queue.", autocompletion=queue_names)]
-Error = Annotated[str | None, typer.Option(help="Only where the last error is of this class, as KeyError.")]
-Since = Annotated[str | None, typer.Option(help="Only what was enqueued so long ago or later, as 2h.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")]
+Error = Annotated[str | None, typer.Option(help="Only jobs whose last error is of this class, such as KeyError.")]
+Since = Annotated[str | None, typer.Option(help="Only jobs that were enqueued within this time, such as 2h.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count; change nothing.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def causes(name: Name = None, queue: QueueOption = None, url: Url = None, as_json: AsJson = False) -> None:
-    """Group failed jobs by what went wrong, the most frequent cause first."""
+    """Group failed jobs by their error, the most frequent first."""
     found: Causes = with_store(url, lambda store: causes_of(store, name, queue))
     if as_json:
         print_json(found.causes)
@@ -55,13 +55,13 @@ def redrive(  # noqa: PLR0913, PLR0917 - the options of the command
     state: Annotated[
         str, typer.Option(help="Which ended jobs: failed, canceled or done.", autocompletion=end_states)
     ] = "failed",
-    everything: Annotated[bool, typer.Option("--everything", help="All of that state, without a filter.")] = False,
+    everything: Annotated[bool, typer.Option("--everything", help="All jobs of that state, without a filter.")] = False,
     dry_run: DryRun = False,
     yes: Yes = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put ended jobs back in the queue, with fresh attempts, by filter."""
+    """Put all ended jobs that match the filters back in the queue, with fresh attempts."""
     wanted = RedriveFilter(
         name=name,
         queue=queue,

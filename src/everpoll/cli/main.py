@@ -31,41 +31,35 @@ COMMANDS = {
         "Watch jobs, watches, services, loops and a table fail, back off, recover, live. Ctrl-C ends it and sums up.",
     ),
     "run": Command(
-        "run:run", "Run an app, a configuration file, or the services of the database, until SIGTERM or Ctrl-C."
+        "run:run", "Run a worker for an app, a configuration file, or the stored services, until SIGTERM or Ctrl-C."
     ),
-    "serve": Command("serve:serve", "Serve the HTTP API, and run nothing: workers run elsewhere."),
-    "token": Command("serve:token", "Make a token for the HTTP API."),
-    "migrate": Command(
-        "run:migrate", "Bring the database's schema up to date; safe beside running workers and other migrations."
-    ),
+    "serve": Command("serve:serve", "Serve the HTTP API and the dashboard without a worker."),
+    "token": Command("serve:token", "Print a new random token for the HTTP API."),
+    "migrate": Command("run:migrate", "Create or update the database schema. Safe while workers run."),
     "doctor": Command(
         "doctor:doctor",
-        "Say what is wrong with the database and the fleet: exit 0 if nothing is, 1 for warnings, 2 for problems.",
+        "Check the database and the workers. Exit code 0: all is well, 1: warnings, 2: problems.",
     ),
-    "check": Command(
-        "check:check", "Look once at a health endpoint: exit 0 if it is up, 1 if it is not, 2 if no answer came."
-    ),
-    "jobs": Command("jobs:jobs", "List, show, cancel, retry, redrive, hurry and forget jobs.", is_group=True),
+    "check": Command("check:check", "Check a health endpoint once. Exit code 0: up, 1: not up, 2: no answer."),
+    "jobs": Command("jobs:jobs", "List, show, cancel, retry and delete jobs.", is_group=True),
     "runs": Command("runs:runs", "List, show, cancel, extend and follow the runs of watches.", is_group=True),
     "queues": Command("queues:queues", "List, pause and resume queues.", is_group=True),
-    "schedules": Command("schedules:schedules", "List schedules: what is enqueued when.", is_group=True),
-    "services": Command(
-        "services:services", "List, show, add, remove, check and mute monitored services.", is_group=True
-    ),
+    "schedules": Command("schedules:schedules", "List schedules.", is_group=True),
+    "services": Command("services:services", "List, show, add, remove, check and mute services.", is_group=True),
     "maintenance": Command(
-        "maintenance:maintenance", "Plan, list and remove windows in which incidents do not alert.", is_group=True
+        "maintenance:maintenance",
+        "Plan, list and remove maintenance windows, in which incidents send no alerts.",
+        is_group=True,
     ),
-    "tables": Command("tables:tables", "List and check adopted tables, print their DDL.", is_group=True),
+    "tables": Command("tables:tables", "List and check adopted tables, and print their DDL.", is_group=True),
     "workers": Command(
         "jobs:workers",
-        "List the workers: alive, silent, gone, and those that ended within a day; with --app its tables' too.",
+        "List the workers that are alive or silent, and those that ended within a day.",
     ),
-    "why": Command(
-        "why:explain", "Say why a task, a service or a row of an adopted table is as it is, with the evidence."
-    ),
+    "why": Command("why:explain", "Explain why a job, a run, a service or a row of an adopted table is in its state."),
     "until": Command(
         "until:until",
-        "Wait for a remote operation: exit 0 when it is ready, 1 when it failed, 2 when the time is over.",
+        "Wait for a remote operation. Exit code 0: ready, 1: failed, 2: timed out.",
     ),
 }
 

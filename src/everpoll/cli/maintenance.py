@@ -21,26 +21,34 @@ from everpoll.policy.visible_texts import visible
 from everpoll.stores.contract import Store
 
 maintenance = typer.Typer(
-    name="maintenance", help="Plan, list and remove windows in which incidents do not alert.", no_args_is_help=True
+    name="maintenance",
+    help="Plan, list and remove maintenance windows, in which incidents send no alerts.",
+    no_args_is_help=True,
 )
 
 
 @maintenance.command("add")
 def add(  # noqa: PLR0913 - options of a command
     *,
-    lasting: Annotated[str | None, typer.Option("--for", help="How long, as in 2h.")] = None,
-    start: Annotated[str | None, typer.Option("--from", help="When it begins, as in 2026-11-20T02:00.")] = None,
-    until: Annotated[str | None, typer.Option("--until", help="When it ends, in place of --for.")] = None,
-    days: Annotated[str | None, typer.Option("--weekly", help="Every week: the days, as in sat,sun.")] = None,
-    at: Annotated[str | None, typer.Option("--at", help="Of a weekly one: the time of day, as in 02:00.")] = None,
-    zone: Annotated[str | None, typer.Option(help="Of a weekly one: its time zone; default: UTC.")] = None,
-    service: Annotated[list[str] | None, typer.Option(help="Only this service, as often as needed.")] = None,
-    reason: Annotated[str, typer.Option(help="Why, for those that look at the list.")] = "",
-    window_id: Annotated[str | None, typer.Option("--id", help="Its name; one of that name is replaced.")] = None,
+    lasting: Annotated[str | None, typer.Option("--for", help="How long it lasts, such as 2h.")] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="When it begins, such as 2026-11-20T02:00; default: now.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", help="When it ends, instead of --for.")] = None,
+    days: Annotated[
+        str | None, typer.Option("--weekly", help="Repeat every week on these days, such as sat,sun.")
+    ] = None,
+    at: Annotated[str | None, typer.Option("--at", help="With --weekly: the time of day, such as 02:00.")] = None,
+    zone: Annotated[str | None, typer.Option(help="With --weekly: the time zone; default: UTC.")] = None,
+    service: Annotated[list[str] | None, typer.Option(help="Only this service; repeatable.")] = None,
+    reason: Annotated[str, typer.Option(help="The reason, shown in the list.")] = "",
+    window_id: Annotated[
+        str | None, typer.Option("--id", help="The id of the window. A window with that id is replaced.")
+    ] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send no alerts for a while: from now on, at another time, or every week. Incidents are recorded all the same."""
+    """Plan a maintenance window: once or every week. Incidents in it are recorded, and send no alerts."""
     names = service or []
     if days is not None:
         if start is not None or until is not None or at is None or lasting is None:
@@ -67,7 +75,7 @@ def add(  # noqa: PLR0913 - options of a command
 
 @maintenance.command("list")
 def list_windows(url: Url = None, as_json: AsJson = False) -> None:
-    """List all windows: those that are open, to come, and over."""
+    """List the maintenance windows: open, planned and past."""
 
     async def use(services: Services, _store: Store) -> tuple[PlannedWindow, ...]:
         return await services.maintenance.list()
@@ -92,7 +100,7 @@ def list_windows(url: Url = None, as_json: AsJson = False) -> None:
 def remove(
     window_id: Annotated[str, typer.Argument(help="The id of the window.", metavar="ID")], url: Url = None
 ) -> None:
-    """Remove a window: alerts that it holds back are sent within half a minute."""
+    """Remove a window. Alerts that it holds back are sent within half a minute."""
 
     async def use(services: Services, _store: Store) -> bool:
         return await services.maintenance.remove(window_id)

@@ -52,11 +52,11 @@ def _state(queue: QueueInfo) -> str:
 @queues.command("pause")
 def pause(
     queue: QueueName,
-    reason: Annotated[str, typer.Option(help="Why, for `everpoll why` and the log.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, shown by `everpoll why` and in the log.")] = "",
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have no worker lease from the queue until it is resumed; what runs goes on."""
+    """Pause a queue for all workers, until it is resumed. Running tasks continue."""
     info = with_store(url, lambda store: _operated(store, queue, lambda one: one.pause(reason, by=actor())))
     if as_json:
         print_json(info)
@@ -67,7 +67,7 @@ def pause(
 
 @queues.command("resume")
 def resume(queue: QueueName, url: Url = None, as_json: AsJson = False) -> None:
-    """Have workers lease from the queue again."""
+    """Resume a paused queue."""
     was_paused = False
 
     async def operate(one: Queue) -> None:

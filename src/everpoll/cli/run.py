@@ -26,28 +26,32 @@ if TYPE_CHECKING:
 
 def run(  # noqa: PLR0913 - options of a command
     app: Annotated[
-        str | None, typer.Argument(help="Where the app is: module:name. Without it: services only.", metavar="APP")
+        str | None, typer.Argument(help="The app, as module:variable. Without it: only services.", metavar="APP")
     ] = None,
     *,
-    config: Annotated[Path | None, typer.Option(help="A TOML file with services, aliases and channels.")] = None,
-    grace: Annotated[str, typer.Option(help="How long handlers may go on after SIGTERM.")] = "10s",
+    config: Annotated[Path | None, typer.Option(help="A TOML file with services and alert channels.")] = None,
+    grace: Annotated[str, typer.Option(help="How long running handlers may continue after SIGTERM.")] = "10s",
     slots: Annotated[
         int | None,
-        typer.Option(help="Tasks at a time, in place of the app's own; of a table, unless it has its own.", min=1),
+        typer.Option(
+            help="How many tasks run at a time; default: what the app says. Tables with slots of their own keep them.",
+            min=1,
+        ),
     ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log every look, too.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also log each look.")] = False,
     url: Annotated[
-        str | None, typer.Option("--url", help="Without APP: where tasks live; default: $EVERPOLL_URL.")
+        str | None, typer.Option("--url", help="Without APP: the database address; default: $EVERPOLL_URL.")
     ] = None,
-    serve: Annotated[bool, typer.Option("--serve", help="Serve the HTTP API, too.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Also serve the dashboard and the HTTP API.")] = False,
     host: Annotated[str, typer.Option(help="With --serve: the address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="With --serve: the port to listen on.", min=0, max=65_535)] = 8787,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="With --serve: a name under which it is reached, behind a proxy.")
+        list[str] | None,
+        typer.Option(help="With --serve: a host name that clients use, such as the proxy's; repeatable."),
     ] = None,
-    prefix: Annotated[str, typer.Option(help="With --serve: the path below which a proxy reaches it.")] = "",
+    prefix: Annotated[str, typer.Option(help="With --serve: the path prefix of the proxy, such as /polls.")] = "",
 ) -> None:
-    """Run an app, a configuration file, or the services of the database, until SIGTERM or Ctrl-C."""
+    """Run a worker for an app, a configuration file, or the stored services, until SIGTERM or Ctrl-C."""
     set_up_logging(verbose=verbose)
     found = _app(app, config, url)
     if slots is not None:
@@ -57,7 +61,7 @@ def run(  # noqa: PLR0913 - options of a command
     log.info("running %s on %s", what, masked(found.url))
     is_anything = bool(found.queues or found.tables or len(found.loops) or found.services.is_set_up)
     if app is None and not len(found.services):
-        log.info("it has no services of its own: looking at those that `everpoll services add` has added, or will add")
+        log.info("no services are configured here: looking at the services that `everpoll services add` adds")
     elif not is_anything:
         log.warning("nothing is registered on %s: is the module that has its jobs imported?", what)
     elif found.queues and found.url.startswith("memory:"):
@@ -101,7 +105,7 @@ def _app(path: str | None, config: Path | None, url: str | None) -> Everpoll:
 
 
 def migrate(url: Url = None) -> None:
-    """Bring the database's schema up to date; safe beside running workers and other migrations."""
+    """Create or update the database schema. Safe while workers run."""
 
     async def apply(store: Store) -> list[str]:
         try:

@@ -58,8 +58,8 @@ class RunPage(Struct, frozen=True):
 def list_runs(
     state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(STATES)}.")] = None,
     watch: Annotated[str | None, typer.Option(help="Only this watch.")] = None,
-    limit: Annotated[int, typer.Option(help="How many.", min=1, max=1000)] = 20,
-    after: Annotated[int | None, typer.Option(help="Go on after this task id.")] = None,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 20,
+    after: Annotated[int | None, typer.Option(help="Continue after this task id.")] = None,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
@@ -103,7 +103,7 @@ def _table(found: Sequence[RunInfo]) -> Table:
 
 @runs.command("show")
 def show(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
-    """Show everything about one run: its facts, its counters, and every decision with the rule that made it."""
+    """Show one run: its facts, its counters, and each decision with the rule that made it."""
     task = with_store(url, lambda store: _found(store, run))
     info = run_info(task)
     if as_json:
@@ -205,7 +205,7 @@ def _fact(value: dict[str, Any]) -> str:
 
 @runs.command("cancel")
 def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
-    """Cancel a run: its worker tells the remote, waits until that has ended, and cleans up."""
+    """Cancel a run: a worker cancels the operation at the remote, waits for its end, and cleans up."""
 
     async def use(store: Store) -> RunInfo:
         task = await _found(store, run)
@@ -224,7 +224,7 @@ def cancel(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
 
 @runs.command("look-now")
 def look_now(run: RunName, url: Url = None, as_json: AsJson = False) -> None:
-    """Make the next look of a run due at once."""
+    """Make the next look of a run due now."""
     info = with_store(url, lambda store: _operated(store, run, lambda one: one.look_now(by=actor())))
     _print_operated(info, "is looked at as soon as a worker is free", as_json=as_json)
 
@@ -271,12 +271,12 @@ def _print_operated(info: RunInfo, what: str, *, as_json: bool) -> None:
 @runs.command("events")
 def events(
     run: RunName,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")] = False,
-    after: Annotated[int, typer.Option(help="Only what came behind this number.")] = 0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new changes until the run has ended.")] = False,
+    after: Annotated[int, typer.Option(help="Only changes after this number.")] = 0,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print what changed, a line for each change; --json prints one object a line."""
+    """Print the changes of a run, one line each; with --json, one object per line."""
     number = numbered(after, "the number of the last change that you have seen")
 
     async def use(store: Store) -> None:

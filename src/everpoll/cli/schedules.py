@@ -10,17 +10,17 @@ from everpoll.cli.session import AsJson, Url, ago, console, plain, print_json, w
 from everpoll.jobs.schedule_listing import ScheduleInfo, list_schedules
 from everpoll.policy import human
 
-schedules = typer.Typer(name="schedules", help="List schedules: what is enqueued when.", no_args_is_help=True)
+schedules = typer.Typer(name="schedules", help="List schedules.", no_args_is_help=True)
 
 
 @schedules.callback()
 def _group() -> None:
-    """List schedules: what is enqueued when."""
+    """List schedules."""
 
 
 @schedules.command("list")
 def show(url: Url = None, as_json: AsJson = False) -> None:
-    """List the schedules of the fleet: what is enqueued when."""
+    """List all schedules: which job is enqueued, and when."""
     found: list[ScheduleInfo] = with_store(url, list_schedules)
     if as_json:
         print_json(found)

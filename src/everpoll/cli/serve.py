@@ -19,28 +19,29 @@ from everpoll.policy import seconds
 if TYPE_CHECKING:
     from everpoll.server.running import HttpServer
 
-Host = Annotated[str, typer.Option(help="The address to listen on; another one than loopback needs a token.")]
+Host = Annotated[str, typer.Option(help="The address to listen on. Any address but loopback needs a token.")]
 Port = Annotated[int, typer.Option(help="The port to listen on.", min=0, max=65_535)]
 AllowHost = Annotated[
-    list[str] | None, typer.Option(help="A name under which it is reached, behind a proxy; as often as needed.")
+    list[str] | None, typer.Option(help="A host name that clients use, such as the proxy's; repeatable.")
 ]
 
 
 def serve(
     app: Annotated[
-        str | None, typer.Argument(help="Where the app is: module:name; without it, no new work.", metavar="APP")
+        str | None,
+        typer.Argument(help="The app, as module:variable. Without it, clients cannot start new work.", metavar="APP"),
     ] = None,
     *,
     host: Host = "127.0.0.1",
     port: Port = 8787,
     allow_host: AllowHost = None,
-    prefix: Annotated[str, typer.Option(help="The path below which a proxy reaches it, such as /polls.")] = "",
+    prefix: Annotated[str, typer.Option(help="The path prefix of the proxy, such as /polls.")] = "",
     url: Annotated[
-        str | None, typer.Option("--url", help="Without APP: where tasks live; default: $EVERPOLL_URL.")
+        str | None, typer.Option("--url", help="Without APP: the database address; default: $EVERPOLL_URL.")
     ] = None,
-    grace: Annotated[str, typer.Option(help="How long answers may go on after SIGTERM.")] = "10s",
+    grace: Annotated[str, typer.Option(help="How long open requests may continue after SIGTERM.")] = "10s",
 ) -> None:
-    """Serve the HTTP API, and run nothing: workers run elsewhere."""
+    """Serve the HTTP API and the dashboard without a worker."""
     set_up_logging(verbose=False)
     if app is not None and url is not None:
         raise BadInput(f"--url: {app} has an address of its own; --url is for a server without an app")
@@ -54,7 +55,7 @@ def serve(
 
 
 def token() -> None:
-    """Make a token for the HTTP API."""
+    """Print a new random token for the HTTP API."""
     typer.echo(secrets.token_urlsafe(32))
 
 

@@ -19,7 +19,7 @@ from everpoll.monitors.services import Services
 from everpoll.stores.contract import Store
 
 T = TypeVar("T")
-NO_WORKER = "No worker is running. Start one with `everpoll run`: it takes effect then."
+NO_WORKER = "No worker is running. The change takes effect when one starts: `everpoll run`."
 REMOVAL_S = 5.0
 """How long a command waits for a worker to remove a service; a running one does it within two seconds."""
 REMOVAL_POLL_S = 0.1

@@ -39,17 +39,19 @@ def add(  # noqa: PLR0913 - options of a command
         ),
     ],
     *,
-    every: Annotated[str, typer.Option(help="From one look to the next.")] = "30s",
+    every: Annotated[str, typer.Option(help="The time from one look to the next.")] = "30s",
     body_format: Format = "auto",
     mapping: MappingFile = None,
-    timeout: Annotated[str, typer.Option(help="How long a look may take; of a heartbeat, how late it may be.")] = "10s",
+    timeout: Annotated[
+        str, typer.Option(help="How long a look may take; for beat: how late a heartbeat may be.")
+    ] = "10s",
     header: Headers = None,
     condition: Conditions = None,
     depends_on: Annotated[
-        list[str] | None, typer.Option(help="A service or dependency that it needs; repeatable.")
+        list[str] | None, typer.Option(help="A service or dependency that this service needs; repeatable.")
     ] = None,
     witness: Annotated[
-        list[str] | None, typer.Option(help="An address to ask when it does not answer; repeatable.")
+        list[str] | None, typer.Option(help="An address to check when the service does not answer; repeatable.")
     ] = None,
     alert_to: Annotated[list[str] | None, typer.Option(help="A channel for its alerts; repeatable.")] = None,
     alert_after: Annotated[int, typer.Option(help="How many failed looks in a row open an incident.")] = 2,
@@ -58,7 +60,7 @@ def add(  # noqa: PLR0913 - options of a command
     replace: Annotated[bool, typer.Option("--replace", help="Replace a service of that name.")] = False,
     url: Url = None,
 ) -> None:
-    """Add a service; it is looked at within 5 seconds."""
+    """Add a service. A running worker looks at it within 5 seconds."""
     options: ServiceOptions = {
         "every": every,
         "format": body_format,
@@ -108,10 +110,10 @@ def remove(name: ServiceName, url: Url = None) -> None:
 
 def mute(
     name: ServiceName,
-    span: Annotated[str, typer.Argument(help="How long, as in 2h.", metavar="DURATION")],
+    span: Annotated[str, typer.Argument(help="How long, such as 2h.", metavar="DURATION")],
     url: Url = None,
 ) -> None:
-    """Send no alerts about a service for a while; incidents are recorded all the same."""
+    """Send no alerts about a service for a while. Incidents are still recorded."""
     span_s = duration_s("DURATION", span)
 
     async def use(services: Services, _store: Store) -> str:
@@ -133,7 +135,7 @@ def unmute(name: ServiceName, url: Url = None) -> None:
 
 def beat(
     name: ServiceName,
-    status: Annotated[str, typer.Option(help="How it is: up, degraded or down.")] = "up",
+    status: Annotated[str, typer.Option(help="The status: up, degraded or down.")] = "up",
     url: Url = None,
 ) -> None:
     """Record a heartbeat of a service whose target is "beat:"."""

@@ -24,7 +24,7 @@ from everpoll.stores.health import DependencyInfo
 
 
 def check_service(name: ServiceName, url: Url = None, as_json: AsJson = False) -> None:
-    """Have a worker look at a service now: exit 0 if it is up, 1 if it is not, 2 if no answer came."""
+    """Let a worker look at a service now. Exit code 0: up, 1: not up, 2: no answer."""
 
     async def use(services: Services, store: Store) -> tuple[ServiceInfo, list[DependencyInfo]]:
         await services.row(name)

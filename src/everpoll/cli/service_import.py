@@ -47,11 +47,11 @@ class Outcome(Struct, frozen=True):
 def import_services(
     file: Annotated[Path, typer.Argument(help="A Depsera manifest, or a Gatus configuration.", metavar="FILE")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report; needs no database.")] = False,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace services that are there and differ.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace existing services that differ.")] = False,
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add the services of another monitor, and report what could not be carried over."""
+    """Add the services of a Gatus or Depsera file, and report what could not be carried over."""
     imported = translated(text_of(file, str(file)), str(file))
     definitions = [_definition(one) for one in imported.services]
     is_taken_up = True

@@ -72,7 +72,7 @@ def list_services(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """List services: status, latency, uptime of 24 hours, the last looks, the next one."""
+    """List services with their status, latency, uptime and last looks."""
     if status is not None and status not in STATUS_STYLE:
         raise BadInput(f"--status {status!r}: write one of {', '.join(STATUS_STYLE)}")
 

@@ -72,7 +72,7 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 def show(name: ServiceName, url: Url = None, as_json: AsJson = False) -> None:
-    """Show everything about one service: definition, dependencies, looks, uptime, incidents, warnings."""
+    """Show one service: definition, dependencies, looks, uptime, incidents and warnings."""
 
     async def use(services: Services, store: Store) -> Shown:
         return await _read(services, store, name)

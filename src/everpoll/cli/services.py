@@ -9,9 +9,7 @@ from everpoll.cli.service_import import import_services
 from everpoll.cli.service_list import list_services
 from everpoll.cli.service_show import show
 
-services = typer.Typer(
-    name="services", help="List, show, add, remove, check and mute monitored services.", no_args_is_help=True
-)
+services = typer.Typer(name="services", help="List, show, add, remove, check and mute services.", no_args_is_help=True)
 services.command("list")(list_services)
 services.command("show")(show)
 services.command("add")(add)

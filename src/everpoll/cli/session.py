@@ -35,12 +35,15 @@ T = TypeVar("T")
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", help="Where tasks live; default: $EVERPOLL_URL, then ./everpoll.db.", show_default=False),
+    typer.Option("--url", help="The database address; default: $EVERPOLL_URL, then ./everpoll.db.", show_default=False),
 ]
 OfApp = Annotated[
     str | None,
     typer.Option(
-        "--app", help="An app, for its adopted tables: module:name.", metavar="MODULE:APP", show_default=False
+        "--app",
+        help="The app whose adopted tables are included, as module:variable.",
+        metavar="MODULE:APP",
+        show_default=False,
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
@@ -50,16 +53,16 @@ LAST_NUMBER = 2**63 - 1  # up to which databases count tasks and events
 
 
 def with_store(url: str | None, use: Callable[[Store], Awaitable[T]], *, may_create: bool = False) -> T:
-    """Open the store, use it, and let go of it. The schema is never changed by a command that only looks.
+    """Open the store, call `use` with it, and close it. The schema is not changed.
 
-    `may_create` makes the SQLite file where there is none, and says so.
+    `may_create` creates a missing SQLite file, and prints that it did.
     """
 
     async def main() -> T:
         address = url or default_url()
         store = store_for(address)
         if address.startswith("memory:"):
-            raise BadInput(f"{address} lives in the process of its app alone: no command can look into it")
+            raise BadInput(f"{address} lives in the process of its app alone: no command can read it")
         is_new = may_create and is_missing_file(address)
         try:
             await store.open(migrate=is_new)
@@ -82,13 +85,13 @@ def actor() -> str:
 
 
 def found_app(path: str) -> "Everpoll":
-    """The app that `module:name` stands for, looked for from the working directory on."""
+    """Import and return the app `module:name`. The working directory comes first on the path."""
     module_name, _, name = path.partition(":")
     if not module_name:
         raise BadInput(f"{path!r}: write module:app, such as shop.tasks:app")
     if module_name.endswith(".py") or "/" in module_name:
         meant = module_name.removesuffix(".py").strip("./").replace("/", ".")
-        raise BadInput(f"{path!r} is a file, and a module is meant: write {meant}:{name or 'app'}")
+        raise BadInput(f"{path!r} is a file, not a module: write {meant}:{name or 'app'}")
     sys.path.insert(0, str(Path.cwd()))
     try:
         module = importlib.import_module(module_name)
@@ -119,40 +122,40 @@ def _import_failed(path: str, error: Exception) -> BadInput:
 
 
 def duration_s(option: str, text: str) -> float:
-    """A duration from the shell: "10s", "5m", or a plain number of seconds."""
+    """Return the seconds of a duration from the shell: "10s", "5m", or a plain number of seconds."""
     number = text.strip().removesuffix(".0")
     try:
         return seconds(int(number) if number.isascii() and number.isdigit() else text, name=option, positive=True)
     except BadInput as error:
-        # Which a shell has none of.
+        # A shell passes text only: no numbers, no timedelta.
         raise BadInput(str(error).replace(", a number of seconds or a timedelta", " or a number of seconds")) from None
 
 
 def print_json(value: Any) -> None:
-    """Any answer as JSON."""
+    """Print a value as JSON."""
     typer.echo(escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 def plain(text: str) -> str:
-    """Text of others for a console of ours: without control characters, and no markup either."""
+    """Return foreign text as it may be printed: control characters and markup escaped."""
     return escape(visible(text))
 
 
 def numbered(after: int, accepted: str) -> int:
-    """What `--after` was given, if there can be such a number."""
+    """Return the value of `--after`, or raise `BadInput` if no task can have it."""
     if not 0 <= after <= LAST_NUMBER:
         raise BadInput(f"--after {after}: must be between 0 and 2^63-1; {accepted}")
     return after
 
 
 def console() -> Console:
-    """Where tables go."""
-    # Without emoji: ":up:" in a name or in text of others stays what it is.
+    """Return the console for tables."""
+    # No emoji: ":up:" in a name must be printed as it is.
     return Console(highlight=False, emoji=False)
 
 
 def tell_more(after: int | None, searched_back_to: datetime | None) -> None:
-    """Say how a list goes on, and how far back it has looked where it could not look at everything."""
+    """Print how to get the next page, and how far back a bounded search looked."""
     if searched_back_to is not None:
         console().print(f"Searched back to what was enqueued {ago(searched_back_to)}.")
     if after is not None:
@@ -160,7 +163,7 @@ def tell_more(after: int | None, searched_back_to: datetime | None) -> None:
 
 
 def ago(instant: datetime | None) -> str:
-    """How long ago, or in how long."""
+    """Return the distance of an instant from now, such as "5s ago" or "in 2m"."""
     if instant is None:
         return ""
     seconds = (datetime.now(UTC) - instant).total_seconds()

@@ -21,10 +21,10 @@ from everpoll.tables.why import counted_text, why_row
 
 T = TypeVar("T")
 
-tables = typer.Typer(name="tables", help="List and check adopted tables, print their DDL.", no_args_is_help=True)
+tables = typer.Typer(name="tables", help="List and check adopted tables, and print their DDL.", no_args_is_help=True)
 
-App = Annotated[str, typer.Argument(help="Where the app is: module:name.", metavar="MODULE:APP")]
-Name = Annotated[str | None, typer.Argument(help="Only this table; default: all of them.", metavar="TABLE")]
+App = Annotated[str, typer.Argument(help="The app, as module:variable.", metavar="MODULE:APP")]
+Name = Annotated[str | None, typer.Argument(help="Only this table; default: all.", metavar="TABLE")]
 
 
 class TableOverview(Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class TableOverview(Struct, frozen=True, kw_only=True):
 
 @tables.command("list")
 def list_tables(app: App, table: Name = None, as_json: AsJson = False) -> None:
-    """List adopted tables, with their rows by status and the workers that hold rows. Counts stop at 10,000."""
+    """List adopted tables with their rows by status, and the workers that hold rows. Counts stop at 10,000."""
     found = [asyncio.run(_overview(adopted)) for adopted in _wanted(app, table)]
     if as_json:
         print_json(found)
@@ -127,7 +127,7 @@ async def _used(adopted: AdoptedTable, use: Callable[[TableSource], Awaitable[T]
 
 @tables.command()
 def ddl(app: App, table: Name = None) -> None:
-    """Print the statements that give the tables what their mappings name: columns, indexes, push. Runs none of them."""
+    """Print the SQL that adds missing columns, indexes and triggers. Nothing is run."""
     for adopted in _wanted(app, table):
         typer.echo(f"-- {adopted.name}")
         for statement in asyncio.run(_used(adopted, _statements)):
@@ -136,7 +136,7 @@ def ddl(app: App, table: Name = None) -> None:
 
 @tables.command()
 def check(app: App, table: Name = None, as_json: AsJson = False) -> None:
-    """Look at columns, the index and its use, push and heartbeat. Ends with 1 if something needed is missing."""
+    """Check columns, index, push and heartbeat. Exit code 1: something needed is missing."""
     found = {adopted.name: asyncio.run(_used(adopted, _inspected)) for adopted in _wanted(app, table)}
     if as_json:
         print_json(found)

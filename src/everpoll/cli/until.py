@@ -64,7 +64,10 @@ COMMAND_CLASS = UntilCommand
 
 
 def until(  # noqa: PLR0913 - options of a command
-    url: Annotated[str, typer.Argument(help="Where the operation is, or is begun; or a batch's id.", metavar="URL")],
+    url: Annotated[
+        str,
+        typer.Argument(help="The URL of the operation, the URL that starts one, or the id of a batch.", metavar="URL"),
+    ],
     *,
     timeout: Annotated[
         str | None, typer.Option(help=f"How long to wait; default: {TIMEOUT}.", show_default=False)
@@ -73,18 +76,18 @@ def until(  # noqa: PLR0913 - options of a command
         str | None, typer.Option(help="Look at this interval; default: 2s, growing to 30s.", show_default=False)
     ] = None,
     method: Annotated[
-        str | None, typer.Option(help="Begin the operation with this method; default: POST with --data.")
+        str | None, typer.Option(help="Start the operation with this method; default: POST with --data.")
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Begin the operation with this JSON, or @file.")] = None,
+    data: Annotated[str | None, typer.Option(help="Start the operation with this JSON, or with @file.")] = None,
     header: Annotated[list[str] | None, typer.Option(help="A header, 'Name: value'; repeatable.")] = None,
-    adapter: Annotated[str, typer.Option(help=f"Its protocol: {', '.join(ADAPTERS)}.")] = "auto",
-    model: Annotated[Path | None, typer.Option(help="A waiters-2.json, or a Smithy model.")] = None,
-    waiter: Annotated[str | None, typer.Option(help="The name of the waiter in it.")] = None,
+    adapter: Annotated[str, typer.Option(help=f"The protocol: {', '.join(ADAPTERS)}.")] = "auto",
+    model: Annotated[Path | None, typer.Option(help="A file with waiters: waiters-2.json, or a Smithy model.")] = None,
+    waiter: Annotated[str | None, typer.Option(help="The name of the waiter in --model.")] = None,
     cancel: Annotated[bool, typer.Option("--cancel", help="On Ctrl-C, ask the remote to cancel.")] = False,
     as_json: AsJson = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Wait for a remote operation: exit 0 when it is ready, 1 when it failed, 2 when the time is over."""
+    """Wait for a remote operation. Exit code 0: ready, 1: failed, 2: timed out."""
     # What the looks meet is shown here; the log would tear the display apart, and tell more than it may.
     logging.getLogger("everpoll").addHandler(logging.NullHandler())
     logging.getLogger("everpoll").propagate = False

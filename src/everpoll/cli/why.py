@@ -18,15 +18,13 @@ from everpoll.watches.why import why as why_run
 
 TaskOrService = Annotated[
     str,
-    typer.Argument(
-        help="A task's id, WATCH:RUN for a run of a watch, a service's name, or with --app TABLE:KEY.", metavar="ID"
-    ),
+    typer.Argument(help="The id of a task, WATCH:RUN, the name of a service, or TABLE:KEY with --app.", metavar="ID"),
 ]
 ID_DIGITS = 18
 
 
 def explain(task: TaskOrService, url: Url = None, app: OfApp = None, as_json: AsJson = False) -> None:
-    """Say why a task, a service or a row of an adopted table is as it is, with the evidence."""
+    """Explain why a job, a run, a service or a row of an adopted table is in its state."""
 
     async def use(store: Store) -> Why:
         service = await found_service(store, task)

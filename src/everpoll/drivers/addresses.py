@@ -18,7 +18,7 @@ _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]*\]")
 
 
 def masked(url: str) -> str:
-    """The address without its password."""
+    """Return the address without its password."""
     shown = url
     if not url.startswith(("sqlite:///", "memory:")) or "?" in url:
         shown = _NAMED.sub(rf"\1{HIDDEN}", url)
@@ -30,7 +30,7 @@ def masked(url: str) -> str:
 
 
 def _without_password(rest: str) -> str:
-    """Of what follows the scheme, the user and what follows the last @."""
+    """Return what follows the scheme, without what is between the user and the last @."""
     head, at, tail = rest.rpartition("@")
     if at:
         user, colon, _ = head.partition(":")

@@ -4,7 +4,7 @@ from everpoll.errors import SchemaOutdated
 
 
 def nothing_in(place: str, check: str) -> SchemaOutdated:
-    """The error for such a place. `check` says what to look at before `everpoll migrate` makes tables there."""
+    """Return the error; `check` says what to look at before `everpoll migrate` makes tables there."""
     return SchemaOutdated(
         f"there are no everpoll tables in {place}. Check {check} first: --url or EVERPOLL_URL must be the address that "
         "the app uses. If it is, `everpoll migrate` creates the tables"

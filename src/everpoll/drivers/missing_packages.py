@@ -4,7 +4,7 @@ from everpoll.errors import BadInput
 
 
 def missing_package(what: str, package: str, extra: str) -> BadInput:
-    """The error for it. everpoll is installed from a clone, so the command names no package of that name."""
+    """Return the error. everpoll is installed from a clone, so the command names no package of that name."""
     return BadInput(
         f"{what} needs the package {package}, which is not installed: pip install {package}, or, with everpoll itself, "
         f"pip install 'path/to/the/clone[{extra}]'"

@@ -29,11 +29,11 @@ class Reachability:
         self._woke_at = float("-inf")
 
     def lost(self) -> None:
-        """A connection failed, or could not be made."""
+        """Note that a connection failed, or could not be made."""
         self.is_away = True
 
     def reached(self) -> None:
-        """A statement was answered."""
+        """Note that a statement was answered."""
         with self._lock:
             was_away, self.is_away = self.is_away, False
             now = time.monotonic()

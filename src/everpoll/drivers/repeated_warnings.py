@@ -24,7 +24,7 @@ STEADY_S = 10.0
 
 
 def event_loop_time() -> float:
-    """The clock of a part that works in an event loop; under virtual time it is the virtual one."""
+    """Return the clock of a part that works in an event loop; under virtual time it is the virtual one."""
     return asyncio.get_running_loop().time()
 
 

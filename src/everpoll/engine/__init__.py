@@ -1,1 +1,1 @@
-"""The engine room: what runs the user's functions. Imports policy and errors; never a front such as loops."""
+"""The engine room: leases tasks, runs what fronts registered for them, and settles. Knows no front and no database."""

@@ -9,13 +9,13 @@ ACTOR_LIMIT = 200
 
 
 def checked_actor(by: str) -> str:
-    """The name of an actor, or an empty text."""
+    """Return the name of an actor, or an empty text."""
     if by and (flaw := flaw_of(by, ACTOR_LIMIT)) is not None:
         raise BadInput(f"by={shown(by)} {flaw}: write a name of 1 to {ACTOR_LIMIT} characters")
     return by
 
 
 def action(what: str, by: str = "", why: str = "", **fields: object) -> str:
-    """The note of one action; an empty actor or reason is left out. The reason is fit to be stored already."""
+    """Return the note of one action; an empty actor or reason is left out. The reason is fit to be stored already."""
     said = {"by": checked_actor(by), "why": why}
     return encode({"what": what, **{name: text for name, text in said.items() if text}, **fields})

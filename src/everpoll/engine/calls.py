@@ -40,16 +40,16 @@ class Callee:
         self.timeout_s = timeout_s
 
     def __call__(self, *args: Any, **kwargs: Any) -> Awaitable[Any]:
-        """What it returns."""
+        """Call it, and return what it returns."""
         return self.within(self.timeout_s, *args, **kwargs)
 
     @property
     def plainest(self) -> Callable[..., Awaitable[Any]]:
-        """Itself; the function where nothing is to be done about a call: once a job, a detour costs."""
+        """The cheapest way to call it: the function itself, if it is async and has no timeout."""
         return self._function if self._in_loop and self.timeout_s is None else self
 
     def within(self, timeout_s: float | None, /, *args: Any, **kwargs: Any) -> Awaitable[Any]:
-        """What it returns, within this time instead of its own timeout."""
+        """Call it within this time instead of its own timeout."""
         if not self._in_loop:
             return self._in_thread(timeout_s, args, kwargs)
         called: Awaitable[Any] = self._function(*args, **kwargs)
@@ -101,7 +101,7 @@ class Callee:
 
 
 def not_ended(timeout_s: float | None) -> JobTimeout:
-    """The error of a function that goes on although it was canceled at its timeout."""
+    """Return the error of a function that goes on although it was canceled at its timeout."""
     return JobTimeout(f"{_too_long(timeout_s)}, and goes on although it was canceled; it is left behind")
 
 
@@ -110,7 +110,7 @@ def _too_long(timeout_s: float | None) -> str:
 
 
 def failure(run: Run, error: BaseException) -> BaseException:
-    """What a function raised, as its own failure; raises `CancelledError` where it was the engine that stopped it.
+    """Return what a function raised, as its own failure; raise `CancelledError` where the engine stopped it.
 
     Whatever it is, GeneratorExit and SystemExit included, or its task would be handed back and run again for ever. Only
     KeyboardInterrupt passes through: a person pressed Ctrl-C while it ran.
@@ -129,7 +129,7 @@ def failure(run: Run, error: BaseException) -> BaseException:
 
 
 def described(error: BaseException) -> dict[str, str]:
-    """Type, text and traceback of an error, such as every database can hold."""
+    """Return type, text and traceback of an error, such as every database can hold."""
     if isinstance(described_there := getattr(error, "description", None), dict):
         return described_there  # by the process in which it was raised
     lines = traceback.format_exception(type(error), error, own_frames(error))
@@ -141,7 +141,7 @@ def described(error: BaseException) -> dict[str, str]:
 
 
 def own_frames(error: BaseException) -> TracebackType | None:
-    """From the function of the user on: the frames of everpoll that called it do not help the reader."""
+    """Return the traceback from the user's function on: frames of everpoll do not help the reader."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(HOME):
         frames = frames.tb_next
@@ -149,7 +149,7 @@ def own_frames(error: BaseException) -> TracebackType | None:
 
 
 def storable(text: str, limit: int | None = None, *, keep_end: bool = False) -> str:
-    """The text as every database can keep it, cut to so many bytes.
+    """Return the text as every database can keep it, cut to so many bytes.
 
     Errors quote what they met: half characters, which UTF-8 cannot represent, and NUL, which databases cannot keep.
     """

@@ -24,7 +24,7 @@ class Coalescer(Generic[Item, A]):
         self._sending: asyncio.Task[None] | None = None
 
     async def one(self, item: Item) -> A:
-        """The answer for this item."""
+        """Return the answer for this item."""
         if self._is_busy:
             answer: asyncio.Future[A] = asyncio.get_running_loop().create_future()
             self._waiting.append((item, answer))

@@ -104,5 +104,5 @@ class Enqueuer:
 
 
 def _wanted(waiting: list[Waiting]) -> list[Waiting]:
-    """A caller that gave up before its task was on its way does not want it any more."""
+    """Leave out the tasks of callers that gave up before their task was sent."""
     return [(task, answer) for task, answer in waiting if not answer.done()]

@@ -15,7 +15,7 @@ SHOWN_FIELDS = ("what", "attempt", "type", "error", "why")
 
 
 def failure_event(note: dict[str, Any], seq: int = UNNUMBERED) -> tuple[NewEvent, ...]:
-    """The event of a settlement with that note, under that number of the task's own."""
+    """Return the event of a settlement with that note, under that number of the task's own."""
     body = {name: note[name] for name in SHOWN_FIELDS if name in note}
     if "error" in body:
         body["error"] = storable(str(body["error"]), ERROR_BYTES)

@@ -54,11 +54,11 @@ class Rhythm:
 
 
 def publish_nothing(_pulse: Pulse) -> None:
-    """Tell nothing."""
+    """Publish nothing."""
 
 
 class Heart:
-    """The beats of one incarnation, one after another; when, is decided outside."""
+    """The beats of one incarnation. Its owner decides when to send each one."""
 
     def __init__(
         self,

@@ -45,7 +45,7 @@ class Heartbeat:
             lambda text: self._tell(listeners.on_failure, text),
             lambda silence_s: self._tell(listeners.on_silence, silence_s),
         )
-        self._heart = Heart(incarnation, rhythm, running, time.monotonic, listeners_in_loop, publish)
+        self.heart = Heart(incarnation, rhythm, running, time.monotonic, listeners_in_loop, publish)
         self._over = False
         self._nudged = threading.Event()
         self._watcher: asyncio.TimerHandle | None = None
@@ -56,22 +56,12 @@ class Heartbeat:
         self._thread.start()
         self._watch()
 
-    @property
-    def silence_s(self) -> float:
-        """Since the last beat that was answered."""
-        return self._heart.silence_s
-
-    @property
-    def is_fenced(self) -> bool:
-        """Whether the worker must not go on: declared dead, or without an answer for too long."""
-        return self._heart.is_fenced
-
     def hurry(self) -> None:
         """Beat now: a task may have to be canceled."""
         self._nudged.set()
 
     async def stop(self) -> None:
-        """No beat begins after this; returns when the thread has ended, or hangs in a beat for too long."""
+        """Send no further beat; return when the thread has ended, or hangs in a beat for too long."""
         self._over = True
         self._nudged.set()
         if self._watcher is not None:
@@ -88,9 +78,9 @@ class Heartbeat:
             logger.warning("the last heartbeat hangs; its thread is left behind")
 
     def _watch(self) -> None:
-        if self._over or self._heart.is_over:
+        if self._over or self.heart.is_over:
             return
-        silence_s = self._heart.silence_s
+        silence_s = self.heart.silence_s
         left_s = self._rhythm.fence_s - silence_s
         if left_s <= 0:
             self._listeners.on_silence(silence_s)
@@ -101,10 +91,10 @@ class Heartbeat:
         pulse: Pulse | None = None
         warnings = RepeatedWarnings(logger, "the heartbeat")
         try:
-            while not self._over and not self._heart.is_over:
+            while not self._over and not self.heart.is_over:
                 try:
                     pulse = pulse or self._pulse()
-                    wait_s = self._heart.beat(pulse)
+                    wait_s = self.heart.beat(pulse)
                     warnings.works()
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
                     warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
@@ -115,8 +105,8 @@ class Heartbeat:
                 self._nudged.wait(wait_s)
                 self._nudged.clear()
             # What was counted since the last beat; a database that is away is not waited for.
-            if pulse is not None and not self._heart.is_fenced:
-                self._heart.publish(pulse)
+            if pulse is not None and not self.heart.is_fenced:
+                self.heart.publish(pulse)
         finally:
             _close(pulse)
 

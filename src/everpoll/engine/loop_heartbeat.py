@@ -1,4 +1,4 @@
-"""The heartbeat under virtual time: in the event loop, whose time it is, in the place of a thread with its own.
+"""The heartbeat under virtual time: it runs in the event loop, which has the virtual clock. A thread has real time.
 
 Promises: the same as `heartbeat`, but for one: a handler that blocks the event loop blocks it, too. Only for stores
 that ask for it (`beats_in_loop`), which tests under a virtual clock use.
@@ -31,7 +31,7 @@ class LoopHeartbeat:
         self._pulse = pulse()
         self._rhythm = rhythm
         self._listeners = listeners
-        self._heart = Heart(incarnation, rhythm, running, asyncio.get_running_loop().time, listeners, publish)
+        self.heart = Heart(incarnation, rhythm, running, asyncio.get_running_loop().time, listeners, publish)
         self._nudged = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
@@ -39,40 +39,30 @@ class LoopHeartbeat:
         """Begin; the sign-on just before counts as heard."""
         self._beating = asyncio.get_running_loop().create_task(self._beat(), name="everpoll-heartbeat")
 
-    @property
-    def silence_s(self) -> float:
-        """Since the last beat that was answered."""
-        return self._heart.silence_s
-
-    @property
-    def is_fenced(self) -> bool:
-        """Whether the worker must not go on: declared dead, or without an answer for too long."""
-        return self._heart.is_fenced
-
     def hurry(self) -> None:
         """Beat now: a task may have to be canceled."""
         self._nudged.set()
 
     async def stop(self) -> None:
-        """No beat begins after this."""
+        """Send no further beat."""
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
-            self._heart.publish(self._pulse)
+            self.heart.publish(self._pulse)
         self._pulse.close()
 
     async def _beat(self) -> None:
         warnings = RepeatedWarnings(logger, "the heartbeat", event_loop_time)
-        while not self._heart.is_over:
+        while not self.heart.is_over:
             try:
-                wait_s = self._heart.beat(self._pulse)
+                wait_s = self.heart.beat(self._pulse)
                 warnings.works()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
                 warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
                 self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
                 wait_s = self._rhythm.retry_s
-                if self._heart.is_fenced:
-                    self._listeners.on_silence(self._heart.silence_s)
+                if self.heart.is_fenced:
+                    self._listeners.on_silence(self.heart.silence_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._nudged.wait()

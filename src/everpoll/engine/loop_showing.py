@@ -1,4 +1,4 @@
-"""Loop showing: publishes the loops of a process that has no worker of its own, by the heartbeat of one without queues.
+"""Loop showing: publishes the loops of a process that has no worker, by the heartbeat of a worker without queues.
 
 Promises: starts beside the app and never keeps it from running: a database that is away is tried again in the
 background, and neither fails the start nor makes the app unhealthy. Leases nothing. Ends with the app.
@@ -7,6 +7,7 @@ background, and neither fails the start nor makes the app unhealthy. Leases noth
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Self
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.options import WorkerOptions
@@ -41,6 +42,16 @@ class LoopShowing:
         self._worker: Worker | None = None
         self._starting: asyncio.Task[None] | None = None
 
+    @classmethod
+    def on_own_store(cls, store: Store, migrate: bool, cards: Cards, options: WorkerOptions) -> Self:
+        """Open the store to publish, and close it afterwards."""
+
+        async def opened() -> Store:
+            await store.open(migrate=migrate)
+            return store
+
+        return cls(opened, store.close, cards, options)
+
     def start(self) -> None:
         """Begin to publish, as soon as the database can be reached."""
         self._starting = asyncio.get_running_loop().create_task(self._start(), name="everpoll-show-loops")
@@ -50,7 +61,7 @@ class LoopShowing:
         starting, self._starting = self._starting, None
         if starting is None:
             return
-        # One that is about to succeed may: a process that ends at once has its loops shown all the same.
+        # A start that is about to succeed gets this time: a process that ends at once still shows its loops.
         await asyncio.wait({starting}, timeout=STARTING_S)
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Numbers that JSON does not know: NaN and the infinities, which become null on the way without a word.
+"""Numbers that JSON does not know: NaN and the infinities, which the encoder silently turns into null.
 
 Promises: costs nothing where the text has no null in it.
 """
@@ -12,7 +12,7 @@ import msgspec
 
 
 def lost_number(value: Any, encoded: bytes) -> float | None:
-    """One of those in the value that was encoded as this JSON, however deep; None: there is none."""
+    """Find a NaN or an infinity, however deep, in the value that was encoded as this JSON; None: there is none."""
     return next(_lost(msgspec.to_builtins(value, enc_hook=_opened)), None) if b"null" in encoded else None
 
 
@@ -27,5 +27,5 @@ def _lost(value: Any) -> Iterator[float]:
 
 
 def _opened(value: Any) -> Any:
-    """What a model of pydantic holds; other types hold no number that was encoded."""
+    """Return what a model of pydantic holds; other types hold no number that was encoded."""
     return value.model_dump() if hasattr(type(value), "model_dump") else None

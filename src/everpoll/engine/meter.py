@@ -15,7 +15,7 @@ UNHEALTHY_ERRORS = 5
 
 
 class PollSample(Struct, frozen=True, gc=False):
-    """One look at the store: when, how many rows it brought, how long it took, how many others were quicker to get."""
+    """One look at the store: when, how many rows it brought, how long it took, how many other workers leased first."""
 
     at: float
     found: int
@@ -68,7 +68,7 @@ class Meter:
         self._store_ahead_s: float | None = None
 
     def polled(self, at: float, found: int, took_s: float, missed: int = 0, store_at: float = 0.0) -> None:
-        """A look succeeded; `store_at`: what the store's clock showed, 0 where that is not known."""
+        """Count a look that succeeded; `store_at`: what the store's clock showed, 0 where that is not known."""
         if store_at:
             self._store_ahead_s = store_at - at
         self._failed_looks = 0
@@ -77,20 +77,20 @@ class Meter:
         self._polls.append(PollSample(at, found, took_s, missed))
 
     def failed(self, error: str) -> None:
-        """A look failed."""
+        """Count a look that failed."""
         self._failed_looks += 1
         self._note(error)
 
     def store_now(self, now: float, wall: float) -> float:
-        """The store's clock, as far as it is known here, else the given wall clock; seconds since the epoch."""
+        """Return the store's clock, as far as it is known here, else the given wall clock; seconds since the epoch."""
         return wall if self._store_ahead_s is None else now + self._store_ahead_s
 
     def beaten(self) -> None:
-        """A heartbeat was answered."""
+        """Count a heartbeat that was answered."""
         self._failed_beats = 0
 
     def beat_failed(self, error: str) -> None:
-        """A heartbeat failed, or the rescue that followed it."""
+        """Count a heartbeat that failed, or the rescue that followed it."""
         self._failed_beats += 1
         self._note(error)
 
@@ -100,13 +100,13 @@ class Meter:
         return max(self._failed_looks, self._failed_beats)
 
     def settlement(self, at: float, count: int, lost: int) -> None:
-        """A batch was settled; some of it may have been lost to another incarnation."""
+        """Count a batch that was settled, and how many of it were lost to another incarnation."""
         self.settled += count - lost
         self.lost += lost
         self._settled.append((at, count, lost))
 
     def polls_per_minute(self, now: float, since: float) -> float:
-        """Over the window, or since the start if that is shorter."""
+        """Return how many looks a minute there were in the window, or since the start if that is shorter."""
         if len(self._polls) == SAMPLES:
             # A busy poller looks more often than samples are kept: then the oldest of them tells the span.
             since = max(since, self._polls[0].at)
@@ -114,17 +114,17 @@ class Meter:
         return len(self._recent(now)) * 60.0 / span_s
 
     def rows_per_poll(self, now: float) -> float:
-        """Average over the window."""
+        """Return the average over the window."""
         recent = self._recent(now)
         return sum(one.found for one in recent) / len(recent) if recent else 0.0
 
     def claim_latency_s(self, now: float) -> float | None:
-        """Average over the looks of the window that brought something."""
+        """Return the average over the looks in the window that brought something."""
         recent = [one.took_s for one in self._recent(now) if one.found]
         return sum(recent) / len(recent) if recent else None
 
     def claim_success_rate(self, now: float) -> float | None:
-        """The share of claims in the window that were won, times the share that was still ours when it ended."""
+        """Return the share of claims in the window that were won, times the share of ends that were not lost."""
         recent = [(count, lost) for at, count, lost in self._settled if at >= now - WINDOW_S]
         total = sum(count for count, _ in recent)
         kept = 1.0 - sum(lost for _, lost in recent) / total if total else 1.0

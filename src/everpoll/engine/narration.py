@@ -22,7 +22,7 @@ from everpoll.policy import human
 from everpoll.stores.contract import Again, Ended, Settlement
 
 LOGGERS = {"job": logging.getLogger("everpoll.jobs"), "table": logging.getLogger("everpoll.tables")}
-"""By kind: other kinds of tasks are never done."""
+"""By kind. Tasks of other kinds are logged by their own rooms."""
 FAILURES = frozenset({"failed", "retry"})
 ERROR_CHARS = 500
 """Of an error's text, what goes into a line of the log; the trail has it all."""

@@ -28,9 +28,9 @@ class WorkerOptions:
     beat_s: float | None = None
     """How often it says that it lives; None: three times a lease."""
     poll: Backoff = field(default_factory=lambda: Backoff("5s", factor=1.5, cap="30s", jitter=0, steady=2))
-    """The rests between looks that find nothing, where nothing pushes."""
+    """The rests between looks that find nothing, while push does not work."""
     safety_poll: Backoff = field(default_factory=lambda: Backoff("30s", factor=2, cap="60s", jitter=0.1))
-    """The same beneath a working push."""
+    """The same while push works."""
     refusal_patience_s: float | None = None
     """How long a settlement that the store refuses is tried again before it is replaced; None: as long as a lease."""
     keep_s: float | None = 30 * 86_400.0
@@ -43,7 +43,7 @@ class WorkerOptions:
     unknown_s: float | None = 3600.0
     """How long a task whose name no live worker knows may wait before it fails; None: for ever."""
     claim_level: int = logging.INFO
-    """The log level of claims: a worker that looks at services for ever has nothing to tell by them."""
+    """The log level of claims. The worker that checks services claims all the time, and logs that at debug level."""
     label: str = field(default_factory=worker_label)
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ class PollSignals:
         """The queues that had no room at the last look."""
 
     def slot_freed(self, queue: str) -> None:
-        """A handler of this queue has ended. Called once a run."""
+        """Note that a handler of this queue has ended. Called once a run."""
         if self.is_slot_awaited:
             self.is_slot_awaited = False
             self.freed.set()

@@ -87,10 +87,10 @@ class Poller:
         self.incarnation = 0
 
     def wake(self, wake: Wake = NOW) -> None:
-        """Look now: something may have become due; or it will be, and then only if the next look comes too late for it.
+        """Look now, unless the tasks are due later and the next look comes in time for them.
 
-        A request to cancel that came during a run makes its task due at once, whatever the run settles: while one may
-        be under way, nothing is slept through.
+        A cancel that was requested during a run makes its task due at once, whatever delay the run settles with. So for
+        a while after such a request, every wake-up causes a look.
         """
         now, until = asyncio.get_running_loop().time(), self._rest_until
         if wake.cancel:
@@ -104,7 +104,7 @@ class Poller:
         self._may_lease.clear()
 
     def resume(self) -> None:
-        """The heart beats again."""
+        """Lease again: the heart beats."""
         self._may_lease.set()
 
     def stop(self) -> None:
@@ -154,7 +154,7 @@ class Poller:
             await self._wait(RETRY.delay(1))
 
     async def _look(self) -> Leased | None:
-        """One look at the store, tried up to three times; None if all of them failed."""
+        """Look at the store, up to three times; return None if all of them failed."""
         event_loop = asyncio.get_running_loop()
         for attempt in range(1, TRIES + 1):
             if self._stopping.is_set():
@@ -194,7 +194,7 @@ class Poller:
         return {queue: min(most, room) for queue, room in rooms.items() if room > 0}, most
 
     def _has_filled(self, rooms: dict[str, int], looked: Leased) -> bool:
-        """Whether some queue gave as much as it had room for: then more may be due there, once a slot is free."""
+        """Return whether some queue filled its room: then more may be due there, once a slot is free."""
         if self._options.queues is None:
             return False
         taken = Counter(lease.queue for lease in looked.leases)
@@ -222,7 +222,7 @@ class Poller:
         await self._wait(rest_s)
 
     def _together_s(self) -> float:
-        """How long to leave what falls due now to one look with what falls due next."""
+        """Return how long to leave what falls due now to one look with what falls due next."""
         return self._looked_at + DUE_TOGETHER_S - asyncio.get_running_loop().time()
 
     async def _wait(self, rest_s: float) -> None:

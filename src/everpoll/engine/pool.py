@@ -25,15 +25,14 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Protocol
 
-from everpoll.engine.calls import ERROR_LIMIT, storable
-from everpoll.engine.failure_events import failure_event
 from everpoll.engine.narration import Narrator
 from everpoll.engine.tally import Entry, Tally
 from everpoll.engine.tracing import traced, tracer
+from everpoll.engine.unfinished import broken, stopped, unknown
 from everpoll.engine.work import Run, StopReason, Works
 from everpoll.logs.context import SUBJECT, about
 from everpoll.policy import human
-from everpoll.stores.contract import DEADLINE_GRACE_S, Again, Ended, Lease, Settlement, encode
+from everpoll.stores.contract import DEADLINE_GRACE_S, Ended, Lease, Settlement
 
 logger = logging.getLogger("everpoll.engine")
 
@@ -43,19 +42,11 @@ _name = attrgetter("name")
 CARRY_S = 0.001
 # Runs that end without a pause, after which a store that works in a thread of its own has its turn.
 TURN_RUNS = 50
-# A handler that cancels its own task would otherwise be handed back to itself some thousand times a second.
-CANCELED_REST_S = 1.0
 # How long a handler that was canceled at its deadline may take to end: a second less than the rescue waits, so that
 # this worker settles what it still can settle.
 OVERDUE_S = DEADLINE_GRACE_S - 1.0
 SPARE_SHARE = 1 / 8
 """Of the slots: with fewer free, the pool is saturated."""
-HAND_BACK_REASONS = {
-    StopReason.SHUTDOWN: "its worker shuts down",
-    StopReason.FENCED: "its worker could not reach the database",
-    StopReason.LOST: "its worker was declared dead",
-    StopReason.OVERDUE: "its handler did not end at its deadline",
-}
 
 
 def _ignore(_queue: str) -> None:
@@ -135,7 +126,7 @@ class Pool:
         return self.free < self.slots * SPARE_SHARE
 
     def running_by_queue(self) -> Counter[str]:
-        """Handlers of each queue: counted when asked, which few workers do, not with every run."""
+        """Count the handlers of each queue: when asked, which few workers do, and not with every run."""
         return Counter([run.lease.queue for run in self._carriers])
 
     def start(
@@ -148,7 +139,7 @@ class Pool:
         entries: Iterable[Entry | None] = repeat(None) if self._tally is None else self._tally.leased(leases, waited_us)
         names = list(map(_name, leases))
         works = {name: self._works.get(name) for name in set(names)}
-        # Made without a step of the interpreter for each.
+        # By `map`: a loop in Python would cost a step of the interpreter for each run.
         of_names = map(works.__getitem__, names)
         runs = list(map(Run, leases, repeat(incarnation), of_names, entries, repeat(self), repeat(at), repeat(now)))
         if any(work is not None and work.timeout_s is not None for work in works.values()):
@@ -164,10 +155,10 @@ class Pool:
         for run, carrier in list(self._carriers.items()):
             if run.stop_reason is None and (task_ids is None or run.lease.id in task_ids):
                 if reason is StopReason.CANCELED and run.lease.cancel_requested:
-                    continue  # it knows, and is about it
+                    continue  # already being canceled
                 run.stop_reason = reason
                 if carrier is None:
-                    self._end(run, _stopped(run))
+                    self._end(run, stopped(run))
                 else:
                     carrier.cancel()
 
@@ -176,7 +167,7 @@ class Pool:
         for run in self._waiting:
             if run in self._carriers:
                 run.stop_reason = reason
-                self._end(run, _stopped(run))
+                self._end(run, stopped(run))
 
     @property
     def stopping(self) -> int:
@@ -184,7 +175,7 @@ class Pool:
         return sum(run.stop_reason is not None for run in self._carriers)
 
     def running(self) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids, and the fences of those that run past their deadline although they were canceled.
+        """Return the ids, and the fences of those that run past their deadline although they were canceled.
 
         Called from the heartbeat's thread: one copy first.
         """
@@ -196,7 +187,7 @@ class Pool:
     def hand_back(self, leases: Sequence[Lease], incarnation: int) -> None:
         """Hand back what was leased but is not to be run any more."""
         for lease in leases:
-            self._settle(incarnation, _stopped(Run(lease, incarnation, None, stop_reason=StopReason.SHUTDOWN)))
+            self._settle(incarnation, stopped(Run(lease, incarnation, None, stop_reason=StopReason.SHUTDOWN)))
 
     async def ended(self, timeout_s: float) -> bool:
         """Wait for all handlers; False if some still run after that time."""
@@ -211,7 +202,7 @@ class Pool:
         """Hand back what still runs although it was canceled; its results will be lost."""
         left = list(self._carriers)
         for run in left:
-            self._settle(run.incarnation, _stopped(run))
+            self._settle(run.incarnation, stopped(run))
         self._carriers.clear()
         self._waiting.clear()
         return [run.lease.id for run in left]
@@ -237,7 +228,7 @@ class Pool:
         now = self._event_loop.time()
         for run, carrier in list(self._carriers.items()):
             if run.deadline is None or carrier is None or (run.overdue is None and run.stop_reason is None):
-                continue  # it waits to begin; or only the rescue knows what becomes of it
+                continue  # it waits to begin, or the rescue takes it back
             if run.deadline <= now and run.overdue_at is None:
                 run.overdue_at = now
             until = run.deadline if run.overdue_at is None else run.overdue_at + OVERDUE_S
@@ -267,7 +258,7 @@ class Pool:
             except Exception:
                 what = "%s: cannot tell what its deadline means; it is handed back"
                 logger.exception(what, lease.label, extra=about(**run.log_fields()))
-        self._end(run, _stopped(run) if settlement is None else settlement)
+        self._end(run, stopped(run) if settlement is None else settlement)
         carrier.cancel()
 
     def _have_spare(self) -> None:
@@ -277,7 +268,7 @@ class Pool:
             self._spare = asyncio.Task(self._carry(), loop=self._event_loop, context=self._context.copy())
 
     def _take_over(self) -> "asyncio.Task[None]":
-        """The first step of a carrier: the one before it has suspended or ended."""
+        """Make the spare the carrier, in its first step: the carrier before it has suspended or ended."""
         carrier, self._spare = self._spare, None
         assert carrier is not None, "it is the spare until its first step"
         self._carrier = carrier
@@ -298,7 +289,7 @@ class Pool:
                 carriers[run] = carrier
                 run.started = self._now
                 SUBJECT.set(run)
-                # Taken anew for each run: one that nothing was changed in is found equal by its address.
+                # Copied for each run. A context that the run has not changed compares equal at once, by its address.
                 context = copy_context()
                 if self._tells_starts:
                     self._narrator.started(run)
@@ -335,10 +326,10 @@ class Pool:
         ):
             run.stop_reason = StopReason.CANCELED
         if run.stop_reason is not None:
-            return _at_once(_stopped(run))
+            return _at_once(stopped(run))
         if work is None:
             if self._works.on_unregistered is None or self._is_unregistered_with_memory(run):
-                return _at_once(_unknown(run, self._works))
+                return _at_once(unknown(run, self._works))
             return self._works.on_unregistered(run)
         if work.timeout_s is not None:
             # It may have waited for the event loop: its time counts from here.
@@ -346,23 +337,18 @@ class Pool:
         return work.run(run) if self._tracer is None else traced(self._tracer, run)
 
     def _is_unregistered_with_memory(self, run: Run) -> bool:
-        """Whether it has stored memory, and its name is not registered in this worker."""
+        """Return whether it has stored memory, and its name is not registered in this worker."""
         return run.work is None and run.lease.memory is not None and self._works.on_unregistered_with_memory is not None
 
     def _broken_off(self, run: Run, error: BaseException) -> tuple[Settlement, BaseException | None]:
-        """What becomes of a run that raised in the place of returning a settlement, and what is to be raised again."""
+        """Settle a run that raised; also return the error to raise again, where it is not the run's own."""
         if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
             is_ours = isinstance(error, asyncio.CancelledError) and run.stop_reason is not None
-            return _stopped(run), None if is_ours else error
-        lease = run.lease
-        logger.error("running task %d (%s) failed inside everpoll", lease.id, lease.name, exc_info=error)
-        run.is_logged = True
-        said = storable(f"{type(error).__name__}: {error}", ERROR_LIMIT)
-        note = {"what": "failed", "error": said, "attempt": lease.attempt}
-        return Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note)), None
+            return stopped(run), None if is_ours else error
+        return broken(run, error), None
 
     def completed(self, run: Run, ended: Ended) -> None:
-        """The run is over, and its end is in the store already: settle nothing."""
+        """End a run without settling it: its end is in the store already."""
         if run in self._carriers:
             self._end(run, ended, self._on_completed)
 
@@ -387,32 +373,3 @@ class Pool:
 
 async def _at_once(settlement: Settlement) -> Settlement:
     return settlement
-
-
-def _stopped(run: Run) -> Settlement:
-    """What becomes of a task whose handler was canceled."""
-    lease = run.lease
-    if run.stop_reason is StopReason.CANCELED and run.work is not None and run.work.handles_cancel:
-        # It has something to do before it ends: its next lease tells it.
-        return Again(lease.id, lease.sequence, 0.0, refund=True)
-    if run.stop_reason is StopReason.CANCELED:
-        canceled = {"what": "canceled", "attempt": lease.attempt, "why": "canceled while running"}
-        return Ended(lease.id, lease.sequence, "canceled", None, encode(canceled), failure_event(canceled))
-    why = HAND_BACK_REASONS.get(run.stop_reason) if run.stop_reason else None
-    note = encode({"what": "give-back", "why": why or "its handler was canceled from outside"})
-    return Again(lease.id, lease.sequence, None if why else CANCELED_REST_S, refund=True, note=note)
-
-
-def _unknown(run: Run, works: Works) -> Settlement:
-    lease = run.lease
-    if lease.memory is not None and works.on_unregistered_with_memory is not None:
-        return works.on_unregistered_with_memory(run)
-    known = ", ".join(works.names[:20]) or "nothing"
-    error = (
-        f"no job called {lease.name!r} is registered in this worker; registered: {known}. If another app has it, give "
-        f"the two apps queues of their own in place of {lease.queue!r}"
-    )
-    logger.error("%s: %s", lease.label, error)
-    run.is_logged = True
-    note = {"what": "failed", "error": error, "attempt": lease.attempt, "type": "JobNotFound"}
-    return Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note))

@@ -63,7 +63,7 @@ class Publisher:
             self._published_loops = loops
 
     def _changed_loops(self) -> str | None:
-        """Their JSON, where it is another one than before."""
+        """Return the loops as JSON if they have changed since they were published, else None."""
         if self._loops is None:
             return None
         text = encode(self._loops()[:LOOPS_LIMIT])

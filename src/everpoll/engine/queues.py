@@ -43,7 +43,7 @@ class Queue:
         return await (await self._store()).resume(self.name, checked_actor(by))
 
     async def info(self) -> QueueInfo:
-        """How much waits in it, since when, and whether it is paused."""
+        """Return how much waits in it, since when, and whether it is paused."""
         found = await (await self._store()).queues()
         empty = QueueInfo(queue=self.name, ready=0, waiting=0, running=0)
         return next((one for one in found if one.queue == self.name), empty)

@@ -10,7 +10,7 @@ OF_ALL = (StoreUnavailable, SchemaOutdated, TableUnfit, NotRunning, LeaseLost)
 
 
 def may_be_of_one(error: Exception) -> bool:
-    """Whether the statement was refused, for a reason that may lie in one of its items.
+    """Return whether the statement was refused, for a reason that may lie in one of its items.
 
     A value that cannot be kept is one (`BadInput`); so is what a database or its driver says, as of a user's trigger.
     """

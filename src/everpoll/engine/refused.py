@@ -33,7 +33,7 @@ Settle = Callable[[int, Settlement, bool], Awaitable[None]]
 
 
 class Refused:
-    """The refused settlements of one worker; each has a task that insists."""
+    """The refused settlements of one worker; an asyncio task for each keeps trying."""
 
     def __init__(self, settle: Settle, patience_s: float, on_shorter: Callable[[], None]) -> None:
         self._settle = settle
@@ -47,7 +47,7 @@ class Refused:
         return len(self._insisting)
 
     def add(self, incarnation: int, settlement: Settlement, error: Exception, is_repeat: bool = False) -> None:
-        """Insist on this settlement, which was refused with that error."""
+        """Keep trying to write this settlement, which the store refused with that error."""
         insisting = asyncio.get_running_loop().create_task(
             self._insist(incarnation, settlement, error, is_repeat), name=f"everpoll-refused {settlement.id}"
         )
@@ -55,7 +55,7 @@ class Refused:
         insisting.add_done_callback(self._ended)
 
     def stuck(self) -> list[tuple[int, int]]:
-        """Id and sequence of the tasks that can neither end nor be handed back."""
+        """Return id and sequence of the tasks that can neither end nor be handed back."""
         return list(self._stuck)
 
     async def stop(self) -> None:
@@ -122,7 +122,7 @@ class Refused:
 
 
 def substitutes(settlement: Settlement, error: Exception) -> list[Settlement]:
-    """What to write in the place of a settlement that the store refuses, the best first.
+    """Return what to write in the place of a settlement that the store refuses, the best first.
 
     A task that has ended does not run again if it can end in any way: running it again would do its work twice.
     """
@@ -150,5 +150,5 @@ def _handed_back(fence: tuple[int, int], delay_s: float | None, why: str, refund
 
 
 def _usable(delay_s: float | None) -> float | None:
-    """The delay, unless it may be what the store refuses."""
+    """Return the delay, unless it may be what the store refuses."""
     return delay_s if delay_s is None or 0.0 <= delay_s <= LONGEST_S else REST_S

@@ -94,7 +94,7 @@ class Settler:
         self._task = asyncio.get_running_loop().create_task(self._work(), name="everpoll-settler")
 
     def add(self, incarnation: int, settlement: Settlement, entry: Entry | None = None, took_s: float = 0.0) -> None:
-        """Settle this soon; its end is counted there, and how long its run took. Called once a run."""
+        """Settle this soon, and count its end and the time that its run took in `entry`. Called once a run."""
         if not self._waiting:
             self._added.set()
             self._idle.clear()
@@ -112,7 +112,7 @@ class Settler:
         return len(self._waiting) + len(self._refused)
 
     def stuck(self) -> list[tuple[int, int]]:
-        """Id and sequence of the tasks that the store lets neither end nor be handed back: for the rescue to take."""
+        """Return id and sequence of the tasks that only the rescue can take: the store refuses to settle them."""
         return self._refused.stuck()
 
     async def drained(self, timeout_s: float) -> bool:
@@ -144,7 +144,7 @@ class Settler:
             self._shorter()
 
     def _portion(self) -> tuple[int, Batch]:
-        """The first that wait, of one incarnation, as many as one statement carries."""
+        """Take the first settlements of one incarnation, as many as one statement carries."""
         incarnations, *columns = zip(*self._waiting[:BATCH], strict=True)
         batch = Batch(*columns)
         incarnation, count = incarnations[0], len(incarnations)
@@ -214,5 +214,5 @@ class Settler:
                 on_settled(list(map(_id, reported)))
 
     async def _really_lost(self, incarnation: int, batch: Sequence[Settlement], lost: set[int]) -> set[int]:
-        """Of those that are lost, the ones that no earlier try has settled."""
+        """Return those of the lost ones that no earlier try has settled."""
         return lost - await self._store.settled_before(incarnation, [one for one in batch if one.id in lost])

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Self
 
 
@@ -33,6 +33,33 @@ class StopSignals:
 
     def _received(self) -> None:
         (self.second if self.first.is_set() else self.first).set()
+
+
+async def run_until_signal(
+    start: Coroutine[Any, Any, None], close: Callable[[float], Coroutine[Any, Any, None]], grace_s: float
+) -> None:
+    """Start, wait for the first signal, and close. A second signal cuts the grace period short.
+
+    If the start fails, or this is canceled, it closes with the grace period and raises.
+    """
+    asked = StopSignals()
+    try:
+        with asked:
+            starting = asyncio.ensure_future(start)
+            first = asyncio.ensure_future(asked.first.wait())
+            try:
+                await asyncio.wait({starting, first}, return_when=asyncio.FIRST_COMPLETED)
+                if starting.done():
+                    starting.result()
+                await first
+            finally:
+                first.cancel()
+                starting.cancel()
+                await asyncio.wait({starting})
+            await finish_unless(asked.second, close(grace_s))
+    except BaseException:
+        await close(grace_s)
+        raise
 
 
 async def finish_unless(hurried: asyncio.Event, closing: Coroutine[Any, Any, None]) -> None:

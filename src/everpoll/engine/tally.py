@@ -29,7 +29,7 @@ RESCUES = ("worker", "", "")
 """Kind, name and queue under which rescued tasks are counted: the rescue does not tell their names."""
 
 MANY = 8
-"""As few as this are counted faster one by one."""
+"""Up to so many are counted faster one by one."""
 _PER_BUCKET = 1 / math.log(BASE)
 _SMALL = [bucket_of(one + 1) for one in range(1_000)]
 _ENDING = frozenset({"job", "table"})
@@ -56,7 +56,7 @@ class Entry:
         self.ran_s = 0.0
 
     def copy(self) -> "Entry":
-        """As it is now."""
+        """Return a copy of it as it is now."""
         copied = Entry(self.kind, self.name, self.queue)
         copied.counts, copied.waited, copied.ran = dict(self.counts), dict(self.waited), dict(self.ran)
         copied.waited_s, copied.ran_s = self.waited_s, self.ran_s
@@ -106,7 +106,7 @@ class Batch(NamedTuple):
     times_s: Sequence[float]
 
     def part(self, start: int, end: int) -> "Batch":
-        """Some of them."""
+        """Return some of them."""
         return Batch(self.settlements[start:end], self.entries[start:end], self.times_s[start:end])
 
 
@@ -154,7 +154,7 @@ class Tally:
         return entries
 
     def settled(self, batch: Batch, lost: set[int], now: float) -> None:
-        """The store has settled these, but for those that were lost; `now`: seconds since the epoch."""
+        """Count what the store has settled, apart from what was lost; `now`: seconds since the epoch."""
         settlements, entries, times_s = batch
         with self._lock:
             self._roll(now)
@@ -170,7 +170,7 @@ class Tally:
                     entry.count("lost" if one.id in lost else _outcome(one, entry.kind))
 
     def rescued(self, tasks: int, now: float) -> None:
-        """This worker took back that many tasks of others."""
+        """Count tasks that this worker took back from others."""
         with self._lock:
             self._roll(now)
             self._version += 1
@@ -186,12 +186,12 @@ class Tally:
             self._incarnation = incarnation
 
     def entries(self) -> list[Entry]:
-        """The totals since the start, as they are now."""
+        """Return the totals since the start, as they are now."""
         with self._lock:
             return list(self._snapshot().values())
 
     def unpublished(self, now: float) -> Published | None:
-        """What has changed since it was last published; None: nothing."""
+        """Return what has changed since it was last published; None: nothing."""
         with self._lock:
             self._roll(now)
             if self._version == self._published_version and not self._past:
@@ -206,7 +206,7 @@ class Tally:
             return Published(found, len(self._past), self._version)
 
     def published(self, figures: Published) -> None:
-        """The store has these."""
+        """Note that the store has these."""
         with self._lock:
             self._published_version = figures.version
             for _ in range(min(figures.past, len(self._past))):
@@ -258,7 +258,7 @@ class _Span:
         self._base = base
 
     def figures(self, totals: dict[_Key, Entry]) -> list[Figure]:
-        """What has been counted in this span: of each name, each queue and each kind."""
+        """Return what has been counted in this span: of each name, each queue and each kind."""
         sums: dict[_Key, Entry] = {}
         for key, entry in totals.items():
             before = self._base.get(key)
@@ -274,7 +274,7 @@ class _Span:
 
 
 def _bucket(time_us: float) -> int:
-    """The bucket of a time; below a millisecond by a table, to the microsecond."""
+    """Return the bucket of a time; below a millisecond by a table, to the microsecond."""
     if time_us < len(_SMALL):
         return _SMALL[int(time_us)] if time_us > 0 else 0
     return math.ceil(math.log(time_us) * _PER_BUCKET)

@@ -55,7 +55,7 @@ class ThreadCall:
         return self._stage in (_Stage.RUNNING, _Stage.OVER)
 
     def withdraw(self) -> bool:
-        """True if the function does not run: it is over, or has not begun and now never will."""
+        """Return True if the function does not run: it is over, or has not begun and now never will."""
         with self._lock:
             if self._stage is _Stage.WAITING:
                 self._stage = _Stage.WITHDRAWN

@@ -137,7 +137,7 @@ class DaemonThreads(Executor):
             self._start_thread()
 
     def _counted(self) -> int:
-        """The threads that count towards the limit."""
+        """Return the threads that count towards the limit."""
         return len(self._threads) - min(len(self._left) + len(self._slow), self._limit)
 
     def _find_slow(self) -> None:
@@ -180,7 +180,7 @@ class DaemonThreads(Executor):
             return self._jobs.popleft()
 
     def _goes_on(self, thread: threading.Thread) -> bool:
-        """Whether a thread that returned from its function is still needed: its replacement may have its place."""
+        """Return whether a thread that has ended its function is still needed: a replacement may have its place."""
         with self._changed:
             del self._working_since[thread]
             self._left.discard(thread)

@@ -44,7 +44,7 @@ _note = msgspec.json.Decoder(_Note).decode
 
 
 def tracer() -> "Tracer | None":
-    """The tracer of everpoll; None where the program has set up none."""
+    """Return the tracer of everpoll; None where the program has set up none."""
     api = sys.modules.get("opentelemetry.trace")
     if api is None or not hasattr(api, "ProxyTracerProvider"):
         return None
@@ -56,7 +56,7 @@ def tracer() -> "Tracer | None":
 
 
 def carried() -> dict[str, str] | None:
-    """What a task carries that is enqueued now, so that its run can be linked to the current span; None: nothing."""
+    """Return what a new task carries, so that its run can be linked to the current span; None: nothing."""
     if tracer() is None:
         return None
     from opentelemetry import propagate  # noqa: PLC0415 - it is there, since its provider is
@@ -112,7 +112,7 @@ async def traced(found: "Tracer", run: Run) -> Settlement:
 
 
 def _links(args: str) -> list[Any]:
-    """The span in which the task was enqueued, if it carries one."""
+    """Return the span in which the task was enqueued, if it carries one."""
     from opentelemetry import propagate, trace  # noqa: PLC0415 - it is there, since its provider is
 
     try:

@@ -30,18 +30,20 @@ ASK_EVERY_S = 1.0
 LONGEST_REST_S = 60.0
 BATCH = 200
 MORE_AFTER_S = 0.1
-"""After a full batch, the rest follows in this time: what is released at once and not leased, others lease in vain."""
+"""After a full batch the next one follows this soon: other workers lease in vain what is released and waits."""
 UNLISTEN_S = 5.0
 WORKERS_KNOWN_S = 1.0
 WARNED_LIMIT = 1_000
-# Only the way out where no worker asks: a lease of a task that waits for nothing costs more than the task is late.
+# For the case that no worker asks. Long delays: each lease that only sets the task aside again is wasted.
 AGAIN = Backoff("30s", factor=2, cap="10m", jitter=0.1)
 
 
 class Unregistered:
     """What one app does about tasks that its worker cannot run, and about those that others could not run."""
 
-    def __init__(self, works: Works, queues: Callable[[], Sequence[str]], unknown_s: float | None) -> None:
+    def __init__(
+        self, works: Callable[[], Works], queues: Callable[[], Sequence[str]], unknown_s: float | None
+    ) -> None:
         self._works = works
         self._queues = queues
         self._unknown_s = unknown_s
@@ -53,7 +55,7 @@ class Unregistered:
         self._workers: tuple[float, list[WorkerInfo]] | None = None
 
     def prepare(self, store: Store) -> None:
-        """A worker on this store is about to start."""
+        """Prepare for a worker that is about to start on this store."""
         self._store, self._woken, self._workers = store, asyncio.Event(), None
 
     async def start(self, wake_worker: Callable[[], None]) -> None:
@@ -77,7 +79,7 @@ class Unregistered:
                 await self._store.unlisten(self._wake)
 
     def forget(self) -> None:
-        """The event loop of earlier calls is gone."""
+        """Drop what belongs to an event loop that is gone."""
         self._asking = None
 
     def _wake(self, _: Wake) -> None:
@@ -96,7 +98,7 @@ class Unregistered:
 
     async def _released(self, store: Store) -> int:
         try:
-            released = await store.release_set_aside(self._works.versions, self._queues(), BATCH)
+            released = await store.release_set_aside(self._works().versions, self._queues(), BATCH)
         except Exception as error:  # noqa: BLE001 - it is asked again
             logger.debug("cannot ask for tasks that were set aside: %s", error)
             return 0
@@ -111,7 +113,7 @@ class Unregistered:
         now = run.now(asyncio.get_running_loop().time())
         self._warn(lease)
         is_known_elsewhere = await self._is_known_elsewhere(lease)
-        # What was never leased without an attempt was never set aside.
+        # A task that was set aside before has more leases than attempts.
         since = now if is_known_elsewhere or lease.sequence <= lease.attempt else await self._since(lease, now)
         run.is_logged = True
         if self._unknown_s is not None and not is_known_elsewhere and now >= since + self._unknown_s:
@@ -135,13 +137,13 @@ class Unregistered:
         return Ended(lease.id, lease.sequence, "failed", None, encode(note), failure_event(note))
 
     def _reason(self, lease: Lease) -> str:
-        work = self._works.get(lease.name)
+        work = self._works().get(lease.name)
         if work is not None:
             return (
                 f"job {lease.name!r} is registered in this worker with version {work.version}, and the arguments of "
                 f"this task have version {lease.version}"
             )
-        known = ", ".join(self._works.names[:20]) or "nothing"
+        known = ", ".join(self._works().names[:20]) or "nothing"
         return f"no job called {lease.name!r} is registered in this worker; registered: {known}"
 
     def _warn(self, lease: Lease) -> None:
@@ -157,7 +159,7 @@ class Unregistered:
         )
 
     async def _is_known_elsewhere(self, lease: Lease) -> bool:
-        """Whether a live worker of its queue can run it; one of an earlier release, which does not say, may.
+        """Return whether a live worker of its queue can run it; one of an earlier release, which does not say, may.
 
         While the database does not answer, nothing fails.
         """
@@ -189,7 +191,7 @@ class Unregistered:
 
 
 def set_aside_since(info: TaskInfo, now: float) -> float:
-    """Since when a task has been set aside without a break; now, where its last note is another one."""
+    """Return since when a task has been set aside without a break; now, where its last note is another one."""
     last = info.trail[-1] if info.trail else {}
     since = last.get("since") if last.get("what") == SET_ASIDE else None
     return since if isinstance(since, float | int) and not isinstance(since, bool) else now

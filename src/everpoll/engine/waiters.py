@@ -109,7 +109,7 @@ class Waiters(Generic[Q, A]):
         return len(self._waiting)
 
     async def ask(self, task_id: int, question: Q) -> A:
-        """The answer, as soon as there is one."""
+        """Return the answer, as soon as there is one."""
         if self._is_closed:
             raise NotRunning(self._closed_text)
         waiter = Waiter[Q, A](task_id, question)
@@ -132,7 +132,7 @@ class Waiters(Generic[Q, A]):
             self._forget(waiter)
 
     def settled(self, task_ids: Iterable[int]) -> None:
-        """This process has just settled these."""
+        """Have these tasks read next: this process has just settled them."""
         if self._waiting and self._tell(task_ids):
             self._nudged.set()
 

@@ -16,7 +16,7 @@ from everpoll.stores.contract import Limit, LimitInfo, QueueInfo, TaskInfo, Work
 from everpoll.stores.operations import Pause
 from everpoll.stores.set_aside import is_set_aside
 
-# A rest beneath a working push takes up to a minute, jitter included: what is due for longer should have been leased.
+# While push works, a rest takes up to a minute, jitter included: what is due for longer should have been leased.
 LONGEST_REST_S = 70.0
 # Longer than a heartbeat's rest by default, and than the clean-up of most handlers.
 STUBBORN_S = 30.0
@@ -96,13 +96,13 @@ def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime, gone:
         evidence.append("a caller asked to cancel it; its worker learns that at its next heartbeat")
     if worker is not None and worker.is_alive and worker.incarnation in gone:
         return Why(
-            f"Its worker is gone: {_gone(worker)}; once its lease is over, a live worker gives the task back.",
+            f"Its worker is gone: {_gone(worker)}; once its lease is over, a live worker makes the task due again.",
             tuple(evidence),
         )
     if worker is not None and worker.is_alive:
         if task.cancel_requested and asked_s >= STUBBORN_S:
             return Why(
-                f"It was asked to end {human(round(asked_s))} ago and has not: its function goes on on worker "
+                f"It was asked to end {human(round(asked_s))} ago and has not: its function still runs on worker "
                 f"{task.worker}, and keeps its slot.",
                 (*evidence, _heard(worker)),
                 advice="a plain function has to look at task.is_stopping, or have a timeout=; else end that worker",
@@ -111,14 +111,16 @@ def _running(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime, gone:
     living = [one for one in workers if one.is_alive and one.incarnation not in gone]
     evidence.append("that worker is not known any more" if worker is None else _silence(worker))
     if living:
-        return Why("Its worker is lost; the next heartbeat of any live worker gives the task back.", tuple(evidence))
+        return Why(
+            "Its worker is lost; the next heartbeat of any live worker makes the task due again.", tuple(evidence)
+        )
     return Why(
         "Its worker is lost, and no worker is alive to rescue it.", tuple(evidence), advice="start one: everpoll run"
     )
 
 
 def _asked_to_end_s(task: TaskInfo, now: datetime) -> float:
-    """For how long a cancel has been requested; 0 where nothing says so."""
+    """Return for how long a cancel has been requested; 0 where nothing says so."""
     asked = [entry["at"] for entry in task.trail if entry.get("what") == "cancel" and "at" in entry]
     return float(now.timestamp() - asked[0]) if asked else 0.0
 
@@ -156,6 +158,8 @@ def _not_due(task: TaskInfo, due: str) -> Why:
             return Why(f"It waits for its next attempt, {due}: attempt {last.get('attempt')} failed.")
         case "snooze":
             return Why(f"It was snoozed by its own function; it is due {due}.")
+    if task.started_at is not None:
+        return Why(f"It has run before, and is due again {due}.")
     return Why(f"It is not due yet: it was enqueued with a delay and is due {due}.")
 
 
@@ -217,14 +221,14 @@ def _due(
 
 
 def limit_text(limit: Limit) -> str:
-    """A limit as a line of text."""
+    """Return a limit as a line of text."""
     running = [] if limit.running is None else [f"{limit.running} at a time"]
     starts = [] if limit.starts is None else [f"{limit.starts} starts in {human(limit.per_s)}"]
     return f"{limit.key}: {', '.join([*running, *starts])}"
 
 
 def behind_limit(limit: Limit, at_key: LimitInfo, now: datetime) -> Why | None:
-    """What a limit says about its next task; None: it is not in the way."""
+    """Return what a limit says about its next task; None: it is not in the way."""
     evidence = [f"{at_key.waiting} tasks of this key are due and wait; keys take turns"]
     if limit.running is not None and at_key.running >= limit.running:
         if at_key.oldest_started_at is not None:
@@ -270,7 +274,7 @@ def _paused(task: TaskInfo, pause: Pause, evidence: list[str], now: datetime) ->
 
 
 def recorded(entry: dict[str, Any]) -> str:
-    """One decision of a trail as a line of text."""
+    """Return one decision of a trail as a line of text."""
     at = datetime.fromtimestamp(entry["at"]).astimezone().strftime("%Y-%m-%d %H:%M:%S") if "at" in entry else "?"
     by = f" by {entry['by']}" if entry.get("by") else ""
     error = f" ({entry.get('type', 'error')}: {entry['error']})" if entry.get("error") else ""
@@ -283,7 +287,7 @@ def _last(task: TaskInfo, field: str) -> str:
 
 
 def _heard(worker: WorkerInfo) -> str:
-    """When a worker was last heard: whether it lives at this moment, no record can say."""
+    """Return when a worker was last heard: whether it lives at this moment, no record can say."""
     return f"worker {worker.label}, last heard {human(round(worker.beat_age_s, 1))} ago"
 
 

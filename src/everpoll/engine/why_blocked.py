@@ -24,7 +24,7 @@ class Leading(Struct, frozen=True):
 
 
 async def leading_to(store: Store, task: TaskInfo) -> Leading | None:
-    """What leads to a task; None: it waits for no other, and never did."""
+    """Return what leads to a task; None: it waits for no other, and never did."""
     if task.takes is None:
         return None
     page = await store.members(task.id)
@@ -53,6 +53,6 @@ def why_blocked(task: TaskInfo, leading: Leading) -> Why:
 
 
 def named_task(task: TaskInfo) -> str:
-    """A task with its name and state."""
+    """Return a task with its name and state."""
     state = "waits for other tasks" if task.blockers else WORDS[task.state]
     return f"task {task.id} ({task.name}), which {state}"

@@ -41,7 +41,7 @@ class RunHost(Protocol):
         """Check the deadlines at this time, by the event loop's clock, or earlier."""
 
     def completed(self, run: "Run", ended: Ended) -> None:
-        """The run is over, and its end is in the store already: settle nothing."""
+        """End a run without settling it: its end is in the store already."""
 
 
 class Run(Struct, eq=False):
@@ -86,11 +86,11 @@ class Run(Struct, eq=False):
             self.host.heed(deadline)
 
     def now(self, event_loop_time: float) -> float:
-        """The store's clock, as far as it can be known here: what lasts longer than a run is measured by it."""
+        """Return the store's clock, as far as it can be known here: what lasts longer than a run is measured by it."""
         return self.at + max(0.0, event_loop_time - self.began)
 
     def clock(self, event_loop_time: Callable[[], float]) -> Callable[[], float]:
-        """The same as a function, for a run that asks often."""
+        """Return a function that does the same, for a run that asks often."""
         ahead_s = self.at - self.began
         return lambda: ahead_s + event_loop_time()
 
@@ -129,7 +129,7 @@ class Work:
     handles_cancel: bool = False
     """Run it although a cancel is requested: it has something to tell a remote first."""
     kind: str = "job"
-    """Of its tasks, for figures."""
+    """The kind of its tasks, under which figures count them."""
     limit: Limit | None = None
     """How many of its tasks may run and start; which of them count together, each task says."""
     version: int = 1
@@ -173,7 +173,7 @@ class Works:
         return self._queues if self.more_queues is None else sorted({*self._queues, *self.more_queues()})
 
     def get(self, name: str) -> Work | None:
-        """The work of that name."""
+        """Return the work of that name."""
         return self._works.get(name) or self.everywhere.get(name)
 
     @property
@@ -182,7 +182,7 @@ class Works:
         return {work.name: work.limit for work in self._works.values() if work.limit is not None}
 
     def kind_of(self, name: str) -> str:
-        """The kind of the tasks of that name; "job" where it is not registered."""
+        """Return the kind of the tasks of that name; "job" where it is not registered."""
         work = self._works.get(name)
         return "job" if work is None else work.kind
 
@@ -215,12 +215,12 @@ class Works:
 
 
 def versioned_name(name: str, version: int) -> str:
-    """The name under which a worker publishes that it understands a later version of a job's arguments."""
+    """Return the name under which a worker publishes that it understands a later version of a job's arguments."""
     return f"{name}@{version}"
 
 
 def is_known(name: str, version: int, names: Collection[str]) -> bool:
-    """Whether a worker that publishes these names can run a task of this name and version."""
+    """Return whether a worker that publishes these names can run a task of this name and version."""
     if version <= 1:
         return name in names
     later = (one.removeprefix(f"{name}@") for one in names if one.startswith(f"{name}@"))

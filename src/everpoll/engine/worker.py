@@ -4,7 +4,7 @@
                   ▲            │
                   └─── lost ───┘   declared dead (it was frozen, or cut off): a new incarnation signs on
 
-Promises (invariants 1-5, 10, 11): no outage of the database, of any length, ends a worker. What it cannot prove to
+Promises: no outage of the database, of any length, ends a worker. What it cannot prove to
 own any more it does not settle. Shutting down takes no new work, hands back at once what has not begun, gives handlers
 the grace period, cancels the rest, hands back what is unfinished at no attempt's cost, and beats until the last handler
 has ended.
@@ -152,7 +152,7 @@ class Worker:
             await self._leave()
 
     async def _leave(self) -> None:
-        """Silence the heartbeat and sign off, bounded, however the database is."""
+        """Stop the heartbeat and sign off, within a bounded time even if the database does not answer."""
         # First, and whatever happens: a heart that went on would keep what is unsettled from being rescued.
         await self._silence()
         try:
@@ -187,7 +187,7 @@ class Worker:
         now = asyncio.get_running_loop().time()
         polling = self._polling is not None and not self._polling.done()
         meter, heartbeat = self.meter, self._heartbeat
-        is_fenced = heartbeat is not None and heartbeat.is_fenced
+        is_fenced = heartbeat is not None and heartbeat.heart.is_fenced
         return PollerHealth(
             healthy=polling and not is_fenced and meter.consecutive_errors < UNHEALTHY_ERRORS,
             polling=polling,
@@ -202,7 +202,7 @@ class Worker:
             running=len(self._pool),
             slots=self._pool.slots,
             stopping=self._pool.stopping,
-            heartbeat_age_s=None if heartbeat is None else heartbeat.silence_s,
+            heartbeat_age_s=None if heartbeat is None else heartbeat.heart.silence_s,
             is_fenced=is_fenced,
         )
 
@@ -248,19 +248,19 @@ class Worker:
         self._publisher.begin(card.incarnation)
         publish = self._publisher.publish
         self._heartbeat = kind(self._store.pulse, card.incarnation, rhythm, self._held, listeners, publish)
-        # The first beat, which comes at once, lets it go: what is leased without a heartbeat is leased for the rescue.
+        # The first beat resumes it. Tasks that are leased without a heartbeat would only be rescued.
         self._poller.pause()
         self._heartbeat.start()
         logger.info("worker %s signed on as %016x", card.label, card.incarnation)
 
     def _gather_s(self) -> float:
-        """How long a settlement waits for others."""
+        """Return how long a settlement waits for others."""
         if self.options.gather_s is not None and self._pool.is_saturated:
             return self.options.gather_s
         return COALESCE_S if len(self._pool) else 0.0
 
     def _held(self) -> tuple[Sequence[int], Fences]:
-        """What runs, and what is to be taken back: overdue handlers, and tasks that the store refuses to settle."""
+        """Return what runs, and what the rescue must take: overdue handlers, and tasks that cannot be settled."""
         running, overdue = self._pool.running()
         return running, [*overdue, *self._settler.stuck()]
 
@@ -280,9 +280,8 @@ class Worker:
             return
         self.meter.beaten()
         if not beat.is_alive:
-            # The next look learns it too and signs on anew; the handlers must not go on until then.
             self._pool.stop(StopReason.LOST)
-            # Though its heart was silent: only a look learns that it has to sign on anew.
+            # The next look is told the same, and signs on again. A silent heart may have paused the poller.
             self._poller.resume()
             self._poller.wake()
             return
@@ -317,7 +316,7 @@ class Worker:
             self._pool.stop(StopReason.FENCED)
 
     def _lost(self, task_ids: Iterable[int]) -> None:
-        """A result was dropped: say so, and record it beside the task."""
+        """Log that results were dropped, and record it beside the tasks."""
         for task_id in task_ids:
             logger.warning("task %d: the lease was lost, its result is dropped", task_id, extra=about(task_id=task_id))
             note = encode(

@@ -8,19 +8,18 @@ Never decides anything itself: it reads the clock, calls the reducer, and carrie
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from everpoll.errors import NotRunning
 from everpoll.logs.context import SUBJECT, Labels
 from everpoll.loops import events
+from everpoll.loops.calling import ask, ask_at_once, call_in_thread, tell
 from everpoll.loops.events import Effect, Event
 from everpoll.loops.narration import logger, narrate
-from everpoll.loops.options import Condition, Hook, LoopPolicy, users_reason
-from everpoll.loops.outcome import SUCCESS, TIMED_OUT, Ok, failure, judge, short
-from everpoll.loops.reducer import CANCELED, CONDITION_SKIP, initial, step
+from everpoll.loops.options import LoopPolicy, users_reason
+from everpoll.loops.outcome import SUCCESS, TIMED_OUT, Ok, failure, judge
+from everpoll.loops.reducer import CANCELED, initial, step
 from everpoll.loops.registration import Registration
 from everpoll.loops.run import Run, Triggered
 from everpoll.loops.state import Life, LoopState, Outcome, OutcomeKind
@@ -169,14 +168,15 @@ class Loop:
 
     def _due(self, now: float) -> None:
         """Handle a deadline that has come."""
-        if not self._registration.asks_at_once:
+        condition = self._registration.condition
+        if condition is None or not self._registration.asks_at_once:
             self._step(_TICK, now)
             return
         try:
             # In a copy of the context: all loops share the timer's context.
             context = contextvars.copy_context()
             context.run(SUBJECT.set, Labels(kind="loop", name=self._name))
-            answer = context.run(self._ask)
+            answer = context.run(ask_at_once, condition)
         except BaseException as error:
             # The exception passes through, but the loop gets a new deadline first: a loop never dies silently.
             self._step(events.Tick(failure(error).reason or ""), now)
@@ -216,7 +216,7 @@ class Loop:
         return [] if self._run is None else self._run.under_way()
 
     def _is_over(self) -> bool:
-        """Whether no run of this loop is left."""
+        """Return whether no run of this loop is left."""
         return self._run is None or self._run.is_over()
 
     def _become(self, registration: Registration) -> None:
@@ -250,19 +250,6 @@ class Loop:
         run.task = self._loops._running().spawn(self._execute(run, ask), self._name, context)
         run.task.add_done_callback(self._never_began)
 
-    def _ask(self) -> bool | str:
-        """Return the condition's answer, or the text of the error that it raised."""
-        try:
-            answer = cast("Callable[[], object]", self._registration.condition)()
-            if inspect.isawaitable(answer):
-                if inspect.iscoroutine(answer):
-                    answer.close()
-                return "it returned an awaitable: declare the condition with async def"
-            return bool(answer)
-        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - any error is a failure of the loop
-            # A timer calls this, not a task: there is nothing to cancel, and raising would lose the deadline.
-            return failure(error).reason or ""
-
     async def _execute(self, run: Run, ask: bool) -> None:
         hook = run.registration.hook
         outcome = CANCELED
@@ -271,7 +258,7 @@ class Loop:
             decided = await self._asked(run) if ask else None
             outcome = await self._outcome(run) if decided is None else decided
             if decided is None and hook is not None:
-                await self._tell(hook, outcome, run.registration.policy.timeout_s)
+                await tell(hook, self._name, outcome, run.registration.policy.timeout_s)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and not task.cancelling():
@@ -281,16 +268,11 @@ class Loop:
             self._ended(run, outcome)
 
     async def _asked(self, run: Run) -> Outcome | None:
-        """Ask an async condition, within the loop's timeout; return the outcome if the run ends here, else None."""
-        try:
-            async with asyncio.timeout(run.registration.policy.timeout_s) as limit:
-                wanted = bool(await cast("Awaitable[object]", cast("Condition", run.registration.condition)()))
-            if limit.expired():
-                raise TimeoutError  # The condition suppressed its cancellation; its answer is still too late.
-        except Exception as error:  # noqa: BLE001 - as in _ask
-            return Outcome("failed", short(f"condition: {failure(error).reason}"))
-        if not wanted:
-            return CONDITION_SKIP
+        """Ask an async condition; return the outcome if the run ends here, else None."""
+        condition = run.registration.condition
+        assert condition is not None, "only a run with a condition asks it"
+        if (outcome := await ask(condition, run.registration.policy.timeout_s)) is not None:
+            return outcome
         # If the loop was replaced or closed meanwhile, the function must not run.
         return None if self._is_current(run) and self._state.life is not Life.CLOSED else CANCELED
 
@@ -303,26 +285,15 @@ class Loop:
         limit = None if timeout_s is None else asyncio.timeout(timeout_s)
         try:
             if limit is None:
-                result = await (function() if in_loop else self._call_in_thread(run))
+                result = await (function() if in_loop else call_in_thread(run, self._loops._running()))
             else:
                 async with limit:
-                    result = await (function() if in_loop else self._call_in_thread(run))
+                    result = await (function() if in_loop else call_in_thread(run, self._loops._running()))
             # A function that suppresses the cancellation at its timeout has still failed.
             return TIMED_OUT if limit is not None and limit.expired() else self._judged(result, run)
         except Exception as error:  # noqa: BLE001 - whatever a user's function or its result raises is its failure
             logger.debug("loop %r raised", self._name, exc_info=error)
             return TIMED_OUT if limit is not None and limit.expired() else failure(error)
-
-    async def _call_in_thread(self, run: Run) -> object:
-        function = partial(contextvars.copy_context().run, run.registration.function)
-        run.thread, run.thread_future = self._loops._running().in_thread(function)
-        try:
-            result = await asyncio.shield(run.thread_future)
-        except asyncio.CancelledError:
-            if run.thread.withdraw():
-                run.thread_future.cancel()  # It has not begun: do not wait for a free thread.
-            raise
-        return await result if inspect.isawaitable(result) else result
 
     def _judged(self, result: object, run: Run) -> Outcome:
         outcome = judge(result)
@@ -351,15 +322,6 @@ class Loop:
             return bool(last != value)
         except Exception:  # noqa: BLE001 - values that cannot be compared count as changed
             return True
-
-    async def _tell(self, hook: Hook, outcome: Outcome, timeout_s: float | None) -> None:
-        try:
-            answer = hook(outcome)
-            if inspect.isawaitable(answer):
-                async with asyncio.timeout(timeout_s):
-                    await answer
-        except Exception:  # noqa: BLE001 - a hook's trouble is not the loop's
-            logger.exception("loop %r: its on_outcome hook raised; the outcome stands", self._name)
 
     def _never_began(self, task: "asyncio.Task[None]") -> None:
         """End the run of a task that was canceled before its first step: it never enters `_execute`."""

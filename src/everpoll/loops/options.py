@@ -102,7 +102,7 @@ def loop_policy(name: str, every: Duration, options: LoopOptions) -> LoopPolicy:
 
 
 def pause_reason(reason: PauseReason | str) -> PauseReason:
-    """The reason that a user named, checked."""
+    """Return the reason that a user named, checked."""
     try:
         return PauseReason(reason)
     except ValueError:

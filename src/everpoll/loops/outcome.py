@@ -40,7 +40,7 @@ class Failed:
 
 
 def _retry_after_s(value: Duration | None) -> float:
-    """As the header says it, too: `headers.get("Retry-After")` is None, or a number of seconds as a text."""
+    """Read it also as a header has it: `headers.get("Retry-After")` is None, or seconds as a text."""
     if value is None:
         return 0.0
     digits = isinstance(value, str) and value.isascii() and value.strip().isdigit()
@@ -61,7 +61,7 @@ LoopResult = bool | Ok | Failed | Snooze | Stop | None
 
 
 def judge(result: object) -> Outcome | None:
-    """The outcome that a returned value stands for, or None for a value that says nothing."""
+    """Return the outcome that a returned value stands for, or None for a value that says nothing."""
     if result is None or result is True:
         return SUCCESS
     if result is False:
@@ -79,7 +79,7 @@ def judge(result: object) -> Outcome | None:
 
 
 def failure(error: BaseException) -> Outcome:
-    """The outcome that an exception stands for: the text only, so that no traceback keeps objects alive."""
+    """Return the outcome that an exception stands for: the text only, so that no traceback keeps objects alive."""
     kind = type(error).__name__
     try:
         text = str(error)
@@ -89,5 +89,5 @@ def failure(error: BaseException) -> Outcome:
 
 
 def short(text: str) -> str:
-    """Errors come from outside: what is kept of them is limited."""
+    """Cut the text of an error to what is kept of it."""
     return text if len(text) <= ERROR_TEXT_LIMIT else text[: ERROR_TEXT_LIMIT - 1] + "…"

@@ -31,10 +31,10 @@ from everpoll.loops.events import (
     Tick,
     Trigger,
 )
+from everpoll.loops.next_run import floor_s, off_grid, on_grid, retried, scheduled
 from everpoll.loops.options import LoopPolicy
 from everpoll.loops.state import Followup, Life, LoopState, Outcome
 from everpoll.policy import (
-    LONGEST_S,
     STAGGER_S,
     BreakerState,
     PauseReason,
@@ -42,7 +42,6 @@ from everpoll.policy import (
     paused,
     resumed,
     spread,
-    spread_up,
 )
 
 Step = tuple[LoopState, Effect]
@@ -61,7 +60,7 @@ def step(policy: LoopPolicy, state: LoopState, event: Event, now: float, chance:
 
 
 def stale_once_resumed(policy: LoopPolicy, state: LoopState, reason: PauseReason, now: float) -> bool:
-    """Whether the loop is overdue and would run at once if this pause reason were removed."""
+    """Return whether the loop is overdue and would run at once if this pause reason were removed."""
     after, _ = _resume(policy, state, Resume(reason), now, 0.5)
     return reason in state.pauses and after.due_from == now and after.delay_s == 0.0 and after.next_due is not None
 
@@ -143,7 +142,7 @@ def _probe(policy: LoopPolicy, state: LoopState, now: float) -> LoopState:
     if policy.breaker is not None:
         breaker, _ = policy.breaker.ask(state.breaker, now, force=True)
         state = replace(state, breaker=breaker)
-    return _run(_off_grid(policy, state, now), now)
+    return _run(off_grid(policy, state, now), now)
 
 
 def _refusal(state: LoopState, wanted: Followup) -> str | None:
@@ -171,7 +170,7 @@ def _finished(policy: LoopPolicy, state: LoopState, event: Finished, now: float,
         state = replace(state, in_flight=0)
     elif overran:
         # Its failure was counted at the timeout. The delay counts from now, when the thread is free.
-        state = _retried(policy, state, now, chance, _floor_s(state, now))
+        state = retried(policy, state, now, chance, floor_s(state, now))
     else:
         state = _settled(policy, state, event.outcome, now, chance)
     if state.followup is Followup.NONE:
@@ -198,8 +197,8 @@ def _settled(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float,
             return _failed(policy, state, outcome, now, chance)
         case "snoozed":
             snoozed = replace(_without_result(policy, state), last_completed=now, in_flight=0)
-            delay_s = max(outcome.delay_s, _floor_s(state, now))
-            return replace(_on_grid(policy, snoozed, now + delay_s), due_from=now, delay_s=delay_s)
+            delay_s = max(outcome.delay_s, floor_s(state, now))
+            return replace(on_grid(policy, snoozed, now + delay_s), due_from=now, delay_s=delay_s)
         case "stopped":
             return replace(
                 _without_result(policy, state),
@@ -213,14 +212,9 @@ def _settled(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float,
             # An async condition is asked inside the run; if it says no, the run does not count.
             runs = state.runs - bool(state.in_flight)
             counted = replace(_without_result(policy, state), runs=runs, skipped_condition=state.skipped_condition + 1)
-            return _scheduled(policy, counted, now, chance, _floor_s(state, now))
+            return scheduled(policy, counted, now, chance, floor_s(state, now))
         case "canceled":
-            return _scheduled(policy, _without_result(policy, state), now, chance, _floor_s(state, now))
-
-
-def _floor_s(state: LoopState, now: float) -> float:
-    """Return how long a Retry-After still holds. Only a new result of the function ends it, not a skip or a cancel."""
-    return 0.0 if state.not_before is None else max(0.0, state.not_before - now)
+            return scheduled(policy, _without_result(policy, state), now, chance, floor_s(state, now))
 
 
 def _without_result(policy: LoopPolicy, state: LoopState) -> LoopState:
@@ -259,12 +253,12 @@ def _succeeded(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: floa
         base_s=base_s,
         unchanged=unchanged,
     )
-    return _scheduled(policy, better, now, chance)
+    return scheduled(policy, better, now, chance)
 
 
 def _failed(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float, chance: float) -> LoopState:
     worse = _worse(policy, state, outcome, now)
-    return _retried(policy, worse, now, chance, outcome.delay_s)
+    return retried(policy, worse, now, chance, outcome.delay_s)
 
 
 def _worse(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float) -> LoopState:
@@ -282,80 +276,8 @@ def _worse(policy: LoopPolicy, state: LoopState, outcome: Outcome, now: float) -
     )
 
 
-def _retried(policy: LoopPolicy, state: LoopState, now: float, chance: float, at_least_s: float) -> LoopState:
-    """Set the deadline after a failure that is counted already."""
-    if policy.breaker is None or state.breaker.opened_at is None:
-        return _scheduled(policy, state, now, chance, at_least_s)
-    # While the breaker is open, its cooldown decides, not the backoff.
-    cooldown_s = max(policy.breaker.retry_at(state.breaker, now) - now, at_least_s, 0.0)
-    if policy.fixed_rate:
-        return _next_tick(policy, state, now, chance, 0.0, cooldown_s)
-    return replace(state, in_flight=0, due_from=now, delay_s=spread_up(cooldown_s, policy.jitter, chance))
-
-
 def _multiplier(policy: LoopPolicy, failures: int) -> float:
     return min(growth(2.0, failures), math.inf if policy.cap is None else policy.cap)
-
-
-def _scheduled(policy: LoopPolicy, state: LoopState, now: float, chance: float, at_least_s: float = 0.0) -> LoopState:
-    """Set the deadline after a run or a skip that ended now."""
-    calm_s = policy.safety_every_s if state.push_alive and policy.safety_every_s else state.base_s
-    interval_s = min((state.base_s if state.failures else calm_s) * state.multiplier, LONGEST_S)
-    if policy.fixed_rate:
-        return _next_tick(policy, state, now, chance, interval_s, at_least_s)
-    delay_s = spread(interval_s, policy.jitter, chance)
-    if delay_s < at_least_s:
-        # Retry-After is a floor: calling earlier gets the client banned.
-        delay_s = spread_up(at_least_s, policy.jitter, chance)
-    return replace(state, in_flight=0, due_from=now, delay_s=delay_s)
-
-
-def _next_tick(
-    policy: LoopPolicy, state: LoopState, now: float, chance: float, interval_s: float, at_least_s: float
-) -> LoopState:
-    """Set the next tick of the grid; jitter displaces the run, never the grid.
-
-    A backoff counts from the completion: the next tick is the first one after the backoff.
-    """
-    assert state.tick_at is not None, "a live loop has a tick"
-    # Jitter may start a run before its tick, so this tick may lie ahead. It is used up in any case.
-    next_at, missed = state.tick_at + state.base_s, 0
-    earliest = now + max(at_least_s, interval_s if state.failures else 0.0)
-    if not state.failures:
-        next_at = state.tick_at + interval_s
-    if next_at < earliest or next_at <= now:
-        # 1e-9 absorbs rounding: 0.1 + 0.2 is a little more than 0.3, and must not skip a tick.
-        late = math.ceil((earliest - next_at) / state.base_s - 1e-9)
-        missed = max(late, math.floor((now - next_at) / state.base_s) + 1)
-        next_at += missed * state.base_s
-    displaced_s = spread(state.base_s, policy.jitter, chance) - state.base_s
-    return replace(
-        state,
-        in_flight=0,
-        tick_at=next_at,
-        missed_ticks=state.missed_ticks + (0 if state.failures else missed),
-        due_from=now,
-        delay_s=max(at_least_s, next_at + displaced_s - now, 0.0),
-    )
-
-
-def _on_grid(policy: LoopPolicy, state: LoopState, instant: float) -> LoopState:
-    """Move the tick of a fixed rate to the last one before an instant: ticks up to it do not count as missed."""
-    if not policy.fixed_rate or state.tick_at is None or state.tick_at > instant:
-        return state
-    return replace(state, tick_at=_tick_before(state.tick_at, state.base_s, instant))
-
-
-def _off_grid(policy: LoopPolicy, state: LoopState, instant: float) -> LoopState:
-    """Move the tick to the last one before a run that is not part of the grid: no tick is used up or missed."""
-    if not policy.fixed_rate or state.tick_at is None:
-        return state
-    return replace(state, tick_at=_tick_before(state.tick_at, state.base_s, instant))
-
-
-def _tick_before(tick_at: float, base_s: float, instant: float) -> float:
-    """The last tick of the grid at or before an instant."""
-    return tick_at + math.floor((instant - tick_at) / base_s) * base_s
 
 
 def _pause(policy: LoopPolicy, state: LoopState, event: Pause, _now: float, _chance: float) -> Step:
@@ -372,7 +294,7 @@ def _resume(policy: LoopPolicy, state: LoopState, event: Resume, now: float, _ch
     # Only the deadline moves: if the loop is hidden again before it, it does not run.
     state = replace(state, due_from=now, delay_s=event.position * STAGGER_S)
     # Ticks that passed during a pause do not count as missed.
-    return _on_grid(policy, state, now), Effect.NONE
+    return on_grid(policy, state, now), Effect.NONE
 
 
 def _held_as(policy: LoopPolicy, state: LoopState) -> LoopState:
@@ -398,7 +320,7 @@ def _reset(policy: LoopPolicy, state: LoopState, _event: Reset, now: float, chan
         fresh = replace(fresh, life=Life.LIVE)
     if fresh.life is not Life.LIVE or fresh.in_flight:
         return fresh, Effect.NONE
-    return _scheduled(policy, _off_grid(policy, fresh, now), now, chance), Effect.NONE
+    return scheduled(policy, off_grid(policy, fresh, now), now, chance), Effect.NONE
 
 
 def _push_up(policy: LoopPolicy, state: LoopState, _event: PushUp, now: float, _chance: float) -> Step:
@@ -410,7 +332,7 @@ def _push_up(policy: LoopPolicy, state: LoopState, _event: PushUp, now: float, _
         return replace(alive, followup=max(state.followup, Followup.WANTED)), Effect.NONE
     if state.failures:
         return alive, Effect.NONE
-    return replace(_off_grid(policy, alive, now), due_from=now, delay_s=0.0), Effect.NONE
+    return replace(off_grid(policy, alive, now), due_from=now, delay_s=0.0), Effect.NONE
 
 
 def _push_down(policy: LoopPolicy, state: LoopState, _event: PushDown, now: float, chance: float) -> Step:
@@ -429,7 +351,7 @@ def _push_down(policy: LoopPolicy, state: LoopState, _event: PushDown, now: floa
         due_from, delay_s, due = now, 0.0, now
     if state.due_from is not None and due >= state.due_from + state.delay_s * state.slowdown:
         return alone, Effect.NONE
-    return replace(_off_grid(policy, alone, due), due_from=due_from, delay_s=delay_s), Effect.NONE
+    return replace(off_grid(policy, alone, due), due_from=due_from, delay_s=delay_s), Effect.NONE
 
 
 def _close(_policy: LoopPolicy, state: LoopState, _event: Close, _now: float, _chance: float) -> Step:

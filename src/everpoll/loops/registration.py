@@ -26,7 +26,7 @@ class Registration:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether the function is async. Any other function runs in a thread."""
+    """Return whether the function is async. Any other function runs in a thread."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 

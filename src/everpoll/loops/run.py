@@ -27,12 +27,12 @@ class Run:
         self.thread_future: asyncio.Future[Any] | None = None
 
     def under_way(self) -> "list[asyncio.Future[Any]]":
-        """What must end before the run is over, and still can: work of an event loop that is gone never ends."""
+        """Return what must end before the run is over, and still can: work of an event loop that is gone never ends."""
         works = [work for work in (self.task, self.thread_future) if work is not None and not work.done()]
         return [work for work in works if not work.get_loop().is_closed()]
 
     def is_over(self) -> bool:
-        """Nothing of it runs any more, nor will."""
+        """Return whether nothing of it runs any more, nor will."""
         return not self.under_way() and (self.thread is None or self.thread.withdraw())
 
 
@@ -55,5 +55,5 @@ class Triggered:
         return asyncio.shield(self._future).__await__()
 
     def done(self) -> bool:
-        """Whether the outcome is known."""
+        """Return whether the outcome is known."""
         return self._future.done()

@@ -70,7 +70,7 @@ class Backoff:
         )
 
     def wait_s(self, n: int) -> float:
-        """How long wait n lasts, counted from 1, without jitter; before any wait it is the initial one."""
+        """Return how long wait n lasts, counted from 1, without jitter; before any wait it is the initial one."""
         return min(self.initial_s * growth(self.factor, max(0, n - self.steady)), self.cap_s)
 
     def delay(self, n: int, rng: Rng | None = None, *, at_least_s: float = 0.0, at_most_s: float = math.inf) -> float:

@@ -27,7 +27,7 @@ class Budget:
         return f"Budget({human(self.time_s)!r}, looks={self.looks})"
 
     def spent(self, elapsed_s: float, looks: int) -> str | None:
-        """Why there may be no further look, after that time and that many looks; None while there may."""
+        """Return why there may be no further look, after that time and that many looks; None while there may."""
         if elapsed_s >= self.time_s:
             return f"time budget of {human(self.time_s)} is spent: {human(elapsed_s)} since the start"
         if self.looks is not None and looks >= self.looks:
@@ -35,5 +35,5 @@ class Budget:
         return None
 
     def remaining_s(self, elapsed_s: float) -> float:
-        """The time left, from 0 to the whole budget: a clock that was set back cannot lengthen it."""
+        """Return the time left, from 0 to the whole budget: a clock that was set back cannot lengthen it."""
         return min(self.time_s, max(0.0, self.time_s - elapsed_s))

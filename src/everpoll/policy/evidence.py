@@ -38,7 +38,7 @@ class Confirm:
         return f"Confirm(times={self.times}, gap={human(self.gap_s)!r})"
 
     def observe(self, state: Confirmation, seen: bool | None, now: float) -> tuple[Confirmation, bool]:
-        """The state after this observation, and whether it is a sighting that stands confirmed."""
+        """Return the state after this observation, and whether it is a sighting that stands confirmed."""
         if seen is None:
             return state, False
         if seen is False:
@@ -48,7 +48,7 @@ class Confirm:
         return state, state.count >= self.times
 
     def hint_at(self, state: Confirmation) -> float | None:
-        """When the next sighting could count, while one is pending."""
+        """Return when the next sighting could count, while one is pending."""
         if state.last_at is None or state.count >= self.times:
             return None
         return state.last_at + self.gap_s
@@ -72,10 +72,10 @@ class Gate:
         return f"Gate(after={human(self.after_s)!r}, every={human(self.every_s)!r})"
 
     def due(self, last_at: float | None, started_at: float, now: float) -> bool:
-        """Whether to pass now, having passed last at that instant, or never."""
+        """Return whether to pass now, having passed last at that instant, or never."""
         return now >= self.hint_at(last_at, started_at)
 
     def hint_at(self, last_at: float | None, started_at: float) -> float:
-        """When the gate opens next."""
+        """Return when the gate opens next."""
         opens_at = started_at + self.after_s
         return opens_at if last_at is None else max(opens_at, last_at + self.every_s)

@@ -13,7 +13,7 @@ _SHOWN_CHARS = 80
 
 
 def number(value: float, *, name: str, accepted: str, at_least: float, at_most: float = math.inf) -> float:
-    """The value as a float, within its bounds; `accepted` completes the sentence "write …"."""
+    """Return the value as a float, within its bounds; `accepted` completes the sentence "write …"."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _refusal(name, value, "not a number", accepted)
     # NaN fails every comparison, and infinity is above the largest float, so both are refused here.
@@ -23,7 +23,7 @@ def number(value: float, *, name: str, accepted: str, at_least: float, at_most: 
 
 
 def whole_number(value: int, *, name: str, accepted: str, at_least: int) -> int:
-    """The value, an int of at least the bound; `accepted` completes the sentence "write …"."""
+    """Return the value, an int of at least the bound; `accepted` completes the sentence "write …"."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise _refusal(name, value, "not a whole number", accepted)
     if value < at_least:
@@ -32,7 +32,7 @@ def whole_number(value: int, *, name: str, accepted: str, at_least: int) -> int:
 
 
 def shown(value: object) -> str:
-    """How an error message shows a value: its repr, cut so that no input can flood a log."""
+    """Return how an error message shows a value: its repr, cut so that no input can flood a log."""
     try:
         text = repr(value[: _SHOWN_CHARS + 1] if isinstance(value, str) else value)
     except Exception:  # noqa: BLE001 - an int of more than 4300 digits, or a user's repr that raises

@@ -42,7 +42,7 @@ class Histogram:
 
     @classmethod
     def merged(cls, histograms: Iterable["Histogram"]) -> "Histogram":
-        """One histogram of the values of all."""
+        """Return one histogram of the values of all."""
         counts: dict[int, int] = {}
         for histogram in histograms:
             for bucket, count in histogram.counts:
@@ -55,11 +55,11 @@ class Histogram:
         return sum(count for _, count in self.counts)
 
     def percentile(self, share: float) -> float | None:
-        """The smallest value that at least this share of the values does not exceed; None without values."""
+        """Return the smallest value that at least this share of the values does not exceed; None without values."""
         return self.percentiles((share,))[0]
 
     def percentiles(self, shares: tuple[float, ...]) -> list[float | None]:
-        """The percentiles of these shares, the smallest share first; one pass over the buckets for all."""
+        """Return the percentiles of these shares, the smallest share first; one pass over the buckets for all."""
         total = self.total
         if not total:
             return [None] * len(shares)
@@ -107,7 +107,7 @@ class Histogram:
 
 
 def bucket_of(value: int) -> int:
-    """The bucket of a value above 0."""
+    """Return the bucket of a value above 0."""
     return math.ceil(math.log(value) / _LOG_BASE)
 
 

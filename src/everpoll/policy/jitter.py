@@ -11,15 +11,15 @@ class Rng(Protocol):
     """Where chances come from; `random.Random` is one."""
 
     def random(self) -> float:
-        """A number from 0 up to, but not including, 1."""
+        """Return a number from 0 up to, but not including, 1."""
         ...
 
 
 def spread(delay_s: float, jitter: float, chance: float) -> float:
-    """The delay moved by up to ± jitter; a chance of 0.5 leaves it alone."""
+    """Return the delay moved by up to ± jitter; a chance of 0.5 leaves it alone."""
     return delay_s * (1 + jitter * (2 * chance - 1))
 
 
 def spread_up(delay_s: float, jitter: float, chance: float) -> float:
-    """The delay moved upward only, by up to jitter: for floors, where earlier is forbidden."""
+    """Return the delay moved upward only, by up to jitter: for floors, where earlier is forbidden."""
     return delay_s * (1 + jitter * chance)

@@ -59,11 +59,11 @@ class Rollup(Availability):
         return self.up + self.degraded + self.down + self.unknown
 
     def latency_ms(self, share: float) -> float | None:
-        """The percentile of the latencies: 0.95 for p95. None without latencies."""
+        """Return the percentile of the latencies: 0.95 for p95. None without latencies."""
         return self.latencies_ms((share,))[0]
 
     def latencies_ms(self, shares: tuple[float, ...]) -> list[float | None]:
-        """The percentiles of these shares, the smallest share first. None without latencies."""
+        """Return the percentiles of these shares, the smallest share first. None without latencies."""
         low, high = self.latency_min_us, self.latency_max_us
         if low is None or high is None:
             return [None] * len(shares)
@@ -74,7 +74,7 @@ class Rollup(Availability):
 
     @classmethod
     def merged(cls, rollups: Iterable["Rollup"]) -> "Rollup":
-        """One rollup of all."""
+        """Return one rollup of all."""
         tally = Tally()
         for rollup in rollups:
             tally.merge(rollup)
@@ -114,7 +114,7 @@ class Tally:
             counts[bucket] = counts.get(bucket, 0) + count
 
     def rollup(self) -> Rollup:
-        """The figures so far."""
+        """Return the figures so far."""
         looks, times_ms = self.looks.get, self.times_ms.get
         return Rollup(
             up=looks("up", 0),

@@ -28,27 +28,27 @@ class Span(NamedTuple):
 
 
 def window_s(per_s: float) -> float:
-    """How long a start counts: the stretch and the margin."""
+    """Return how long a start counts: the stretch and the margin."""
     return per_s + min(per_s * MARGIN_SHARE, LONGEST_MARGIN_S)
 
 
 def counting(spans: Iterable[Span], now: float, window: float) -> list[Span]:
-    """The spans that still count."""
+    """Return the spans that still count."""
     return [span for span in spans if span.ended > now - window]
 
 
 def left(limit: int, spans: Iterable[Span]) -> int:
-    """How many more may start now."""
+    """Return how many more may start now."""
     return max(0, limit - sum(span.starts for span in spans))
 
 
 def opens_at(spans: Sequence[Span], window: float) -> float:
-    """When the first span stops counting."""
+    """Return when the first span stops counting."""
     return min(span.ended for span in spans) + window
 
 
 def started(spans: Sequence[Span], now: float, count: int, per: float) -> list[Span]:
-    """The spans with so many more starts."""
+    """Return the spans with so many more starts."""
     if spans and spans[-1].began > now - per / SPANS:
         last = spans[-1]
         return [*spans[:-1], Span(last.began, max(now, last.ended), last.starts + count)]

@@ -5,7 +5,7 @@ Promises: a text without a flaw is stored and read back unchanged by every store
 
 
 def unstorable(text: str) -> str | None:
-    """What the text has that some database cannot keep; None: it can be kept."""
+    """Return what the text has that some database cannot keep; None: it can be kept."""
     try:
         text.isascii() or text.encode()
     except UnicodeEncodeError as error:
@@ -14,7 +14,7 @@ def unstorable(text: str) -> str | None:
 
 
 def flaw_of(value: object, limit: int) -> str | None:
-    """What keeps the value from being a text of 1 to `limit` characters that can be kept; None: it is one."""
+    """Return what keeps the value from being a text of 1 to `limit` characters that can be kept; None: it is one."""
     if not isinstance(value, str):
         return f"is {'None' if value is None else 'of type ' + type(value).__name__}, not a text"
     if not value:

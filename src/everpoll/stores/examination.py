@@ -222,7 +222,7 @@ SCHEMA_UNFIT = Unseen("the schema does not fit this release", "run `everpoll mig
 
 
 def unseen(error: Exception, limit_s: float = LIMIT_S) -> Unseen:
-    """Why a fact was not gathered; the words of an error of ours say what to do."""
+    """Return why a fact was not gathered; the words of an error of ours say what to do."""
     if isinstance(error, SchemaOutdated):
         return SCHEMA_UNFIT
     if isinstance(error, TimeoutError):
@@ -244,7 +244,7 @@ async def gathered(gathering: Awaitable[T], limit_s: float = LIMIT_S) -> T | Uns
 
 
 def nothing_seen(place: str, why: Unseen, schema: SchemaFacts | Unseen | None = None) -> Facts:
-    """The facts about a database that does not answer, or is not there."""
+    """Return the facts about a database that does not answer, or is not there."""
     rest = Unseen("the database does not answer", "see the check `database`")
     return Facts(
         place=place,

@@ -113,11 +113,14 @@ class Figures(Protocol):
         queue: str | None = None,
         name: str | None = None,
     ) -> list[SeriesPoint]:
-        """The steps between two instants that have figures, by time, over all workers. Steps begin at multiples of
-        `step_s`, a multiple of a minute. Multiples of an hour go back 90 days, others two. `BadInput`: over 500."""
+        """Return the steps between two instants that have figures, by time, over all workers.
+
+        Steps begin at multiples of `step_s`, which is a multiple of a minute. Multiples of an hour go back 90 days,
+        others two. `BadInput`: more than 500 steps.
+        """
 
     async def published_loops(self) -> list[PublishedLoops]:
-        """The loops of every process that has published some and lives, or ended within the last hour."""
+        """Return the loops of every process that has published some and lives, or ended within the last hour."""
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -173,7 +176,7 @@ class Decode(Protocol):
     """Reads the counts of a row."""
 
     def __call__(self, text: str, /) -> dict[str, int]:
-        """From their JSON."""
+        """Read them from their JSON."""
 
 
 def _point(of: SeriesOf, at: int, rows: list[Row], decode: Decode) -> SeriesPoint:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from everpoll.stores.contract import EndState, Enqueued, NewTask, TaskInfo, TaskState
 
 GROUP_KIND = "group"
-"""Of tasks that do nothing but end a group: every worker runs them, whatever it registers."""
+"""The kind of tasks that only end a group: every worker runs them, whatever it registers."""
 Takes = Literal["result", "end"]
 BLOCKED_LINE = 5
 """Where databases keep tasks that wait for others: no look for work reads it."""
@@ -47,17 +47,17 @@ class Flows(Protocol):
     """The part of a store that knows about tasks that wait for others."""
 
     async def enqueue_flow(self, flow: "Sequence[FlowTask]") -> "list[Enqueued]":
-        """All or none, ids in the order of the call; wakes workers.
+        """Enqueue all or none, and return their ids in the order of the call; wake workers.
 
         Where a live task has the key of one of them, nothing is enqueued: the answer then is the holder's id in that
         place, 0 in the others, and none is new. `BadInput`: not a valid flow, or two equal keys in it.
         """
 
     async def members(self, task_id: int, after: int = 0, limit: int = 1000) -> "list[TaskInfo]":
-        """The tasks that lead to this one, live or in history, by id behind `after`; their states are of one moment."""
+        """Return the tasks that lead to this one, by id behind `after`, live or in history; read in one snapshot."""
 
     async def member_counts(self, task_id: int) -> "dict[TaskState, int]":
-        """How many tasks that lead to this one are in which state."""
+        """Return how many tasks that lead to this one are in which state."""
 
 
 class Link(NamedTuple):
@@ -113,7 +113,7 @@ def tell(links: Iterable[Link], blocked: Iterable[Blocked]) -> Telling:
 
 
 def cause_of(link: Link) -> dict[str, object]:
-    """The note of a task that is canceled because the one before was not done: which, and how that ended."""
+    """Return the note of a task that is canceled because the one before was not done: which, and how that ended."""
     how = "failed" if link.cause_state == "failed" else "was canceled"
     why = f"task {link.cause_id} ({link.cause_name}), which comes before it, {how}"
     return {"what": "canceled", "why": why, "cause": link.cause_id, "cause_name": link.cause_name}
@@ -125,7 +125,7 @@ def with_input(args: str, result: str) -> str:
 
 
 def blockers_of(flow: Sequence[FlowTask]) -> list[int]:
-    """How many tasks lead to each."""
+    """Return how many tasks lead to each."""
     leading = Counter(one.then for one in flow)
     return [leading[place] for place in range(len(flow))]
 

@@ -201,39 +201,39 @@ class HealthRecords(Protocol):
         """Write a batch of at most BATCH_LIMIT looks, all or none. A service is known from its first look on."""
 
     async def looks(self, service: str, from_at: float, to_at: float, limit: int = 1000) -> list[Look]:
-        """Looks of a range, newest first."""
+        """Return looks of a range, newest first."""
 
     async def last_looks(self, services: Sequence[str], n: int) -> dict[str, list[LookPoint]]:
-        """The last looks at each of these services that has any, newest first; at most RECENT_LIMIT each."""
+        """Return the last looks at each of these services that has any, newest first; at most RECENT_LIMIT each."""
 
     async def dependencies(self, service: str) -> list[DependencyInfo]:
-        """What the service reports and has reported, by name."""
+        """Return what the service reports and has reported, by name."""
 
     async def edges(self, after: tuple[str, str] | None = None, limit: int = 1000) -> EdgePage:
-        """What all services report, by service and name, in pages."""
+        """Return what all services report, by service and name, in pages."""
 
     async def errors(self, service: str, dependency: str, limit: int = 100) -> list[ErrorEntry]:
-        """The error history of a dependency, newest first."""
+        """Return the error history of a dependency, newest first."""
 
     async def latencies(
         self, service: str, dependency: str, from_at: float, to_at: float, limit: int = 1000
     ) -> list[LatencyPoint]:
-        """Latencies of a dependency in a range, newest first."""
+        """Return latencies of a dependency in a range, newest first."""
 
     async def rollups(self, service: str, step: Step, from_at: float, to_at: float) -> list[Bucket]:
-        """The buckets that overlap the range and have looks, oldest first.
+        """Return the buckets that overlap the range and have looks, oldest first.
 
         `BadInput` if the range spans more than BUCKET_LIMIT buckets.
         """
 
     async def summary(self, service: str, from_at: float, to_at: float) -> Rollup:
-        """The figures of a range, exact to the minute.
+        """Return the figures of a range, exact to the minute.
 
         Where the minutes of its ends are pruned already, it is exact to the hour, and after the hours to the day.
         """
 
     async def availability(self, services: Sequence[str], from_at: float) -> dict[str, Availability]:
-        """The availability since the hour of `from_at` of each of these services that has looks since then."""
+        """Return the availability since the hour of `from_at` of each of these services that has looks since then."""
 
     async def aliases(self) -> dict[str, str]:
         """Canonical names by alias."""
@@ -245,7 +245,7 @@ class HealthRecords(Protocol):
         """Forget an alias; False: there was none."""
 
     async def windows(self) -> list[MaintenanceWindow]:
-        """Every maintenance window, by id."""
+        """Return every maintenance window, by id."""
 
     async def set_window(self, window: MaintenanceWindow) -> None:
         """Store a maintenance window; one with the same id is replaced."""

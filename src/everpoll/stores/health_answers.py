@@ -50,7 +50,7 @@ class Asked(NamedTuple):
 
 
 def asked(from_at: float, to_at: float, limit: int) -> Asked:
-    """What a caller asks for. `BadInput` for a range that ends before it begins, and for a limit below 1."""
+    """Return what a caller asks for. `BadInput` for a range that ends before it begins, and for a limit below 1."""
     check_limit("limit", limit)
     return Asked(*bounds_ms(from_at, to_at), limit)
 
@@ -62,7 +62,7 @@ def check_limit(name: str, limit: int, most: int = 2**31) -> None:
 
 
 def looks_of(asked: Asked, rows: Iterable[LookRow], packed: Iterable[PackedRow]) -> list[Look]:
-    """The looks of a range, newest first. Of the packed hours, newest first, as many are taken as are needed."""
+    """Return the looks of a range, newest first. Of the packed hours, newest first, as many are taken as are needed."""
     found = list(rows)
     left = asked.limit
     for hour in packed:
@@ -78,7 +78,7 @@ def looks_of(asked: Asked, rows: Iterable[LookRow], packed: Iterable[PackedRow])
 def latencies_of(
     dependency: str, asked: Asked, rows: Iterable[LookRow], packed: Iterable[PackedRow]
 ) -> list[LatencyPoint]:
-    """The latencies of a dependency in a range, newest first."""
+    """Return the latencies of a dependency in a range, newest first."""
     found = [
         (row.at_ms, latency)
         for row in rows
@@ -102,7 +102,7 @@ Point = tuple[int, int, int | None]
 
 
 def points_of(n: int, points: list[Point], recent: bytes | None, packed_ms: int) -> list[LookPoint]:
-    """The last looks at a service, newest first, of those that are not rolled up (newest first) and those that are."""
+    """Return the last looks at a service, newest first, whether rolled up or not (those are newest first)."""
     if recent is not None and (len(points) < n or points[n - 1][0] < packed_ms):
         newest = unpack_newest(recent, n)[::-1]
         is_in_order = not points or points[-1][0] > packed_ms
@@ -111,7 +111,7 @@ def points_of(n: int, points: list[Point], recent: bytes | None, packed_ms: int)
 
 
 def look_of(row: LookRow) -> Look:
-    """A look as it is read."""
+    """Return a look as it is read."""
     return Look(
         at=row.at_ms / 1_000,
         status=WORDS[row.status],
@@ -130,12 +130,12 @@ class Latest(NamedTuple):
 
 
 def latest_of(at_ms: int | None, packed: bytes | None) -> Latest | None:
-    """The latencies as they were packed; None without any."""
+    """Return the latencies as they were packed; None without any."""
     return None if at_ms is None or packed is None else Latest(at_ms, unpack_latencies(packed))
 
 
 def dependency_of(row: DependencyRow, canonical: str | None, latest: Latest | None) -> DependencyInfo:
-    """A dependency as it is read. Its latency follows the latest look, also where nothing else has changed since."""
+    """Return a dependency as it is read. Its latency is that of the latest look, even if nothing else changed."""
     latency = row.latency_us
     if latest is not None and latest.at_ms > row.at_ms:
         latency = latest.latencies_us.get(row.name)
@@ -159,12 +159,12 @@ def dependency_of(row: DependencyRow, canonical: str | None, latest: Latest | No
 
 
 def error_of(at_ms: int, error: str | None, error_message: str | None) -> ErrorEntry:
-    """An entry of the error history as it is read."""
+    """Return an entry of the error history as it is read."""
     return ErrorEntry(at_ms / 1_000, _decoded(error), error_message)
 
 
 def newer(one: Latest | None, other: Latest | None) -> Latest | None:
-    """The newer of two, where there are two."""
+    """Return the newer of two, where there are two."""
     if one is None or other is None:
         return one or other
     return one if one.at_ms > other.at_ms else other

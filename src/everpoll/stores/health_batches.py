@@ -65,7 +65,7 @@ class ServiceBatch(NamedTuple):
 
 
 def batch_of(looks: Sequence[NewLook]) -> dict[str, ServiceBatch]:
-    """The rows of a batch, by service. `BadInput` for a batch that cannot be written."""
+    """Return the rows of a batch, by service. `BadInput` for a batch that cannot be written."""
     check_looks(looks)
     batch: dict[str, ServiceBatch] = {}
     for look in sorted(looks, key=_instant):
@@ -87,7 +87,7 @@ def batch_of(looks: Sequence[NewLook]) -> dict[str, ServiceBatch]:
 
 
 def size_of_batch(batch: dict[str, ServiceBatch]) -> int:
-    """Bytes that it writes, roughly."""
+    """Return bytes that it writes, roughly."""
     size = 0
     for of_service in batch.values():
         for look in of_service.looks.values():

@@ -110,7 +110,7 @@ def unpack_looks(start_ms: int, packed: bytes) -> list[LookRow]:
 
 
 def unpack_newest(packed: bytes, n: int) -> list[tuple[int, int, int | None]]:
-    """Of looks that were counted from 0, the last ones: instant, status and latency, oldest first."""
+    """Return instant, status and latency of the last of looks that were counted from 0, oldest first."""
     looks = _looks.decode(zlib.decompress(packed))
     instants = list(accumulate(looks.distances_ms))
     latencies_us = [latency_us or None for latency_us in looks.latencies_us[-n:]]
@@ -118,13 +118,13 @@ def unpack_newest(packed: bytes, n: int) -> list[tuple[int, int, int | None]]:
 
 
 def newest_end_ms(packed: bytes) -> int:
-    """Of looks that were counted from 0, until when the last one stands."""
+    """Return until when the last one of looks that were counted from 0 stands."""
     looks = _looks.decode(zlib.decompress(packed))
     return sum(looks.distances_ms) + looks.spans_ms[-1]
 
 
 def pack_latencies(latencies_us: Mapping[str, int]) -> bytes | None:
-    """Latencies of dependencies at one look, by name; None without any."""
+    """Return latencies of dependencies at one look, by name; None without any."""
     return _encode(latencies_us) if latencies_us else None
 
 
@@ -134,7 +134,7 @@ def unpack_latencies(packed: bytes) -> dict[str, int]:
 
 
 def pack_columns(columns: Mapping[str, Sequence[int]]) -> bytes | None:
-    """Latencies of dependencies at the looks of an hour: for each name a number a look, 0 for none."""
+    """Return latencies of dependencies at the looks of an hour: for each name a number a look, 0 for none."""
     return _packed(columns) if columns else None
 
 
@@ -171,7 +171,7 @@ figures_of: Callable[[Rollup], tuple[int | None, ...]] = attrgetter(*FIGURES)
 
 
 def rollup_of(figures: Iterable[int | None], histogram: bytes | None) -> Rollup:
-    """The rollup with these figures; without a histogram where that was not asked for."""
+    """Return the rollup with these figures; without a histogram where that was not asked for."""
     up, degraded, down, unknown, up_ms, degraded_ms, down_ms, unknown_ms, timed, sum_us, min_us, max_us = figures
     return Rollup(
         up=up or 0,
@@ -195,7 +195,7 @@ times_of: Callable[[Availability], tuple[int, ...]] = attrgetter(*TIMES)
 
 
 def availability_of(parts: Iterable[Sequence[int | None]]) -> Availability:
-    """The availability with the sums of these figures, each in the order of TIMES."""
+    """Return the availability with the sums of these figures, each in the order of TIMES."""
     up_ms, degraded_ms, down_ms, unknown_ms, timed, latency_sum_us = (
         sum(figure or 0 for figure in column) for column in zip(*parts, strict=True)
     )

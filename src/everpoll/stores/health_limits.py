@@ -60,7 +60,7 @@ def check_names(services: Sequence[str]) -> None:
 
 
 def window_body(body: Any) -> str:
-    """The JSON of a maintenance window."""
+    """Return the JSON of a maintenance window."""
     text = encode(body)
     if size_of(text) > WINDOW_BYTES:
         raise BadInput(f"a maintenance window of {size_of(text):,} bytes is more than {WINDOW_BYTES:,}")
@@ -68,12 +68,12 @@ def window_body(body: Any) -> str:
 
 
 def fitting_text(text: str | None, most: int = TEXT_CHARS) -> str | None:
-    """The text as it is stored."""
+    """Return the text as it is stored."""
     return None if text is None else _escaped(text[:most])[:most]
 
 
 def dependency_name(name: str) -> str:
-    """The name of a dependency as it is stored."""
+    """Return the name of a dependency as it is stored."""
     if len(name) <= DEPENDENCY_CHARS and name.isascii() and "\0" not in name:
         return name  # nearly every name, at a third of the cost
     return _escaped(name[:DEPENDENCY_CHARS])[:DEPENDENCY_CHARS]
@@ -91,17 +91,17 @@ def fitting_json(value: Any) -> str | None:
 
 
 def milliseconds(at: float) -> int:
-    """An instant as it is stored."""
+    """Return an instant as it is stored."""
     return round(at * 1_000)
 
 
 def span_ms(span_s: float) -> int:
-    """A span as it is stored: at least a millisecond."""
+    """Return a span as it is stored: at least a millisecond."""
     return max(1, round(min(span_s * 1_000, LARGEST)))
 
 
 def latency_us(latency_ms: float | None) -> int | None:
-    """A latency as it is stored; None for what is not a number above 0."""
+    """Return a latency as it is stored; None for what is not a number above 0."""
     if latency_ms is None or not 0 < latency_ms < math.inf:
         return None
     rounded = round(min(latency_ms * 1_000, LARGEST))
@@ -109,7 +109,7 @@ def latency_us(latency_ms: float | None) -> int | None:
 
 
 def http_status(status: int | None) -> int | None:
-    """A status code as it is stored; None for what cannot be one."""
+    """Return a status code as it is stored; None for what cannot be one."""
     return status if status is not None and 0 < status < 1_000 else None
 
 

@@ -89,19 +89,19 @@ def shorten(buckets: Buckets, excess: Iterable[Excess]) -> None:
 
 
 def overlaps_last(recent: bytes | None, packed_ms: int, first_ms: int) -> bool:
-    """Whether looks from `first_ms` on overlap those that are rolled up; `recent`: the last of these."""
+    """Return whether looks from `first_ms` on overlap those that are rolled up; `recent`: the last of these."""
     return recent is not None and (first_ms <= packed_ms or newest_end_ms(recent) > first_ms)
 
 
 def _until(row: LookRow, after: LookRow | None) -> LookRow:
-    """The look, standing no longer than until the one after it."""
+    """Return the look, standing no longer than until the one after it."""
     if after is None or row.at_ms + row.span_ms <= after.at_ms:
         return row
     return row._replace(span_ms=after.at_ms - row.at_ms)
 
 
 def _excess(row: LookRow, before: LookRow | None, after: LookRow) -> list[Excess]:
-    """For how long a look counts too long: until the look that followed it before, in place of `after`."""
+    """Return for how long a look counts too long: until the look that followed it before, in place of `after`."""
     excess_ms = _until(row, before).span_ms - _until(row, after).span_ms
     return [Excess(row, excess_ms)] if excess_ms > 0 else []
 

@@ -88,14 +88,14 @@ class Found:
 
 
 def bounds_ms(from_at: float, to_at: float) -> tuple[int, int]:
-    """The instants of a range as they are stored; instants that no look can have are moved into the calendar."""
+    """Return the instants of a range as they are stored; instants that no look can have are moved into the calendar."""
     if not from_at <= to_at:
         raise BadInput(f"a range must end after it begins, and {to_at!r} is not after {from_at!r}")
     return milliseconds(min(max(from_at, 0.0), LATEST_S)), milliseconds(min(max(to_at, 0.0), LATEST_S))
 
 
 def for_summary(from_at: float, to_at: float) -> Wanted:
-    """What the figures of a range are made of: its days, the hours of days that it has a part of, and so on."""
+    """Return what the figures of a range are made of: its days, the hours of days that it has a part of, and so on."""
     from_ms, to_ms = bounds_ms(from_at, to_at)
     if from_ms == to_ms:
         return Wanted(from_ms, to_ms, range(0), [], [])
@@ -109,7 +109,7 @@ def for_summary(from_at: float, to_at: float) -> Wanted:
 
 
 def since(from_at: float, horizon: Horizon) -> Since:
-    """What the figures since the hour of an instant are made of. Where that hour is pruned, the whole day counts."""
+    """Return what the figures since the hour of an instant are made of; if that is pruned, the whole day."""
     from_ms, _ = bounds_ms(from_at, LATEST_S)
     hour = from_ms // HOUR_MS
     day = hour // HOURS_A_DAY
@@ -119,13 +119,13 @@ def since(from_at: float, horizon: Horizon) -> Since:
 
 
 def hour_on(from_at: float) -> tuple[float, float]:
-    """The range from the hour of an instant on."""
+    """Return the range from the hour of an instant on."""
     from_ms, _ = bounds_ms(from_at, LATEST_S)
     return (from_ms - from_ms % HOUR_MS) / 1_000, LATEST_S
 
 
 def for_buckets(step: Step, from_at: float, to_at: float) -> Wanted:
-    """What the buckets of a range are made of."""
+    """Return what the buckets of a range are made of."""
     if step not in STEPS_MS:
         raise BadInput(f"step must be one of {', '.join(STEPS_MS)}, not {step!r}")
     step_ms = STEPS_MS[step]
@@ -143,7 +143,7 @@ def for_buckets(step: Step, from_at: float, to_at: float) -> Wanted:
 
 
 def summary_of(wanted: Wanted, found: Found) -> Rollup:
-    """The figures of the range."""
+    """Return the figures of the range."""
     open_looks = _counted(wanted, found)
     cut_days = {hour // HOURS_A_DAY for hour in wanted.hours}
     pruned_days = {hour // HOURS_A_DAY for hour in wanted.hours if hour < found.horizon.hours}
@@ -156,7 +156,7 @@ def summary_of(wanted: Wanted, found: Found) -> Rollup:
 
 
 def buckets_of(step: Step, wanted: Wanted, found: Found) -> list[Bucket]:
-    """The buckets of the range that have looks, oldest first."""
+    """Return the buckets of the range that have looks, oldest first."""
     step_ms = STEPS_MS[step]
     open_looks = _counted(wanted, found)
     rollups = dict(found.days if step == "day" else found.hours)
@@ -173,14 +173,14 @@ def buckets_of(step: Step, wanted: Wanted, found: Found) -> list[Bucket]:
 
 
 def _counted(wanted: Wanted, found: Found) -> list[LookRow]:
-    """The looks of the range that are not rolled up, as they count; what they cut short is corrected."""
+    """Return the looks of the range that are not rolled up, as they count; what they cut short is corrected."""
     cut = cut_short(last_looks(found.recent), sorted(found.looks))
     shorten(found, cut.excess)
     return [row for row in cut.looks if wanted.from_ms <= row.at_ms < wanted.to_ms]
 
 
 def cutoffs(now: float, retention: Retention) -> Cutoffs:
-    """What is too old. An hour is old as a whole, when its end is."""
+    """Return what is too old. An hour is old as a whole, when its end is."""
     looks, minutes, hours, days, errors = (
         max(0, milliseconds(now - kept_s))
         for kept_s in (
@@ -195,7 +195,7 @@ def cutoffs(now: float, retention: Retention) -> Cutoffs:
 
 
 def raised(horizon: Horizon, cut: Cutoffs, last_hour: int | None) -> Horizon:
-    """The horizon after pruning. It stays behind what is recorded, also after a clock that was years ahead."""
+    """Return the horizon after pruning. It stays behind what is recorded, also after a clock that was years ahead."""
     if last_hour is None:
         return horizon
     end = last_hour + 1
@@ -208,19 +208,19 @@ def raised(horizon: Horizon, cut: Cutoffs, last_hour: int | None) -> Horizon:
 
 
 def within(places: range, first: int | None, last: int | None) -> range:
-    """Those places between the first and the last that there is."""
+    """Return the places that lie between the first and the last that there is."""
     if first is None or last is None:
         return range(0)
     return range(max(places.start, first), min(places.stop, last + 1))
 
 
 def hours_of(day: int) -> range:
-    """The hours of a day."""
+    """Return the hours of a day."""
     return range(day * HOURS_A_DAY, (day + 1) * HOURS_A_DAY)
 
 
 def _of_hour(hour: int, wanted: Wanted, found: Found) -> Iterable[Rollup]:
-    """What the range has of an hour."""
+    """Return what the range has of an hour."""
     if hour not in wanted.minutes or hour < found.horizon.minutes:
         return [found.hours[hour]] if hour in found.hours else []
     minutes: Mapping[int, Rollup] = unpack_minutes(found.minutes[hour]) if hour in found.minutes else {}

@@ -72,7 +72,7 @@ class Touched(NamedTuple):
 
 
 def touched(rows: Iterable[LookRow], recent: bytes | None) -> Touched:
-    """Which hours and days a roll-up of these looks reads and writes; `recent`: the last that were rolled up.
+    """Return which hours and days a roll-up of these looks reads and writes; `recent`: the last that were rolled up.
 
     A look may cut short the one before it, which may be in another hour.
     """
@@ -108,12 +108,12 @@ def roll_up(record: ServiceRecord, rows: Sequence[LookRow]) -> None:
 
 
 def last_looks(recent: bytes | None) -> list[LookRow]:
-    """The last looks that were rolled up, oldest first."""
+    """Return the last looks that were rolled up, oldest first."""
     return [] if recent is None else unpack_looks(0, recent)
 
 
 def tallied(rows: Iterable[LookRow], step_ms: int) -> dict[int, Rollup]:
-    """The rollup of each step of time that has looks."""
+    """Return the rollup of each step of time that has looks."""
     tallies: dict[int, Tally] = {}
     for row in rows:
         place = row.at_ms // step_ms
@@ -130,7 +130,7 @@ def merge_into(rollups: dict[int, Rollup], place: int, rollup: Rollup) -> None:
 
 
 def _with_looks(hour: int, before: PackedHour | None, known: Sequence[LookRow], rows: Sequence[LookRow]) -> PackedHour:
-    """The hour with these looks added to those that are known."""
+    """Return the hour with these looks added to those that are known."""
     start_ms = hour * HOUR_MS
     columns = {} if before is None else unpack_columns(before.latencies)
     new = [{} if row.latencies is None else unpack_latencies(row.latencies) for row in rows]

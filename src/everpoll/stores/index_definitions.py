@@ -9,7 +9,7 @@ _COMMENT = re.compile(r"--[^\n]*")
 
 
 def expected_indexes(migrations: Iterable[str]) -> dict[str, str]:
-    """The name of each index, and the statement that makes it; what a later migration drops is not expected."""
+    """Return the name of each index, and the statement that makes it; what a later migration drops is not expected."""
     found: dict[str, str] = {}
     for migration in migrations:
         sql = _COMMENT.sub("", migration)

@@ -37,7 +37,7 @@ class LimitLooks:
         """By queue, the key that was visited last: it is the turn of those behind it."""
 
     def are_due(self, *, is_full: bool = True) -> bool:
-        """Whether the next look should visit keys.
+        """Return whether the next look should visit keys.
 
         `is_full=False`: it is one of the short looks in the middle of a run. They leave a visit to the next full look,
         unless that one keeps them waiting.
@@ -47,20 +47,20 @@ class LimitLooks:
         return self._clock() >= self._visit_at + (0.0 if is_full else self._patience_s)
 
     def looked(self, found: int, asked: int) -> None:
-        """A look is over."""
+        """Note how much a look found."""
         self._run = self._run + 1 if found >= asked >= RUN_ROWS else 0
 
     def visited(self, keys: int, started: int, took_s: float) -> None:
-        """So many keys were visited, and so many tasks started there."""
+        """Note how many keys a look visited, and how many tasks started there."""
         in_vain = max(0.0, 1.0 - started / keys) if keys else 1.0
         rest_s = took_s * in_vain / SHARE
         self._visit_at = self._clock() + (rest_s if started else max(rest_s, NONE_REST_S))
         self._patience_s = 0.0 if started else NONE_REST_S
 
     def asks_aged(self, aging_s: float | None) -> bool:
-        """Whether the next look should ask for tasks that have waited too long."""
+        """Return whether the next look should ask for tasks that have waited too long."""
         return aging_s is not None and self._clock() >= self._aged_at
 
     def asked_aged(self, aging_s: float, *, found: bool) -> None:
-        """It has asked."""
+        """Note that a look has asked for them."""
         self._aged_at = self._clock() + (0.0 if found else min(AGED_EVERY_S, aging_s / 10))

@@ -62,20 +62,20 @@ _beside_args = attrgetter(
 
 
 def size_of(text: str | None) -> int:
-    """Bytes of UTF-8; of a text that UTF-8 cannot represent, too."""
+    """Return bytes of UTF-8; of a text that UTF-8 cannot represent, too."""
     if text is None:
         return 0
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def task_bytes(task: NewTask) -> int:
-    """What a new task takes in a statement."""
+    """Return what a new task takes in a statement."""
     events = sum(size_of(event.body) for event in task.events) if task.events else 0
     return ROW_BYTES + size_of(task.args) + size_of(task.memory) + events
 
 
 def all_plain(settlements: Sequence[Settlement]) -> bool:
-    """Whether all of them are ordinary ends, which carry nothing: asked of a whole batch, since most are."""
+    """Return whether all of them are ordinary ends, which carry nothing: asked of a whole batch, since most are."""
     plain = [
         one
         for one in settlements
@@ -85,7 +85,7 @@ def all_plain(settlements: Sequence[Settlement]) -> bool:
 
 
 def settlement_bytes(settlement: Settlement) -> int:
-    """What a settlement takes in a statement."""
+    """Return what a settlement takes in a statement."""
     payload = settlement.result if type(settlement) is Ended else settlement.memory  # type: ignore[union-attr]
     if payload is None and settlement.note is None and not settlement.events and not settlement.follow_ups:
         return ROW_BYTES
@@ -107,14 +107,14 @@ def in_portions(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator
 
 
 def checked_bytes(tasks: Sequence[NewTask]) -> int:
-    """What these tasks take in a statement. Raises `BadInput` for the first one that some database could not keep."""
+    """Return the size of these tasks in a statement. Raises `BadInput` for the first that cannot be stored."""
     if len(tasks) >= MANY and (size := _bytes_if_alike(tasks)) is not None:
         return size
     return ROW_BYTES * len(tasks) + sum(map(_checked_task, tasks))
 
 
 def _bytes_if_alike(tasks: Sequence[NewTask]) -> int | None:
-    """The same for tasks that differ in their arguments only, all of them plain; None: each is to be looked at.
+    """Do the same for plain tasks that differ in their arguments only; None: look at each of them.
 
     Most calls with many tasks are like that: 0.1 us a task, against 0.3 where each is looked at.
     """
@@ -133,7 +133,7 @@ def _bytes_if_alike(tasks: Sequence[NewTask]) -> int | None:
 
 
 def _checked_task(task: NewTask) -> int:
-    """What the payloads of a task take."""
+    """Return what the payloads of a task take."""
     names = (task.name, task.queue, task.kind)
     if names not in _fit_names:
         _check_names(task)
@@ -176,7 +176,7 @@ def _check_names(task: NewTask) -> None:
 
 
 def _checked(task: NewTask, what: str, text: str, limit: int) -> int:
-    """The size of a text in bytes."""
+    """Return the size of a text in bytes."""
     if (unfit := unstorable(text)) is not None:
         _refuse(task, f"{what} has {unfit}: remove it")
     size = size_of(text)

@@ -82,7 +82,7 @@ class Operations(Protocol):
     """The part of a store that people use through the command line, the HTTP interface and Python."""
 
     async def cancel(self, task_id: int, note: str) -> "TaskState | None":
-        """A queued task ends as canceled; a running one is asked to. Its state after that; None: not known.
+        """End a queued task as canceled, ask a running one to end; return its state after that, None: not known.
 
         A queued task that cancels itself is asked, too: it is due at once, and its lease says so. The event carries the
         state as `state`.
@@ -92,9 +92,10 @@ class Operations(Protocol):
         """`cancel` for many tasks, each with its note, in few statements; answers in the order of the requests."""
 
     async def revise(self, revisions: Sequence[Revision]) -> list[int | None]:
-        """Change live tasks; their ids in the order of the revisions, None where there is no such live task, it has
-        other arguments than expected, or it runs and only queued ones were meant.
+        """Change live tasks; return their ids in the order of the revisions, None where nothing was changed.
 
+        Nothing is changed if there is no such live task, if it has other arguments than expected, or if it runs and the
+        revision is for queued tasks only.
         A task that runs goes on with the arguments that its lease brought, and is due again at once when it settles.
         """
 
@@ -114,19 +115,19 @@ class Operations(Protocol):
         """
 
     async def pause(self, queue: str, reason: str, by: str) -> None:
-        """No worker leases from the queue until `resume`; what runs goes on. Repeated, it replaces the reason.
+        """Have no worker lease from the queue until `resume`; what runs goes on. Repeated, it replaces the reason.
 
         A lease that is under way at that moment may still bring tasks of the queue; none that begins later does.
         """
 
     async def resume(self, queue: str, by: str) -> bool:
-        """Workers lease from the queue again, and are woken; False: it was not paused."""
+        """Have workers lease from the queue again, and wake them; return False if it was not paused."""
 
     async def paused(self) -> dict[str, Pause]:
-        """The queues that are paused, by name."""
+        """Return the queues that are paused, by name."""
 
     async def release_set_aside(self, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
-        """Make tasks due that other workers have set aside, the oldest first; how many.
+        """Make tasks due that other workers have set aside, the oldest first; return how many.
 
         `versions`: the names that the asking worker can run, each with the newest version of its arguments; `queues`:
         those that it serves. No worker is woken: the asking worker looks next, before others lease them in vain.
@@ -136,4 +137,4 @@ class Operations(Protocol):
         """Write events that belong to no other change: all or none, in order."""
 
     async def actions_of(self, task_id: int, limit: int = 1000) -> "list[Event]":
-        """What was done to a task from outside, oldest first: the events with negative numbers."""
+        """Return what was done to a task from outside, oldest first: the events with negative numbers."""

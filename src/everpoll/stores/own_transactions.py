@@ -23,4 +23,4 @@ class OwnTransactions(Protocol):
         transaction can be committed then."""
 
     async def is_complete(self, incarnation: int, lease: "Lease") -> bool:
-        """Whether a transaction that ended the task under this lease was committed; the lease is forgotten then."""
+        """Return whether a committed transaction has ended the task under this lease; if so, forget the lease."""

@@ -17,10 +17,10 @@ SET_ASIDE = "set-aside"
 
 
 def set_aside_note(why: str, since: float, fails_at: float | None) -> str:
-    """The note of a task that is set aside, since when, and when it fails if no worker comes that can run it."""
+    """Return the note of a task that is set aside, since when, and when it fails if no worker comes that can run it."""
     return encode({"what": SET_ASIDE, "type": UNKNOWN_JOB, "why": why, "since": since, "fails_at": fails_at})
 
 
 def is_set_aside(trail: tuple[dict[str, Any], ...] | list[dict[str, Any]]) -> bool:
-    """Whether a waiting task with this trail is set aside."""
+    """Return whether a waiting task with this trail is set aside."""
     return bool(trail) and trail[-1].get("what") == SET_ASIDE

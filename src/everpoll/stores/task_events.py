@@ -13,22 +13,22 @@ REPLACED = encode({"what": "replaced", "why": "an enqueue of its key replaced it
 
 
 def canceled_event() -> NewEvent:
-    """A task would be due again, and ends because a caller asked for it meanwhile."""
+    """Return the event of a task that ends instead of being due again: a caller canceled it meanwhile."""
     return NewEvent(UNNUMBERED, encode({"what": "canceled", "why": CANCELED_MEANWHILE}))
 
 
 def rescued_event(what: EndState, why: str, rescues: int) -> NewEvent:
-    """A task ends because its worker was lost, or because it ran past its deadline."""
+    """Return the event of a task that ends because its worker was lost, or it ran past its deadline."""
     return NewEvent(UNNUMBERED, encode({"what": what, "by": "rescue", "why": why, "rescues": rescues}))
 
 
 def queue_entry(what: str, queue: str, by: str, why: str = "") -> LogEntry:
-    """What was done to a queue."""
+    """Return the entry of the log about what was done to a queue."""
     said = {"by": by, "why": why}
     return LogEntry("queue", queue, encode({"what": what, **{name: text for name, text in said.items() if text}}))
 
 
 def with_state(note: str, state: TaskState) -> str:
-    """A note as the feed has it, with the state that the task has after it; spliced and not decoded."""
+    """Return a note as the feed has it, with the state that the task has after it; spliced and not decoded."""
     fields = note.strip()[1:].lstrip()
     return f'{{"state":"{state}"{"," if fields != "}" else ""}{fields}'

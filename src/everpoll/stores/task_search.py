@@ -32,7 +32,7 @@ _error_class = re.compile(ERROR_CLASS)
 
 
 def checked(wanted: TaskFilter) -> TaskFilter:
-    """The filter, or `BadInput` where a search cannot be made with it."""
+    """Return the filter, or `BadInput` where a search cannot be made with it."""
     for name in ("q", "error"):
         value = getattr(wanted, name)
         if value is not None and (flaw := flaw_of(value, SEARCH_CHARS)) is not None:
@@ -45,14 +45,14 @@ def checked(wanted: TaskFilter) -> TaskFilter:
 
 
 def searched(wanted: TaskFilter) -> int:
-    """How many tasks of each table one page looks at, where no index has the filter."""
+    """Return how many tasks of each table one page looks at, where no index has the filter."""
     if wanted.error is not None:
         return ERROR_SEARCH_LIMIT
     return SEARCH_LIMIT if wanted.q is None else TEXT_SEARCH_LIMIT
 
 
 def needles(q: str) -> tuple[Needle, ...]:
-    """What to look for: a task is found if its arguments have one of these."""
+    """Return what to look for: a task is found if its arguments have one of these."""
     found: list[Needle] = [(_json_text(q),)]
     if (member := _MEMBER.fullmatch(q)) is not None:
         *outer, name = member[1].split(".")
@@ -65,17 +65,17 @@ def needles(q: str) -> tuple[Needle, ...]:
 
 
 def is_found(wanted: tuple[Needle, ...], text: str) -> bool:
-    """Whether the text has one of them."""
+    """Return whether the text has one of them."""
     return any(_has(text, needle) for needle in wanted)
 
 
 def condition(wanted: tuple[Needle, ...], column: str, position: str, bind: Callable[[str], str]) -> str:
-    """The same in SQL; `position` is the database's function for it, `bind` answers with a parameter's name."""
+    """Return the same as SQL; `position` is the database's function for it, `bind` returns a parameter's name."""
     return "(" + " or ".join(_condition(column, list(needle), position, bind) for needle in wanted) + ")"
 
 
 def error_class(note: str | None) -> str | None:
-    """The class of the error that a note for the trail tells about; None: it tells about none."""
+    """Return the class of the error that a note for the trail tells about; None: it tells about none."""
     found = None if note is None else _error_class.search(note)
     return None if found is None else found[1]
 

@@ -18,19 +18,19 @@ def default_url() -> str:
 
 
 def has_url() -> bool:
-    """Whether the environment says where tasks live."""
+    """Return whether the environment says where tasks live."""
     return bool(os.environ.get("EVERPOLL_URL"))
 
 
 def with_connections(url: str, connections: int | None) -> str:
-    """The address with that many connections in it; only Postgres counts them."""
+    """Return the address with that many connections in it; only Postgres counts them."""
     if connections is None or url.split(":", 1)[0].lower() not in POSTGRES:
         return url
     return f"{url}{'&' if '?' in url else '?'}connections={connections}"
 
 
 def store_for(url: str, clock: Clock | None = None) -> Store:
-    """The store at that address; it is opened later. Drivers are imported only where they are needed."""
+    """Return the store at that address; it is opened later. Drivers are imported only where they are needed."""
     scheme = url.split(":", 1)[0].lower() if "://" in url else ""
     if scheme == "memory":
         from everpoll.stores.memory import MemoryStore  # noqa: PLC0415 - see above
@@ -55,7 +55,7 @@ def store_for(url: str, clock: Clock | None = None) -> Store:
 
 
 def is_missing_file(url: str) -> bool:
-    """Whether this is the address of a SQLite file that does not exist yet."""
+    """Return whether this is the address of a SQLite file that does not exist yet."""
     if url.split(":", 1)[0].lower() != "sqlite":
         return False
     from everpoll.drivers.sqlite.address import read_address  # noqa: PLC0415 - as in `store_for`

@@ -26,7 +26,6 @@ class Watches:
 
     def __init__(self, works: Works, store: Callable[[], Awaitable[Store]]) -> None:
         self._works = works
-        works.on_unregistered_with_memory = self._settle_unregistered
         self.store = store
         self._watches: dict[str, Watch[Any]] = {}
         self._runtimes: dict[str, Runtime] = {}
@@ -49,7 +48,8 @@ class Watches:
         self._works.add(Work(watch.name, watch.policy.queue, runtime.run, watch.policy.timeout_s, True, "watch"))
         return watch
 
-    def _settle_unregistered(self, run: Run) -> Settlement:
+    def settle_unregistered(self, run: Run) -> Settlement:
+        """Settle a run whose watch is not registered in this worker: another worker may have it."""
         return settled_unregistered(run, sorted(self._watches), run.now(asyncio.get_running_loop().time()))
 
     def __getitem__(self, name: str) -> Watch[Any]:

@@ -18,7 +18,7 @@ from shell_query.stage import EXACT, key_of
 
 FATES = {
     "complete": (Fate(runs_s=10, rows_after_s=3), "ready", False),
-    "not running": (Fate(runs_s=10, completed_date_after_s=0, told_after_s=float("inf"), rows=0), "ready", False),
+    "not running": (Fate(runs_s=10, completed_date_after_s=0, reported_after_s=float("inf"), rows=0), "ready", False),
     "error": (Fate(runs_s=10, error="Invalid column"), "failed", False),
     "canceled": (Fate(runs_s=600), "canceled", True),
 }

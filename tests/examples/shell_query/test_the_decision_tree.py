@@ -137,7 +137,7 @@ def test_a_completion_date_is_no_proof_and_starts_the_checks_after_5_s(stage: St
 
 def test_without_any_sign_the_checks_start_after_3_minutes(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=20, told_after_s=NEVER, rows=0))
+        info = await stage.told(Fate(runs_s=20, reported_after_s=NEVER, rows=0))
         assert stage.asked("isrunning") == [180.0, 195.0]
         assert info.outcome == "ready"
         assert info.value == {"count": 0, "rows": []}
@@ -148,7 +148,7 @@ def test_without_any_sign_the_checks_start_after_3_minutes(stage: Stage) -> None
 
 def test_not_running_counts_when_seen_twice_15_s_apart(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=50, completed_date_after_s=0, told_after_s=NEVER, rows=0))
+        info = await stage.told(Fate(runs_s=50, completed_date_after_s=0, reported_after_s=NEVER, rows=0))
         assert stage.asked("isrunning") == [6.0, 14.0, 30.0, 60.0, 75.0]
         assert info.reason == "rowset is verified, at try 1"
         assert stage.timeline.rules("r")[-3:] == ["hint", "ready", "cleanup"]
@@ -159,7 +159,7 @@ def test_not_running_counts_when_seen_twice_15_s_apart(stage: Stage) -> None:
 
 def test_a_running_in_between_starts_over(stage: Stage) -> None:
     async def scene() -> None:
-        fate = Fate(runs_s=85, completed_date_after_s=0, told_after_s=NEVER, rows=0, not_running=((25, 40),))
+        fate = Fate(runs_s=85, completed_date_after_s=0, reported_after_s=NEVER, rows=0, not_running=((25, 40),))
         await stage.told(fate)
         # 30: the first sighting; 45: it runs; 75: runs, by the cadence; 105 and 120: two that count.
         assert stage.asked("isrunning") == [6.0, 14.0, 30.0, 45.0, 75.0, 105.0, 120.0]
@@ -190,7 +190,7 @@ def test_after_6_tries_it_has_failed_and_says_so(stage: Stage) -> None:
 
 def test_the_probe_waits_5_s_comes_every_15_s_and_a_row_is_enough(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=80, told_after_s=NEVER))
+        info = await stage.told(Fate(runs_s=80, reported_after_s=NEVER))
         # Of the looks at 2, 6, 14, 30, 60, 90 the one at 2 is too early and the one at 14 too soon after 6.
         # At 90 the page of one row is followed by the page of the result.
         assert stage.asked("rowset") == [6.0, 30.0, 60.0, 90.0, 90.0]
@@ -203,7 +203,7 @@ def test_the_probe_waits_5_s_comes_every_15_s_and_a_row_is_enough(stage: Stage) 
 
 def test_everything_is_counted(stage: Stage) -> None:
     async def scene() -> None:
-        fate = Fate(runs_s=50, completed_date_after_s=0, told_after_s=NEVER, rows=0, rows_after_s=30)
+        fate = Fate(runs_s=50, completed_date_after_s=0, reported_after_s=NEVER, rows=0, rows_after_s=30)
         counters = (await stage.told(fate)).counters
         assert counters["looks"] == 9
         assert counters["due:probe"] == counters["attempt:probe"] == 4

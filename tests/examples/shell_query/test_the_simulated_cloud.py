@@ -81,7 +81,7 @@ def test_a_request_is_understood_whatever_its_prefixes_are() -> None:
         (b"<a/>", "no SOAP envelope"),
         (b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "no document type"),
         (envelope(node("CreateRequest"), "stolen"), "Token Expired or Invalid"),
-        (envelope(node("ConfigureRequest"), TOKEN), "is no request"),
+        (envelope(node("ConfigureRequest"), TOKEN), "is not a request"),
         (envelope(node("PerformRequestMsg", node("Action", "dance")), TOKEN), "cannot be performed"),
         (envelope(node("RetrieveRequestMsg"), TOKEN), "cannot be retrieved"),
     ],
@@ -164,7 +164,7 @@ def test_a_query_goes_from_queued_to_processing_to_complete() -> None:
 
 def test_the_habits_that_the_document_complains_of() -> None:
     fates = {
-        "dated": Fate(runs_s=100, completed_date_after_s=1, told_after_s=NEVER),
+        "dated": Fate(runs_s=100, completed_date_after_s=1, reported_after_s=NEVER),
         "flapping": Fate(runs_s=100, not_running=((10, 20),)),
         "forgotten": Fate(runs_s=100, forgotten=(10, 20)),
         "unnamed": Fate(object_id_missing=True),

@@ -11,7 +11,7 @@ from shell_query.stage import Stage
 FATES = {
     "ready": Fate(runs_s=100),
     "late": Fate(runs_s=40, rows_after_s=6),
-    "queued": Fate(runs_s=70, completed_date_after_s=1, told_after_s=float("inf")),
+    "queued": Fate(runs_s=70, completed_date_after_s=1, reported_after_s=float("inf")),
     "failed": Fate(runs_s=60, error="Invalid column"),
 }
 

@@ -89,7 +89,7 @@ async def test_a_link_to_the_file_is_the_file(tmp_path: Path) -> None:
     one, other = SqliteStore(f"sqlite:///{link}"), SqliteStore(f"sqlite:///{real}")
     await one.open()
     await other.open()
-    assert one._bell is other._bell
+    assert one._lanes.bell is other._lanes.bell
     [task] = await one.enqueue([NewTask(name="job")])
     assert task.id in await other.info([task.id])
     await one.close()

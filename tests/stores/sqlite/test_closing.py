@@ -108,11 +108,11 @@ async def test_a_canceled_caller_leases_nothing(store: SqliteStore) -> None:
     """Not even if the lease was committed already: it is handed back at no cost."""
     await store.sign_on(CARD, 600)
     ids = [one.id for one in await store.enqueue([JOB] * 3)]
-    assert store._writer is not None
-    commits = store._writer._commits
+    assert store._lanes.writer is not None
+    commits = store._lanes.writer._commits
     asked = asyncio.create_task(store.lease(5, {"default": 5}, 5))
     await asyncio.sleep(0)
-    while store._writer._commits == commits:
+    while store._lanes.writer._commits == commits:
         time.sleep(0.001)  # noqa: ASYNC251 - the answer must not get through before the cancellation does
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -96,9 +96,9 @@ async def test_the_folder_tells_of_it(path: Path, store: SqliteStore) -> None:
     await enqueued(store)
     os.utime(path.parent, (1, 1))
     await enqueued(store)
-    assert store._writer is not None
-    assert store._writer._con is not None
-    assert store._writer._con.paths.is_untouched()
+    assert store._lanes.writer is not None
+    assert store._lanes.writer._con is not None
+    assert store._lanes.writer._con.paths.is_untouched()
     await enqueued(store)
     delete(path, ["-wal"])
     with pytest.raises(StoreUnavailable, match=f"{path}-wal was deleted"):

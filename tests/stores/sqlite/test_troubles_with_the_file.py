@@ -139,14 +139,14 @@ async def test_a_broken_connection_is_opened_anew(path: Path, store: SqliteStore
         raise error
 
     await store.enqueue([JOB])
-    assert store._writer is not None
-    broken = store._writer._con
+    assert store._lanes.writer is not None
+    broken = store._lanes.writer._con
     with pytest.raises(StoreUnavailable, match=f"{path}: .*{words}.*it broke"):
         await store._write(Op(break_off))
     with pytest.raises(StoreUnavailable, match=f"{path}: .*{words}.*it broke"):
         await store._read(break_off)
     assert await store.enqueue([JOB]) == [Enqueued(2)]
-    assert store._writer._con is not broken
+    assert store._lanes.writer._con is not broken
     assert len(await store.info([1, 2])) == 2
 
 

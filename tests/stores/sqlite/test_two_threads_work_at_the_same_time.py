@@ -16,7 +16,7 @@ async def test_the_event_loop_pauses_only_for_a_writer_that_is_at_work(
     paused: list[float] = []
     monkeypatch.setattr(lane, "time", type("Time", (), {"sleep": paused.append}))
     await store._write(Op(lambda _con: None))
-    while store._writer is not None and store._writer._is_performing:  # noqa: ASYNC110 - it does not tell
+    while store._lanes.writer is not None and store._lanes.writer._is_performing:  # noqa: ASYNC110 - it does not tell
         await asyncio.sleep(0)
     store.hand_over()
     assert paused == []

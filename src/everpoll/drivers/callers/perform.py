@@ -34,7 +34,7 @@ ACCEPTED = "pass one of asyncpg, psycopg 3 or sqlite3, a Connection or Session o
 
 
 def check_kind(connection: object, *, is_async: bool, instead: str) -> Any:
-    """The driver of the connection; `BadInput` where it is of none, or is called the other way."""
+    """Return the driver of the connection; `BadInput` where it is of none, or is called the other way."""
     for one in type(connection).__mro__:
         kind = KINDS.get((one.__module__.partition(".")[0], one.__name__))
         if kind is not None:

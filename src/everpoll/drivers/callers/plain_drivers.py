@@ -50,7 +50,7 @@ class Psycopg:
             return work.read(cursor.fetchone()[0])
 
     def _cursor(self, work: CallerWork[T]) -> Any:
-        """A cursor of the plain kind, whatever factories the connection has."""
+        """Return a cursor of the plain kind, whatever factories the connection has."""
         connection = self._connection
         if isinstance(work, SqliteWork):
             raise refusals.other_engine(self.kind, "Postgres", f"SQLite ({work.path})")

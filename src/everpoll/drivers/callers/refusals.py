@@ -15,12 +15,12 @@ CAUSES = 5
 
 
 def closed(kind: str) -> BadInput:
-    """The connection is closed."""
+    """Return the error for a closed connection."""
     return BadInput(f"connection=: this {kind} is closed: nothing can be enqueued or completed through it")
 
 
 def no_transaction(kind: str, write: str) -> BadInput:
-    """Statements on this connection are committed one by one."""
+    """Return the error for a connection that commits its statements one by one."""
     return BadInput(
         f"connection=: no transaction is open on this {kind}, so that everything would be committed at once: {write}; "
         "or leave connection= out"
@@ -28,17 +28,17 @@ def no_transaction(kind: str, write: str) -> BadInput:
 
 
 def failed(kind: str) -> BadInput:
-    """The transaction cannot go on."""
+    """Return the error for a transaction that cannot go on."""
     return BadInput(f"connection=: the transaction of this {kind} has failed: roll it back first")
 
 
 def other_engine(kind: str, engine: str, wanted: str) -> BadInput:
-    """The connection is to another kind of database."""
+    """Return the error for a connection to another kind of database."""
     return BadInput(f"connection=: this {kind} leads to {engine}, and the tasks of this app are in {wanted}")
 
 
 def meant(error: Exception, kind: str) -> EverpollError | None:
-    """The error to raise in the place of a driver's; None: that one."""
+    """Return the error to raise instead of the driver's; None: raise the driver's."""
     if isinstance(error, EverpollError):
         return error
     if type(error).__name__ == "PendingRollbackError":
@@ -64,7 +64,7 @@ def meant(error: Exception, kind: str) -> EverpollError | None:
 
 
 def sqlstate_of(error: BaseException | None) -> str | None:
-    """What the server said, however the error is wrapped."""
+    """Return the SQLSTATE that the server sent, however the error is wrapped."""
     for _ in range(CAUSES):
         if error is None:
             return None
@@ -76,7 +76,7 @@ def sqlstate_of(error: BaseException | None) -> str | None:
 
 
 def _line(error: BaseException) -> str:
-    """The driver's own words, without what frameworks put around them."""
+    """Return the driver's own words, without what frameworks put around them."""
     inner: BaseException = error
     for _ in range(CAUSES):
         deeper = getattr(inner, "orig", None) or inner.__cause__

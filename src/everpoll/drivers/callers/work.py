@@ -24,7 +24,7 @@ class PostgresWork(Generic[T]):
     """What the answer means; raises `Elsewhere` where the function says so."""
 
     def sql(self, mark: Callable[[int], str]) -> str:
-        """The statement; `mark` makes the placeholder of an argument, from 1."""
+        """Return the statement; `mark` makes the placeholder of an argument, from 1."""
         casts = ", ".join(f"cast({mark(place)} as text)" for place in range(1, len(self.args) + 1))
         return f"select {self.function}({casts})"
 

@@ -54,7 +54,7 @@ class Address:
     """Where the tables are that are used here, for messages: Postgres names a table that it denies without it."""
 
     def masked(self, text: str) -> str:
-        """The text without any password that may have got into it."""
+        """Return the text without any password that may have got into it."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
@@ -102,7 +102,7 @@ def _has_target(pieces: list[str]) -> bool:
 
 
 def _settings(given: dict[str, str]) -> tuple[tuple[str, str], ...]:
-    """The driver lets what is passed to it win over the address, and does not read $PGAPPNAME."""
+    """Return the settings to pass to the driver: they win over the address, and it does not read $PGAPPNAME."""
     if "application_name" in given or _SETS_APPLICATION_NAME.search(given.get("options", "")):
         return ()
     return (("application_name", os.environ.get("PGAPPNAME") or APPLICATION_NAME),)

@@ -116,7 +116,7 @@ class Connections:
         return {int(slot.connection.get_server_pid()) for slot in self._slots if slot.connection and slot.is_live}
 
     def take(self, wish: Wish) -> Slot | None:
-        """The same as `borrow`, where there is nothing to wait for; the ordinary case, so it costs little."""
+        """Return an idle connection, or None where `borrow` would have to wait. The ordinary case: it costs little."""
         slot = self._pick(wish)
         if slot is None or not slot.is_live:
             return None
@@ -124,7 +124,7 @@ class Connections:
         return slot
 
     async def borrow(self, wish: Wish) -> Slot:
-        """A live connection, for one statement or transaction. Call `put_back` with it, whatever happens."""
+        """Return a live connection, for one statement or transaction. Call `put_back` with it, whatever happens."""
         while True:
             slot = self._pick(wish)
             if slot is None:
@@ -147,7 +147,7 @@ class Connections:
                 return slot
 
     def put_back(self, slot: Slot) -> None:
-        """The next one may have it."""
+        """Hand the connection to the next lane that waits."""
         slot.is_busy = False
         slot.idle_since = asyncio.get_running_loop().time()
         if slot.is_leaving:
@@ -164,7 +164,7 @@ class Connections:
                 connection.terminate()
 
     def come_home(self) -> None:
-        """In another event loop, or after a fork, what we have is not ours to use, nor to say goodbye on."""
+        """Drop the connections of another event loop, or of the parent of a fork, without using them."""
         here = (os.getpid(), asyncio.get_running_loop())
         if self.home == here:
             return
@@ -199,13 +199,13 @@ class Connections:
         self.breaks += 1
 
     def heartbeats(self) -> Dial:
-        """How heartbeats connect: from threads of their own, and before the lanes."""
+        """Return how heartbeats connect: from threads of their own, and before the lanes."""
         return self.dial.for_heartbeat(
             lambda: self._from_thread(self._heartbeat_connected), lambda: self._from_thread(self._heartbeat_refused)
         )
 
     def await_heartbeat(self) -> None:
-        """A heartbeat is about to connect: until then one connection must do."""
+        """Do with one connection until the heartbeat that is about to connect has its own."""
         self._heartbeat_due_at = asyncio.get_running_loop().time() + HEARTBEAT_DUE_S
         self._heartbeat_here.clear()
 
@@ -237,7 +237,7 @@ class Connections:
             self.leave(slot)
 
     def make_room(self) -> None:
-        """The server refuses a connection that another process needs: give up all but one."""
+        """Give up all connections but one: the server refuses one that another process needs."""
         self._grow_at = asyncio.get_running_loop().time() + ROOM_S * (0.5 + self._rng.random())
         for slot in self._extra():
             self.leave(slot)
@@ -303,7 +303,7 @@ class Connections:
             logger.warning("%s: this process works with %d beside its heartbeat, and says so once", error, count)
 
     def _extra(self) -> list[Slot]:
-        """Every connection but one: the listening one, else the most recently used one."""
+        """Return every connection but one: the listening one, else the most recently used one."""
         live = [slot for slot in self._slots if slot.is_live]
         live.sort(key=lambda slot: (slot.on_drop is not None, slot.is_busy, slot.idle_since))
         return live[:-1]

@@ -42,11 +42,11 @@ class Dial:
         self._on_refused = on_refused
 
     def for_heartbeat(self, on_connected: Callable[[], None], on_refused: Callable[[], None]) -> "Dial":
-        """The same, which calls one of the two, in the heartbeat's thread, when a connection was made or refused."""
+        """Return a copy that calls one of these, in the heartbeat's thread, when it has connected or was refused."""
         return Dial(self.address, sessions=self._sessions, on_connected=on_connected, on_refused=on_refused)
 
     async def connect(self) -> Connection:
-        """A new connection. Raises `ConnectionsUsedUp` where the server has none to give."""
+        """Open a connection. Raises `ConnectionsUsedUp` where the server has none to give."""
         sessions = self._sessions
         try:
             if len(sessions.hosts) == 1:
@@ -80,11 +80,11 @@ class Dial:
         )
 
     def insist_on_read_committed(self) -> None:
-        """Where the database has another default, from the next connection on. Usually not said: poolers refuse it."""
+        """Ask for it from the next connection on. Only where the database's default differs: poolers refuse it."""
         self._sessions.settings["default_transaction_isolation"] = "read committed"
 
     def shares_statements(self) -> None:
-        """A pooler mixed up prepared statements: from the second time on, do without."""
+        """Note that a pooler mixed up prepared statements: from the second time on, use none."""
         self._sessions.shared_statements += 1
         if self._sessions.shared_statements >= SHARED_STATEMENT_TRIES and self._sessions.statement_cache:
             self._sessions.statement_cache = 0

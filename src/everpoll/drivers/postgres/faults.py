@@ -59,17 +59,17 @@ POOLER = "; a transaction pooler that cannot carry prepared statements? Add ?sta
 
 
 def is_shared_statement(error: BaseException) -> bool:
-    """Whether a pooler gave us a server connection that does not know our statements. Nothing was executed then."""
+    """Return whether a pooler gave us a server connection without our statements. Nothing was executed then."""
     return isinstance(error, asyncpg.PostgresError) and error.sqlstate in SHARED_STATES
 
 
 def ends_connection(error: asyncpg.PostgresError) -> bool:
-    """Whether the next statement needs another connection."""
+    """Return whether the next statement needs another connection."""
     return (error.sqlstate or "").startswith(ENDING_STATES)
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether the connection is of no use any more, by no fault of the statement."""
+    """Return whether the connection is of no use any more, by no fault of the statement."""
     if isinstance(error, asyncpg.PostgresError):
         return ends_connection(error)
     if isinstance(error, asyncpg.InterfaceError):
@@ -78,7 +78,7 @@ def is_outage(error: BaseException) -> bool:
 
 
 def while_connecting(error: Exception, address: Address) -> EverpollError:
-    """The error to raise in its place: an outage that may pass, or an address that leads nowhere.
+    """Return the error to raise in its place: an outage that may pass, or an address that leads nowhere.
 
     A running worker waits out both: a password may be changed back. At its start it waits only for the first.
     """
@@ -110,7 +110,7 @@ def while_connecting(error: Exception, address: Address) -> EverpollError:
 
 
 def _at_no_host(error: AllHostsFailed, address: Address) -> EverpollError:
-    """A host that shows a mistake in the address or has no connection left, decides; else the error names all hosts."""
+    """Return the error of a host that shows a mistake in the address or has no connection left, else one of all."""
     meant = [while_connecting(one, replace(address, place=host.place)) for host, one in error.errors]
     for kind in (BadInput, ConnectionsUsedUp):
         if found := [one for one in meant if isinstance(one, kind)]:
@@ -120,7 +120,7 @@ def _at_no_host(error: AllHostsFailed, address: Address) -> EverpollError:
 
 
 def while_asking(error: Exception, address: Address) -> EverpollError | None:
-    """The error to raise in its place; None: it is none of ours."""
+    """Return the error to raise in its place; None: raise it as it is."""
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"Postgres did not answer within {address.command_timeout_s:g} s")
     text = address.masked(_text(error))
@@ -149,7 +149,7 @@ def _said_by_server(error: asyncpg.PostgresError, text: str, address: Address) -
 
 
 def _grant(text: str, address: Address) -> str:
-    """The statement that gives the right that was missed."""
+    """Return the statement that gives the right that was missed."""
     found = DENIED_OBJECT.search(text)
     if found is None:
         return f"grant the right to {address.role or 'this role'}, or connect as the role that owns the object"
@@ -160,10 +160,10 @@ def _grant(text: str, address: Address) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name for SQL, in quotes only where it needs them."""
+    """Return a name for SQL, in quotes only where it needs them."""
     return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
 
 
 def _text(error: Exception) -> str:
-    """In one line: the driver puts details and hints of the server into lines of their own."""
+    """Return the error in one line: the driver puts the server's details and hints into lines of their own."""
     return " ".join(str(error).split("\n")) or type(error).__name__

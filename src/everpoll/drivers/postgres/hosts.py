@@ -37,7 +37,7 @@ class AllHostsFailed(Exception):
 
 
 def hosts_of(dsn: str) -> tuple[Host, ...]:
-    """One address for each host. Raises ValueError for a port that is not one."""
+    """Return one address for each host. Raises ValueError for a port that is not one."""
     parts = urlsplit(dsn)
     user, at, names = parts.netloc.rpartition("@")
     if names:
@@ -66,7 +66,7 @@ def hosts_of(dsn: str) -> tuple[Host, ...]:
 async def first_usable(
     hosts: Sequence[Host], connect: Callable[[Host], Awaitable[T]], discard: Callable[[T], Any]
 ) -> tuple[Host, T]:
-    """The first host that accepts, and the connection. Raises `AllHostsFailed`."""
+    """Return the first host that accepts, and the connection. Raises `AllHostsFailed`."""
     trying: dict[asyncio.Task[T], Host] = {}
     errors: list[tuple[Host, Exception]] = []
     left = list(hosts)
@@ -94,7 +94,7 @@ def _ordinary(error: BaseException) -> Exception:
 
 
 async def _discard(trying: dict[asyncio.Task[T], Host], discard: Callable[[T], Any]) -> None:
-    """Those that came too late, or not at all."""
+    """Close the connections that came too late."""
     for task in trying:
         task.cancel()
         task.add_done_callback(lambda late: None if late.cancelled() or late.exception() else discard(late.result()))

@@ -55,19 +55,19 @@ class Lane:
         self._lock = asyncio.Lock()
 
     async def row(self, sql: str, *args: Any) -> Any:
-        """The first row of the answer."""
+        """Return the first row of the answer."""
         return await self.call(lambda connection: connection.fetchrow(sql, *args))
 
     async def rows(self, sql: str, *args: Any) -> list[Any]:
-        """The whole answer."""
+        """Return the whole answer."""
         return await self.call(lambda connection: connection.fetch(sql, *args))
 
     async def value(self, sql: str, *args: Any) -> Any:
-        """The first column of the first row."""
+        """Return the first column of the first row."""
         return await self.call(lambda connection: connection.fetchval(sql, *args))
 
     async def call(self, use: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do something with the connection; errors come as the contract has them."""
+        """Do something with the connection; raise its errors as those of the contract."""
         self._come_home()
         reach = self._dial.reach
         try:
@@ -85,7 +85,7 @@ class Lane:
         return answer
 
     def stay(self) -> Slot:
-        """From now on only the connection that was used last."""
+        """Use only the connection that was used last from now on."""
         assert self._last is not None, "nothing was asked yet"
         self._wish = Wish(only=self._last)
         return self._last
@@ -141,7 +141,7 @@ async def _warm(slot: Slot) -> None:
 
 
 def _spares_connection(error: BaseException) -> bool:
-    """Whether the connection may go on. After a cancellation (a timeout is one) it is not known what it still does."""
+    """Return whether the connection may go on. After a cancellation, also by a timeout, it may still be busy."""
     if isinstance(error, asyncpg.PostgresError):
         return not faults.ends_connection(error)
     return isinstance(error, asyncpg.InterfaceError) and isinstance(error, ValueError)

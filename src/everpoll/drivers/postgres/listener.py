@@ -1,11 +1,11 @@
-"""LISTEN on one of the store's connections, proven to work, made anew for ever.
+"""LISTEN on one of the store's connections, proven to work, and opened again whenever it breaks.
 
     connecting ──▶ proving ──▶ listening ──silence──▶ proving …
         ▲            │            │
         └── backoff ─┴── broken ──┘   after which every waiter is woken at once: something may have been missed
 
-Promises: `has_push` is what was seen, not what was hoped: a notification to ourselves arrived. An idle listener asks
-for one every PROVE_S; a connection that looks alive and is dead is found out by that.
+Promises: `has_push` is true only after a notification to ourselves has arrived. An idle listener asks for one every
+PROVE_S, which finds out a connection that looks alive and is dead.
 
 Behind a transaction pooler a LISTEN would stay in a server session that other clients use next. So a connection listens
 only if its server session is its own: it is the session announced when connecting, or, where a pooler announces
@@ -72,15 +72,15 @@ class Listener:
         return self._push.has_push
 
     async def add(self, on_wake: OnWake) -> None:
-        """Wake this one too; returns once it is known whether notifications arrive."""
+        """Wake this one too; return once it is known whether notifications arrive."""
         await self._push.add(on_wake)
 
     async def remove(self, on_wake: OnWake) -> None:
-        """Not any more; the last one takes the connection with it."""
+        """Stop waking it; without any left, the connection stops listening."""
         await self._push.remove(on_wake)
 
     async def close(self) -> None:
-        """No part of this process listens any more."""
+        """Stop listening for every part of this process."""
         await self._push.close()
 
     def wake(self, *, cancel: bool = False, due_s: float = 0.0) -> None:
@@ -88,7 +88,7 @@ class Listener:
         self._push.wake(Wake(cancel, due_s))
 
     def _is_back(self) -> None:
-        """The server was away and is back: what waits for its next try tries now."""
+        """Wake what waits for its next try: the server was away and is back."""
         self._on_reconnect()
         self.wake()
 
@@ -165,7 +165,7 @@ class ListeningConnection:
         self.was_dropped = False
 
     async def open(self) -> bool:
-        """Begin; whether notifications arrive."""
+        """Begin to listen; return whether notifications arrive."""
         await self._connections.heartbeat_is_here()
         session = await self._lane.call(self._meet)
         self._slot = self._lane.stay()
@@ -181,7 +181,7 @@ class ListeningConnection:
         return False
 
     async def listen(self) -> None:
-        """Until it breaks, which is an error."""
+        """Listen until the connection breaks, which is raised as an error."""
         while True:
             self._heard_something = False
             with contextlib.suppress(TimeoutError):
@@ -204,7 +204,7 @@ class ListeningConnection:
         return int(await connection.fetchval(SESSION))
 
     async def _is_shared(self, session: int) -> bool:
-        """Whether a pooler deals our server session to others, or others' to us. One connection alone cannot tell."""
+        """Return whether a pooler shares our server session with others. One connection alone cannot tell."""
         other = Lane(self._connections, is_slow=True)  # keeps off the connection that is to listen
         for _ in range(MEETINGS):
             if await other.value(SESSION) == session:

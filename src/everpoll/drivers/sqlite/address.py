@@ -25,7 +25,7 @@ class Address:
 
 
 def read_address(url: str) -> Address:
-    """The address that a URL names; `BadInput` says what is wrong with it."""
+    """Return the address that a URL names; `BadInput` says what is wrong with it."""
     scheme, _, rest = url.partition("://")
     where, _, options = rest.partition("?")
     if scheme != "sqlite" or not where.startswith("/"):

@@ -53,12 +53,12 @@ class Bell:
         self._lock = threading.Lock()
 
     def add(self, listener: Listener) -> None:
-        """Tell this one too."""
+        """Ring for this one too."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
     def remove(self, listener: Listener) -> None:
-        """Tell it no more."""
+        """Ring for it no more."""
         listener.is_over = True
         with self._lock:
             self._listeners = tuple(one for one in self._listeners if one is not listener)
@@ -77,6 +77,6 @@ _lock = threading.Lock()
 
 
 def bell_of(path: Path) -> Bell:
-    """The one bell of this file in this process."""
+    """Return the one bell of this file in this process."""
     with _lock:
         return _bells.setdefault(os.path.realpath(path), Bell())

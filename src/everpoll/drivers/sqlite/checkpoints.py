@@ -57,7 +57,7 @@ class Checkpoints:
         self._is_full = True
 
     def wrote(self, size: int) -> None:
-        """A group of operations with that many bytes of payload was committed."""
+        """Count a committed group of operations with that many bytes of payload."""
         self._unmeasured += COMMIT_BYTES + size
 
     def keep(self, con: Connection, *, is_idle: bool) -> None:
@@ -76,7 +76,7 @@ class Checkpoints:
             self._start_anew(con, log_bytes, is_idle)
 
     def _notice_little_room(self, con: Connection) -> None:
-        """A log that had to be made larger may have taken the last room."""
+        """Notice that a log that had to grow may have taken the last room."""
         if con.log_bytes > self._log_bytes:
             try:
                 con.check_room()

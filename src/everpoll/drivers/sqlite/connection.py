@@ -227,7 +227,7 @@ def connect(address: Address, *, patience_s: float, create: bool = False, cache_
 
 @contextlib.contextmanager
 def _privately(path: Path) -> Iterator[str]:
-    """The option by which SQLite makes a new file with the mode of another one: readable for its owner alone.
+    """Yield the option by which SQLite makes a new file readable for its owner alone.
 
     Not `chmod` afterwards, which leaves a moment; not `umask`, which all threads share.
     """
@@ -266,7 +266,7 @@ def _opened(address: Address, paths: Paths, patience_s: float, mode: str, cache_
 
 
 def _has_the_files_of(con: Connection, before: Place) -> bool:
-    """Whether it is known which files a new connection has: none was deleted or replaced while it was opened.
+    """Return whether it is known which files a new connection has: none was deleted or replaced while it was opened.
 
     That happens where another process closes the last connection, which deletes them, at the same moment.
     """

@@ -66,7 +66,7 @@ def code_of(error: sqlite3.Error) -> int:
 
 
 def explained(error: Exception, path: Path, *, opening: bool = False) -> Exception:
-    """The error to raise in the place of this one; itself, if there is nothing to explain."""
+    """Return the error to raise in the place of this one; itself, if there is nothing to explain."""
     if isinstance(error, EverpollError) or not isinstance(error, sqlite3.Error):
         return error
     code = code_of(error)

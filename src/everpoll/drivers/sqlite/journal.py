@@ -15,7 +15,7 @@ WAL_PAUSE_S = 0.01
 
 
 def is_wal(con: Connection) -> bool:
-    """Whether it is in that mode already; changes nothing."""
+    """Return whether it is in that mode already; changes nothing."""
     (mode,) = con.execute("pragma journal_mode").fetchone()
     return bool(mode == "wal")
 

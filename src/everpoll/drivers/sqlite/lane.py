@@ -171,7 +171,7 @@ class Lane:
         return ops
 
     def _left_behind(self) -> list[Op[Any]]:
-        """What another thread has submitted just behind the last one."""
+        """Return what another thread has submitted just behind the last one."""
         ops: list[Op[Any]] = []
         while not self._inbox.empty():
             op = self._inbox.get_nowait()
@@ -181,7 +181,7 @@ class Lane:
         return ops
 
     def _rest_s(self) -> float | None:
-        """How long to wait for an operation; None: until there is one."""
+        """Return how long to wait for an operation; None: until there is one."""
         return None if self._con is None else WATCH_S
 
     def _rested(self, *, is_idle: bool) -> None:
@@ -190,7 +190,7 @@ class Lane:
             self._try(self._con.check_place)
 
     def _try(self, step: Callable[[], None]) -> None:
-        """No caller waits for this: it is tried again later, and operations tell their callers what is wrong."""
+        """Do what no caller waits for: a failure is tried again later, and operations tell their callers."""
         try:
             step()
         except Exception as error:  # noqa: BLE001 - see above
@@ -241,7 +241,7 @@ class Lane:
                 con.close()
 
     def _answer(self, ops: list[Op[Any]]) -> None:
-        """One call into each event loop; there is nearly always just one."""
+        """Answer by one call into each event loop; there is nearly always just one."""
         loops = {op.future.get_loop() for op in ops}
         for event_loop in loops:
             mine = ops if len(loops) == 1 else [op for op in ops if op.future.get_loop() is event_loop]
@@ -256,4 +256,4 @@ class Lane:
         self._after_answers(ops)
 
     def _after_answers(self, ops: list[Op[Any]]) -> None:
-        """These have been answered, as far as a caller waited."""
+        """Do what follows the answers."""

@@ -49,7 +49,9 @@ class Paths:
         return Place(main, log, shm)
 
     def is_untouched(self) -> bool:
-        """Whether nothing in the folder was made, deleted or renamed since the look. One call, where a look takes four.
+        """Return whether nothing in the folder was made, deleted or renamed since the look.
+
+        One call, where a look takes four.
 
         Each of them gives the interpreter's lock away, which a busy event loop then keeps for a while.
         """

@@ -92,7 +92,7 @@ class Writer(Lane):
                     self._perform([op])
 
     def _peeked(self, con: Connection, op: Op[Any]) -> bool:
-        """Whether there was an answer without a transaction."""
+        """Return whether there was an answer without a transaction."""
         if op.peek is None or op.is_dropped:
             return op.is_dropped
         try:

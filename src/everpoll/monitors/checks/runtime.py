@@ -45,10 +45,9 @@ class Runtime:
         looking = Looking(self._client, self._fetching)
         self._checks = Checks(store, looking, self.recorder, KnownDependencies(store), self._alerts.rows, notify)
         self._upkeep = Upkeep(store)
-        self._works = Works()
+        self._works = Works(more_queues=self._alerts.queues)
         for work in (self._checks.work, self._upkeep.work, *self._alerts.works):
             self._works.add(work)
-        self._works.more_queues = self._alerts.queues
         self._worker: Worker | None = None
 
     async def start(self, label: str, slots: int, lease_s: float, keep_s: float | None) -> None:

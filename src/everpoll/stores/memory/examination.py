@@ -79,5 +79,5 @@ def _due(rows: Sequence[TaskRow], now: float) -> tuple[DueTasks, ...]:
 
 
 def _waits_since(row: TaskRow) -> float:
-    """When it was due; a task that was set aside has waited since it was enqueued, though it is due later."""
+    """Return when it was due; a task that was set aside has waited since it was enqueued, though it is due later."""
     return row.created_at if row.state == "queued" and is_set_aside(row.trail) else row.due_at

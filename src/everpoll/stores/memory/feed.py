@@ -49,17 +49,17 @@ class Feed:
         self._of_tasks[entry.task_id][event.seq] = event
 
     def of_task(self, task_id: int, after: int, limit: int) -> list[Event]:
-        """Those of one task, by number."""
+        """Return the events of one task, by number."""
         events = self._of_tasks.get(task_id, {})
         return [events[seq] for seq in sorted(events) if seq > after][:limit]
 
     def actions_of(self, task_id: int, limit: int) -> list[Event]:
-        """What was done to one task from outside, oldest first."""
+        """Return what was done to one task from outside, oldest first."""
         events = self._of_tasks.get(task_id, {})
         return [events[seq] for seq in sorted(events, reverse=True) if seq < 0][:limit]
 
     def page(self, after: str | None, limit: int) -> EventPage:
-        """Those behind a position."""
+        """Return the events behind a position."""
         if after is None:
             return EventPage((), str(self._last))
         place = place_in_feed(after)

@@ -254,6 +254,6 @@ class MemoryHealth:
         return False
 
     def _history(self, service: str) -> ServiceHistory:
-        """The history of a service; an empty one if it is not known."""
+        """Return the history of a service; an empty one if it is not known."""
         check_name("service", service)
         return self._services.get(service) or ServiceHistory(0)

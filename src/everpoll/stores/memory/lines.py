@@ -29,7 +29,7 @@ class Looking(NamedTuple):
     aged_before: float = float("-inf")
 
     def order(self, row: TaskRow) -> tuple[int, float, int]:
-        """The order of work, aging included."""
+        """Return the order of work, aging included."""
         rank, due_at, task_id = row.order
         return (AGED if due_at < self.aged_before else rank, due_at, task_id)
 
@@ -43,12 +43,12 @@ class Line:
         self._oldest: list[tuple[float, int]] = []
 
     def add(self, row: TaskRow) -> None:
-        """A queued row, in its place."""
+        """Put a queued row in its place."""
         heapq.heappush(self._ordered, row.order)
         heapq.heappush(self._oldest, row.order[1:])
 
     def best(self, looking: Looking) -> TaskRow | None:
-        """The best row by rank and turn; it stays in line until it is leased."""
+        """Return the best row by rank and turn; it stays in line until it is leased."""
         while self._oldest and not self._is_here(self._oldest[0]):
             heapq.heappop(self._oldest)
         if self._oldest and self._oldest[0][0] < looking.aged_before:
@@ -72,14 +72,14 @@ class LimitedLines:
         self._served: str = ""
 
     def add(self, row: TaskRow, key: str) -> None:
-        """A queued row, in the line of its key."""
+        """Put a queued row in the line of its key."""
         if key not in self._lines:
             self._lines[key] = Line(self._live)
             bisect.insort(self._keys, key)
         self._lines[key].add(row)
 
     def best(self, looking: Looking, starts: Starts) -> TaskRow | None:
-        """The best task of a key that may start one: by rank; of equal ranks, of the key that is next in turn."""
+        """Return the best task that its limit lets start: by rank; of equal ranks, of the key next in turn."""
         found: tuple[int, TaskRow] | None = None
         for row in self.heads(looking):
             rank = looking.order(row)[0]
@@ -88,7 +88,7 @@ class LimitedLines:
         return None if found is None else found[1]
 
     def heads(self, looking: Looking) -> Iterator[TaskRow]:
-        """The first of each key, beginning behind the key that was served last."""
+        """Yield the first of each key, beginning behind the key that was served last."""
         turn = bisect.bisect_right(self._keys, self._served)
         for key in self._keys[turn:] + self._keys[:turn]:
             row = self._lines[key].best(looking)
@@ -99,7 +99,7 @@ class LimitedLines:
                 yield row
 
     def served(self, key: str) -> None:
-        """It is the turn of the key behind this one."""
+        """Note that the key behind this one is next."""
         self._served = key
 
 
@@ -114,7 +114,7 @@ class Lines:
         self.starts = Starts()
 
     def add(self, row: TaskRow, now: float) -> None:
-        """A queued row, in its place; one that waits for other tasks has none yet."""
+        """Put a queued row in its place; one that waits for other tasks has none yet."""
         if row.blockers:
             return
         if row.due_at > now:
@@ -137,7 +137,7 @@ class Lines:
                 self._join(row)
 
     def best(self, rooms: Mapping[str, int], looking: Looking) -> TaskRow | None:
-        """The best of all queues that have room."""
+        """Return the best of all queues that have room."""
         heads = [head for queue, room in rooms.items() if room > 0 for head in self._heads(queue, looking)]
         return min(heads, key=looking.order, default=None)
 
@@ -148,13 +148,13 @@ class Lines:
             yield limited
 
     def leased(self, row: TaskRow, looking: Looking) -> None:
-        """It starts now, and counts for its limit."""
+        """Take a row that starts now out of its line, and count it for its limit."""
         if row.new.limit is not None:
             self._limited[row.new.queue].served(row.new.limit.key)
             self.starts.started(row.id, _limit(row, looking), looking.now)
 
     def next_due_s(self, queues: Iterable[str], looking: Looking) -> float | None:
-        """How long until the first of those that wait falls due, or until a rate lets one start."""
+        """Return how long until the first of those that wait falls due, or until a rate lets one start."""
         wanted, now = set(queues), looking.now
         rows = (self._live.get(task_id) for _, task_id in self._waiting)
         # What was canceled while it waited and put back since is in the line, and has an old entry here.

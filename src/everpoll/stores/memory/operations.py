@@ -40,7 +40,7 @@ class MemoryOperations(MemoryState):
         return [await self.cancel(task_id, note) for task_id, note in requests]
 
     def _ask(self, row: TaskRow) -> None:
-        """It is to learn of the request as soon as can be."""
+        """Make the task due now, so that it learns of the request."""
         now = self._now()
         if row.state == "running":
             # Behind its lease, also where both come at one instant: so `is_unheard` tells.
@@ -121,7 +121,7 @@ class MemoryOperations(MemoryState):
         return Retried("queued")
 
     def _give_input(self, row: TaskRow) -> None:
-        """A task that was canceled before it got the result that it takes gets it now, if there is one."""
+        """Give a task that was canceled before it got its input the result that it takes, if there is one."""
         if row.takes == "result" and not row.new.args.startswith(INPUT):
             before = (self._index.history.get(one) for one in self._members.get(row.id, ()))
             for done in (one for one in before if one is not None and one.state == "done"):

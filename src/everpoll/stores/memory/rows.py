@@ -72,7 +72,7 @@ class TaskRow:
             del self.trail[:-TRAIL_LIMIT]
 
     def matches(self, wanted: TaskFilter) -> bool:
-        """Whether it is one of those."""
+        """Return whether it is one of those."""
         return (
             (wanted.state is None or self.state == wanted.state)
             and (wanted.queue is None or self.new.queue == wanted.queue)
@@ -87,7 +87,7 @@ class TaskRow:
         )
 
     def shown(self) -> TaskInfo:
-        """The task as people see it."""
+        """Return the task as people see it."""
         return TaskInfo(
             id=self.id,
             kind=self.new.kind,
@@ -132,7 +132,7 @@ class WorkerRow:
     losses: list[dict[str, Any]] = field(default_factory=list)
 
     def shown(self, now: float, running: int) -> WorkerInfo:
-        """The worker as people see it."""
+        """Return the worker as people see it."""
         card = self.card
         return WorkerInfo(
             incarnation=card.incarnation,
@@ -153,7 +153,7 @@ class WorkerRow:
 
 
 def instant(epoch_s: float) -> datetime:
-    """A time of the store's clock as people read it."""
+    """Return a time of the store's clock as people read it."""
     return datetime.fromtimestamp(epoch_s, UTC)
 
 

@@ -25,12 +25,12 @@ class ServiceHistory:
     errors: defaultdict[str, dict[int, ErrorRow]] = field(default_factory=lambda: defaultdict(dict))
 
     def between(self, from_ms: int, to_ms: int) -> list[LookRow]:
-        """Looks that are not rolled up, newest first."""
+        """Return looks that are not rolled up, newest first."""
         rows = [row for row in self.looks.values() if from_ms <= row.at_ms < to_ms]
         return sorted(rows, key=_instant, reverse=True)
 
     def packed(self, wanted: Asked) -> list[PackedRow]:
-        """The packed hours of a range, newest first."""
+        """Return the packed hours of a range, newest first."""
         hours = sorted(hour for hour in self.record.packed if hour in wanted.hours)
         return [
             PackedRow(hour, self.record.packed[hour].looks, self.record.packed[hour].latencies)
@@ -38,7 +38,7 @@ class ServiceHistory:
         ]
 
     def found_for(self, wanted: Wanted) -> Found:
-        """What there is of what is wanted."""
+        """Return what there is of what is wanted."""
         record = self.record
         return Found(
             days={day: rollup for day, rollup in record.days.items() if day in wanted.days},

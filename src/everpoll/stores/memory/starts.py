@@ -18,20 +18,20 @@ class Starts:
         self._until: dict[str, float] = {}
 
     def may_start(self, limit: Limit, now: float) -> bool:
-        """Whether the limit allows one more task now."""
+        """Return whether the limit allows one more task now."""
         if limit.running is not None and len(self.running.get(limit.key, ())) >= limit.running:
             return False
         return limit.starts is None or left(limit.starts, self._counting(limit, now)) > 0
 
     def opens_at(self, limit: Limit, now: float) -> float:
-        """When the rate of a key allows the next start; infinity where no rate is in the way."""
+        """Return when the rate of a key allows the next start; infinity where no rate is in the way."""
         spans = [] if limit.starts is None else self._counting(limit, now)
         if limit.starts is None or left(limit.starts, spans) > 0:
             return float("inf")
         return opens_at(spans, window_s(limit.per_s))
 
     def started(self, task_id: int, limit: Limit, now: float) -> None:
-        """One more task of the key has started."""
+        """Count one more start of the key."""
         self.running[limit.key].add(task_id)
         if limit.starts is not None:
             self.spans[limit.key] = started(self._counting(limit, now), now, 1, limit.per_s)
@@ -43,7 +43,7 @@ class Starts:
             del self._until[key], self.spans[key]
 
     def ended(self, task_id: int, limit: Limit | None) -> None:
-        """The task does not run any more."""
+        """Forget that the task runs."""
         if limit is not None and (running := self.running.get(limit.key)) is not None:
             running.discard(task_id)
             if not running:

@@ -25,17 +25,17 @@ class TaskIndex:
         return self.live.get(task_id) or self.history[task_id]
 
     def get(self, task_id: int) -> TaskRow | None:
-        """Of either."""
+        """Return the row, live or in history."""
         return self.live.get(task_id) or self.history.get(task_id)
 
     def put(self, row: TaskRow) -> None:
-        """It lives, and has its key."""
+        """Add a live row, with its key."""
         self.live[row.id] = row
         if row.new.key is not None:
             self._keys[row.new.kind, row.new.key] = row.id
 
     def held(self, incarnation: int, task_id: int, sequence: int) -> TaskRow | None:
-        """The fence: the row, if it still is leased by this incarnation under this sequence."""
+        """Return the row if it still is leased by this incarnation under this sequence: this is the fence."""
         row = self.live.get(task_id)
         if row is None or row.state != "running" or (row.incarnation, row.sequence) != (incarnation, sequence):
             return None
@@ -51,7 +51,7 @@ class TaskIndex:
         self.history[row.id] = row
 
     def forget(self, row: TaskRow) -> None:
-        """It is not in history any more."""
+        """Remove a row from history."""
         del self.history[row.id]
         if row.new.key is not None:
             self._ended_keys[row.new.kind, row.new.key].remove(row.id)
@@ -59,21 +59,21 @@ class TaskIndex:
                 del self._ended_keys[row.new.kind, row.new.key]
 
     def let_go_of_key(self, row: TaskRow) -> None:
-        """A live row goes on without its key."""
+        """Take the key from a live row."""
         del self._keys[row.new.kind, row.new.key or ""]
         row.new = msgspec.structs.replace(row.new, key=None)
 
     def of_key(self, kind: str, key: str | None) -> TaskRow | None:
-        """The live task of that kind that has the key."""
+        """Return the live task of that kind that has the key."""
         return None if key is None else self.live.get(self._keys.get((kind, key), 0))
 
     def last_of_key(self, kind: str, key: str | None) -> TaskRow | None:
-        """The indexed task that ended last of those that had the key."""
+        """Return the indexed task that ended last of those that had the key."""
         ended = () if key is None else self._ended_keys.get((kind, key), ())
         return next((self.history[one] for one in reversed(ended) if self.history[one].new.indexed), None)
 
     def newest_first(self, wanted: TaskFilter, after: int | None) -> Iterator[TaskRow]:
-        """All that match, by their ids."""
+        """Yield the rows that match, newest first."""
         for task_id in sorted({*self.live, *self.history}, reverse=True):
             row = self[task_id]
             if (after is None or task_id < after) and row.matches(wanted):

@@ -1,7 +1,7 @@
 """What is done to ended tasks: put them back in the queue, or forget them.
 
 Promises: BATCH_LIMIT tasks are one statement. Each statement takes its tasks in the order of their ids, so that two of
-them never wait for each other crosswise; a deadlock with an enqueue of the same keys is repeated.
+them cannot deadlock; a deadlock with an enqueue of the same keys is repeated.
 """
 
 from collections.abc import Sequence

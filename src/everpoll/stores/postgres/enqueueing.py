@@ -170,7 +170,7 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
 
 
 def _specials(tasks: Sequence[NewTask]) -> list[list[Any]]:
-    """What few tasks have."""
+    """Return the columns that few tasks have."""
     return [
         [task.once for task in tasks],
         [task.cancels_itself for task in tasks],
@@ -180,7 +180,7 @@ def _specials(tasks: Sequence[NewTask]) -> list[list[Any]]:
 
 
 def _uniques(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
-    """Which replace, and for how long ended tasks answer; null where none says so."""
+    """Return which replace, and for how long ended tasks answer; null where none says so."""
     uniques = [task.unique for task in tasks]
     replaces = [one is not None and one.on_conflict == "replace" for one in uniques]
     windows_s = [None if one is None else one.for_s for one in uniques]
@@ -188,16 +188,16 @@ def _uniques(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
 
 
 def _limits(tasks: Sequence[NewTask]) -> list[list[Any]]:
-    """Keys, how many may run, how many may start, and in which stretch."""
+    """Return keys, how many may run, how many may start, and in which stretch."""
     return [list(column) for column in zip(*map(limit_columns, tasks), strict=True)]
 
 
 def limit_columns(task: NewTask) -> tuple[Any, ...]:
-    """The same of one task."""
+    """Return the same for one task."""
     return (None,) * 4 if task.limit is None else msgspec.structs.astuple(task.limit)
 
 
 def _events(tasks: Sequence[NewTask]) -> list[list[Any] | None]:
-    """The events, by the place of their task."""
+    """Return the events, by the place of their task."""
     events = [(place, event.seq, event.body) for place, task in enumerate(tasks, 1) for event in task.events]
     return [list(column) for column in zip(*events, strict=True)] if events else [None, None, None]

@@ -105,7 +105,7 @@ class PostgresExaminer:
             return unseen(error, CONNECT_S)
 
     async def _ask(self, statement: str, *args: Any) -> list[Any]:
-        """One question, in a read-only transaction that ends within the limit."""
+        """Ask one question, in a read-only transaction that ends within the limit."""
 
         async def use(connection: Connection) -> list[Any]:
             async with connection.transaction(readonly=True):

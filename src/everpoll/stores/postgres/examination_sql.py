@@ -78,7 +78,7 @@ class Question:
     """Then each partition has an index with a name of its own."""
 
     def judged(self, lines: list[str]) -> Plan:
-        """Whether a plan uses the index."""
+        """Return whether a plan uses the index."""
         plan = "; ".join(line.strip() for line in lines)
         is_used = "Seq Scan" not in plan and (self.has_partitions or f"using {self.index} " in plan)
         return Plan(question=self.words, index=self.index, is_used=is_used, plan=plan[:200])

@@ -31,19 +31,19 @@ NOW = versioned("select everpoll.feed_now()")
 
 
 async def of_task(lane: Lane, task_id: int, after: int, limit: int) -> list[Event]:
-    """Those of one task, by number."""
+    """Return the events of one task, by number."""
     return [_shown(row) for row in await lane.rows(OF_TASK, task_id, after, limit)]
 
 
 async def of_tasks(lane: Lane, after: Mapping[int, int], limit: int) -> list[Event]:
-    """Those of several tasks, by task and number."""
+    """Return the events of several tasks, by task and number."""
     task_ids = sorted(after)
     rows = await lane.rows(OF_TASKS, task_ids, [after[task_id] for task_id in task_ids], limit)
     return [_shown(row) for row in rows]
 
 
 async def page(lane: Lane, after: str | None, limit: int) -> EventPage:
-    """Those behind a position."""
+    """Return the events behind a position."""
     if after is None:
         return EventPage((), str(await lane.value(NOW)))
     rows = await lane.rows(BEHIND, place_in_feed(after), limit)
@@ -52,7 +52,7 @@ async def page(lane: Lane, after: str | None, limit: int) -> EventPage:
 
 
 async def actions_of(lane: Lane, task_id: int, limit: int) -> list[Event]:
-    """What was done to one task from outside, oldest first."""
+    """Return what was done to one task from outside, oldest first."""
     return [_shown(row) for row in await lane.rows(ACTIONS, task_id, limit)]
 
 

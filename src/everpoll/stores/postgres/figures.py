@@ -36,7 +36,7 @@ _decode_loops = msgspec.json.Decoder(tuple[LoopCard, ...]).decode
 
 
 def arguments(incarnation: int, figures: Sequence[Figure]) -> list[Any]:
-    """What PUBLISH takes."""
+    """Return what PUBLISH takes."""
     rows = [
         (one.span_s, one.kind, one.name, one.queue, one.began, encode(one.counts), one.waited, one.ran)
         for one in figures
@@ -55,7 +55,7 @@ async def series(lane: Lane, steps: Steps, queue: str | None, name: str | None) 
 
 
 async def published_loops(lane: Lane) -> list[PublishedLoops]:
-    """Those of processes that live, or ended lately."""
+    """Return the loops of processes that live, or ended lately."""
     return [
         PublishedLoops(
             incarnation=row["incarnation"],

@@ -18,7 +18,7 @@ from everpoll.stores.postgres.enqueueing import CHUNK, limit_columns
 from everpoll.stores.postgres.functions import versioned
 
 IDS = """select array(select nextval('everpoll.tasks_id_seq') from generate_series(1, $1::int))"""
-# Keys in their own order, so that two flows with the same keys never wait for each other crosswise.
+# Keys in their own order, so that two flows with the same keys cannot deadlock.
 INSERT = f"""with put as (
     insert into everpoll.tasks (id, created_at, due_at, line, queue, name, rank, args, timeout_s, kind, version, memory,
         key, indexed, then_id, takes, blockers, limit_key, limit_running, limit_starts, limit_per_s)
@@ -94,11 +94,11 @@ async def _taken(connection: Connection, flow: Sequence[FlowTask]) -> list[Enque
 
 
 async def members(lane: Lane, task_id: int, after: int, limit: int) -> list[TaskInfo]:
-    """The tasks that lead to this one, by id; their states are of one moment."""
+    """Return the tasks that lead to this one, by id; their states are of one moment."""
     found = await reading.by_id(lane, reading.BY_ID, await lane.value(MEMBER_IDS, task_id, after, limit))
     return list(found.values())
 
 
 async def member_counts(lane: Lane, task_id: int) -> dict[TaskState, int]:
-    """How many of them are in which state."""
+    """Return how many of the tasks that lead to this one are in which state."""
     return dict(await lane.rows(COUNTS, task_id))

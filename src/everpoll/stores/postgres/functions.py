@@ -18,6 +18,7 @@ from everpoll.stores.health_batches import DependencyRow
 from everpoll.stores.health_chunks import FIGURES
 from everpoll.stores.limit_looks import VISITS
 from everpoll.stores.postgres.health_sums import CUT_LOOKS, SUMS_OF_LOOKS, sums_of
+from everpoll.stores.postgres.lease_sql import DIFFER, IS_ODD, ODD_TASKS, WAITED
 from everpoll.stores.set_aside import SET_ASIDE, UNKNOWN_JOB
 from everpoll.stores.task_events import REPLACED, canceled_event
 
@@ -59,10 +60,14 @@ _LISTS = {
     "canceled meanwhile": canceled_event().body,
     "replaced": REPLACED,
     "visits": str(VISITS),
+    "odd tasks": ODD_TASKS,
+    "is odd": IS_ODD,
+    "differ": DIFFER,
+    "waited": WAITED,
     "unknown job": UNKNOWN_JOB,
     "set aside": SET_ASIDE,
 }
-"""Lists of columns, and texts that all stores share, which stand in the files as `{name}`."""
+"""Lists of columns, expressions of several files, and texts that all stores share: `{name}` in the files."""
 
 _CREATED = re.compile(r"create function everpoll\.(\w+)\(")
 
@@ -78,7 +83,7 @@ def _sources() -> str:
 
 @cache
 def digest() -> str:
-    """What names the set of this release."""
+    """Return what names the set of this release."""
     return hashlib.sha256(_sources().encode()).hexdigest()[:8]
 
 
@@ -88,12 +93,12 @@ def _calls() -> re.Pattern[str]:
 
 
 def versioned(sql: str) -> str:
-    """The same SQL, calling the functions of this release."""
+    """Return the same SQL, calling the functions of this release."""
     return _calls().sub(rf"everpoll.\1_{digest()}(", sql)
 
 
 async def is_installed(connection: Connection) -> bool:
-    """Whether the database has the set of this release."""
+    """Return whether the database has the set of this release."""
     if not await connection.fetchval("select to_regclass('everpoll.function_sets') is not null"):
         return False
     return bool(await connection.fetchval(IS_INSTALLED, digest()))

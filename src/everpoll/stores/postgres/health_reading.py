@@ -39,18 +39,18 @@ ERRORS = versioned("select * from everpoll.health_errors_of($1, $2, $3)")
 
 
 async def looks(lane: Lane, service: str, asked: Asked) -> list[Look]:
-    """Looks of a range, newest first."""
+    """Return looks of a range, newest first."""
     return looks_of(asked, *_split(await lane.rows(LOOKS, service, *asked)))
 
 
 async def latencies(lane: Lane, service: str, dependency: str, asked: Asked) -> list[LatencyPoint]:
-    """Latencies of a dependency in a range, newest first. Which looks have one is known when they are unpacked."""
+    """Return latencies of a dependency in a range, newest first. Only unpacked looks tell whether they have one."""
     rows = await lane.rows(LOOKS, service, asked.from_ms, asked.to_ms, ALL_LOOKS)
     return latencies_of(dependency, asked, *_split(rows))
 
 
 def _split(rows: list[Any]) -> tuple[list[LookRow], list[PackedRow]]:
-    """Looks that are not rolled up, and packed hours."""
+    """Return looks that are not rolled up, and packed hours."""
     return (
         [LookRow._make((*row[1:7], row["latencies"])) for row in rows if row["hour"] is None],
         [PackedRow(row["hour"], row["looks"], row["latencies"]) for row in rows if row["hour"] is not None],
@@ -58,7 +58,7 @@ def _split(rows: list[Any]) -> tuple[list[LookRow], list[PackedRow]]:
 
 
 async def last_looks(lane: Lane, services: Sequence[str], n: int) -> dict[str, list[LookPoint]]:
-    """The last looks at each of many services, newest first."""
+    """Return the last looks at each of many services, newest first."""
     found = {}
     for name, recent, packed_ms, ats, statuses, latencies_us in await lane.rows(LAST_LOOKS, list(services), n):
         points = list(zip(ats or (), statuses or (), latencies_us or (), strict=True))
@@ -67,7 +67,7 @@ async def last_looks(lane: Lane, services: Sequence[str], n: int) -> dict[str, l
 
 
 async def dependencies(lane: Lane, service: str) -> list[DependencyInfo]:
-    """What a service reports and has reported."""
+    """Return what a service reports and has reported."""
     rows = await lane.rows(DEPENDENCIES, service)
     if not rows:
         return []
@@ -77,19 +77,19 @@ async def dependencies(lane: Lane, service: str) -> list[DependencyInfo]:
 
 
 async def edges(lane: Lane, after: tuple[str, str], limit: int) -> EdgePage:
-    """What services report, behind a service and a name."""
+    """Return what services report, behind a service and a name."""
     found = tuple(Edge(*row) for row in await lane.rows(EDGES, *after, limit + 1))
     page = found[:limit]
     return EdgePage(page, (page[-1].service, page[-1].name) if len(found) > limit else None)
 
 
 async def errors(lane: Lane, service: str, dependency: str, limit: int) -> list[ErrorEntry]:
-    """The error history of a dependency, newest first."""
+    """Return the error history of a dependency, newest first."""
     return [error_of(*row) for row in await lane.rows(ERRORS, service, dependency, limit)]
 
 
 async def found_for(lane: Lane, service: str, wanted: Wanted) -> Found:
-    """What the tables have of what is wanted."""
+    """Return what the tables have of what is wanted."""
     days = wanted.days
     rows = await lane.rows(FOUND, service, days.start, days.stop - 1, wanted.hours, wanted.minutes)
     found = Found()
@@ -112,13 +112,13 @@ async def found_for(lane: Lane, service: str, wanted: Wanted) -> Found:
 
 
 async def horizon_of(lane: Lane) -> Horizon:
-    """What was pruned."""
+    """Return what was pruned."""
     row = await lane.row(HORIZON)
     return Horizon() if row is None else Horizon(*row)
 
 
 async def availability(lane: Lane, services: Sequence[str], from_at: float) -> dict[str, Availability]:
-    """The availability since an hour, of each of many services."""
+    """Return the availability since an hour, of each of many services."""
     wanted = since(from_at, await horizon_of(lane))
     hours = (wanted.hours.start, wanted.hours.stop)
     parts: defaultdict[str, list[list[int | None]]] = defaultdict(list)
@@ -135,6 +135,6 @@ async def availability(lane: Lane, services: Sequence[str], from_at: float) -> d
 
 
 async def _counted_since(lane: Lane, service: str, from_at: float) -> Availability:
-    """The availability of a service whose looks overlap those that are rolled up: counted one by one."""
+    """Return the availability of a service whose looks overlap those that are rolled up: counted one by one."""
     wanted = for_summary(*hour_on(from_at))
     return availability_of([times_of(summary_of(wanted, await found_for(lane, service, wanted)))])

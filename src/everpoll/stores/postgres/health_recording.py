@@ -34,7 +34,7 @@ class Rows(NamedTuple):
     errors: list[dict[str, Any]]
 
     def call(self, *, is_checked: bool) -> list[Any]:
-        """The statement, and what it takes."""
+        """Return the statement, and what it takes."""
         columns = zip(*self.looks, strict=True) if self.looks else [()] * len(LookRow._fields)
         # A column without a value is null: the driver looks at each element of an array.
         arrays = [None if column and column.count(None) == len(column) else list(column) for column in columns]
@@ -43,7 +43,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(batch: Mapping[str, ServiceBatch]) -> Rows:
-    """The rows of a batch."""
+    """Return the rows of a batch."""
     rows = Rows(list(batch), [], [], [], [])
     for place, of_service in enumerate(batch.values(), 1):
         rows.places.extend([place] * len(of_service.looks))
@@ -72,7 +72,7 @@ async def _record_late(connection: Connection, rows: Rows) -> None:
 
 
 async def _without_known(connection: Connection, rows: Rows, answer: Any, horizon: Horizon) -> Rows:
-    """The batch without what is rolled up, or was pruned."""
+    """Return the batch without what is rolled up, or was pruned."""
     ids, numbers = answer["ids"], [number - 1 for number in answer["late"]]
     late = {number: (ids[rows.places[number] - 1], rows.looks[number]) for number in numbers}
     wanted = sorted({(look.at_ms // HOUR_MS, service) for service, look in late.values()})

@@ -19,5 +19,5 @@ CUT_LOOKS = """select k.service, k.at_ms, k.status, k.latency_us,
 
 
 def sums_of(table: str) -> str:
-    """The sums of a table of rollups, under this name in its statement."""
+    """Return the sums of a table of rollups, under this name in its statement."""
     return ", ".join(f"sum({table}.{figure})::bigint" for figure in TIMES)

@@ -28,7 +28,7 @@ class HeldLeases:
         self._doubts: dict[int, list[float]] = {}
 
     def sign_on(self, incarnation: int) -> None:
-        """The worker holds nothing yet."""
+        """Begin with a worker that holds nothing."""
         self._held[incarnation] = {}
         self._doubts.pop(incarnation, None)
 
@@ -50,7 +50,7 @@ class HeldLeases:
         return known
 
     def let_go(self, incarnation: int, settlements: Iterable[Settlement], lost: set[int]) -> None:
-        """These are settled, but for those lost."""
+        """Forget the leases that are settled, and keep those that were lost."""
         if held := self._held.get(incarnation):
             if not lost:
                 for task_id in map(_id, settlements):
@@ -62,38 +62,38 @@ class HeldLeases:
                     held.pop(one.id, None)
 
     def doubt(self, incarnation: int) -> None:
-        """A lease of this worker may have been made without an answer."""
+        """Note that a lease of this worker may have been made without an answer."""
         now = self._clock()
         self._doubts[incarnation] = [now, now + SECOND_LOOK_S]
 
     def doubt_all(self) -> None:
-        """The server may have forgotten what it answered. One look is enough: what is to be found is there already."""
+        """Doubt all workers: the server may have forgotten what it answered. One look settles this doubt."""
         now = self._clock()
         for incarnation in self._held:
             later = [one for one in self._doubts.get(incarnation, ()) if one > now]
             self._doubts[incarnation] = [now, *later]
 
     def is_in_doubt(self, incarnation: int) -> bool:
-        """Whether something is to be handed back now."""
+        """Return whether something is to be handed back now."""
         doubts = self._doubts.get(incarnation)
         return doubts is not None and doubts[0] <= self._clock()
 
     def has_doubts(self, incarnation: int) -> bool:
-        """Whether there is a doubt at all."""
+        """Return whether there is a doubt at all."""
         return incarnation in self._doubts
 
     def settled_doubt(self, incarnation: int) -> None:
-        """What was not known of has been handed back."""
+        """Note that the unknown leases have been handed back."""
         doubts = self._doubts.pop(incarnation, [])
         if doubts[1:]:
             self._doubts[incarnation] = doubts[1:]
 
     def in_use(self) -> list[int]:
-        """The workers that hold something."""
+        """Return the workers that hold something."""
         return [incarnation for incarnation, held in self._held.items() if held]
 
     def still_has(self, incarnation: int, settlement: Settlement) -> bool:
-        """Whether the worker has this very lease in hand."""
+        """Return whether the worker has this very lease in hand."""
         return self._held.get(incarnation, {}).get(settlement.id) == settlement.sequence
 
     def holds(self, incarnation: int) -> tuple[list[int], list[int]] | None:

@@ -72,7 +72,7 @@ class Leasing:
         self._cards.pop(incarnation, None)
 
     def let_go(self, settlements: Iterable[Settlement]) -> bool:
-        """These are settled, or were lost; whether one of them counted for a limit."""
+        """Forget leases that are settled or lost; return whether one of them counted for a limit."""
         if not self._limited:
             return False
         ended = self._limited.intersection([one.id for one in settlements])
@@ -217,7 +217,7 @@ class Leasing:
         return time.monotonic() - self._settled_at < SETTLING_S
 
     def _about_limits(self, incarnation: int, *, is_full: bool) -> tuple[list[Any], float | None]:
-        """Whether this look asks about limits, and with what; and about tasks that have been due for how long."""
+        """Return what this look asks about limits, and from which age on it asks for aged tasks."""
         looks, card = self._limit_looks, self._cards.get(incarnation)
         aging_s = card.aging_s if card is not None and looks.asks_aged(card.aging_s) else None
         if not looks.are_due(is_full=is_full):
@@ -306,11 +306,13 @@ class Leasing:
             try:
                 await self.recover(incarnation)
             except EverpollError as error:
-                logger.debug("could not make sure of what %016x holds: %s; its next look does", incarnation, error)
+                logger.debug(
+                    "cannot find out what worker %016x holds: %s; its next look tries again", incarnation, error
+                )
 
 
 def _each(leased: Leased) -> list[float]:
-    """How long each waited: two looks may have waited for differently long."""
+    """Return how long each waited: two looks may have waited for differently long."""
     waited_us, count = list(leased.waited_us), len(leased.leases)
     return waited_us * count if len(waited_us) == 1 else waited_us
 

@@ -30,7 +30,7 @@ CREATED = """select created_at from everpoll.tasks where id = $1
 
 
 async def tasks(lane: Lane, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
-    """One page. Each table gives its newest; what is beyond the page tells that there is more."""
+    """Return one page. Each table gives its newest; what is beyond the page tells that there is more."""
     search = await _searched(lane, wanted, after)
     if not search.places:
         return TaskPage(())
@@ -61,7 +61,7 @@ class _Search:
         """Whether there are conditions that no index has."""
 
     def end(self) -> list[Any]:
-        """The last task that is looked at, where there are more behind it, in the table that has more of them.
+        """Return the last task that is looked at, where there are more behind it, in the table that has more of them.
 
         Its id only, which the index has: reading 10,000 rows to skip them would take as long as the page itself.
         """
@@ -73,7 +73,7 @@ class _Search:
         return [f"select id from ({' union all '.join(ends)}) ends order by id desc limit 1", *values]
 
     def page(self, limit: int, end: int) -> list[Any]:
-        """The newest tasks, up to that end."""
+        """Return the newest tasks, up to that end."""
         values: list[Any] = [limit, end]
         pages = [
             f"(select {LIVE if letter == 't' else ENDED} {some} and "
@@ -121,7 +121,7 @@ def _may_have(wanted: TaskFilter, table: str) -> bool:
 
 
 def _way(wanted: TaskFilter, letter: str, values: list[Any]) -> list[str]:
-    """The conditions that an index has."""
+    """Return the conditions that an index has."""
     if wanted.error is not None:
         by_error = _conditions({"error_type =": wanted.error}, letter, values)
         return [*by_error, *(["not t.is_leased"] if wanted.is_retrying else [])]
@@ -134,7 +134,7 @@ def _way(wanted: TaskFilter, letter: str, values: list[Any]) -> list[str]:
 
 
 def _state(wanted: TaskFilter, letter: str) -> str:
-    """The condition on the state, as a constant so that the index of ill-ended tasks can be used."""
+    """Return the condition on the state, as a constant so that the index of ill-ended tasks can be used."""
     if wanted.state is None:
         return "true"
     if letter == "h":
@@ -143,7 +143,7 @@ def _state(wanted: TaskFilter, letter: str) -> str:
 
 
 def _wishes(wanted: TaskFilter, letter: str, values: list[Any]) -> list[str]:
-    """The conditions that no index has."""
+    """Return the conditions that no index has."""
     has_index = wanted.indexed and wanted.error is None and not wanted.is_retrying
     plain = {
         "queue =": wanted.queue,

@@ -107,7 +107,7 @@ class Marks:
         return Ranges([], [], [], [], [LOWEST] * len(queues), is_full=True, asks_waiting=True)
 
     def looked(self, ranges: Ranges, took_s: float, found: int, asked: int, *, is_run: bool = True) -> None:
-        """A look is over: how long the server took, how many it brought, of how many.
+        """Note how long a look took the server, and how many tasks it brought, of how many.
 
         `is_run=False`: it found them among waiting tasks, so the look after it has to ask for those again.
         """
@@ -120,7 +120,7 @@ class Marks:
             self._found.clear()
 
     def leased(self, marks: Iterable[tuple[str, int, datetime]]) -> None:
-        """How far a look came, per queue and rank."""
+        """Note how far a look came, per queue and rank."""
         for queue, rank, due_at in marks:
             seen = self._seen.setdefault(queue, {})
             if rank not in seen or due_at > seen[rank]:
@@ -144,11 +144,11 @@ class Marks:
                     seen[rank] = due_at
 
     def forget(self) -> None:
-        """Something lies behind the marks: look everywhere next. May be called from any thread."""
+        """Look everywhere next: something lies behind the marks. May be called from any thread."""
         self._wants_full = True
 
     def sweep(self, queues: Sequence[str]) -> Behind | None:
-        """What the next sweep should ask about; None: none is due."""
+        """Return what the next sweep should ask about; None: none is due."""
         if not self.are_needed or self._clock() < self._sweep_at:
             return None
         self._sweep_at = float("inf")
@@ -158,7 +158,7 @@ class Marks:
         )
 
     def swept(self, asked: Behind, took_s: float, found: Iterable[tuple[str, int, datetime]], *, is_late: bool) -> bool:
-        """A sweep is over, and this lies behind the marks; whether there is a reason to look now."""
+        """Note what a sweep found behind the marks; return whether there is a reason to look now."""
         self._sweep_at = self._clock() + took_s / SWEEP_SHARE
         if took_s < SLOW_S:
             self._slow = 0
@@ -201,7 +201,7 @@ class Marks:
         )
 
     def _some(self, ranges: list[tuple[str, int, datetime, int]]) -> list[tuple[str, int, datetime, int]]:
-        """A part of them, another one each time."""
+        """Return a part of them, another one each time."""
         size = RANGES_PER_LOOK - 2
         start = self._turn * size % len(ranges)
         self._turn += 1

@@ -30,7 +30,7 @@ class Notifier:
         self._sending: asyncio.Task[None] | None = None
 
     def rides(self) -> bool:
-        """Whether the statement about to be sent should carry a notification; else a later one is sent on its own."""
+        """Return whether the next statement should carry a notification; if not, one is sent separately, later."""
         self._come_home()
         now = asyncio.get_running_loop().time()
         if now - self._sent_at >= WINDOW_S:
@@ -40,11 +40,11 @@ class Notifier:
         return False
 
     def failed(self) -> None:
-        """The statement that carried a notification failed."""
+        """Note that the statement that carried a notification failed."""
         self._sent_at = float("-inf")
 
     def soon(self) -> None:
-        """Something was committed without one."""
+        """Send a notification soon: something was committed without one."""
         self._come_home()
         self._later()
 

@@ -19,7 +19,7 @@ IS_COMPLETE = """select exists (select from everpoll.history
 
 
 async def place(lane: Lane) -> str:
-    """What tells this database from others."""
+    """Return what tells this database from others."""
     return str(await lane.value(PLACE))
 
 
@@ -36,7 +36,7 @@ def complete(at: str, incarnation: int, ended: Ended) -> PostgresWork[None]:
 
 
 async def is_complete(lane: Lane, incarnation: int, lease: Lease) -> bool:
-    """Whether the task has ended as done under this lease."""
+    """Return whether the task has ended as done under this lease."""
     return bool(await lane.value(IS_COMPLETE, lease.id, lease.sequence, incarnation))
 
 

@@ -24,5 +24,5 @@ async def resume(lane: Lane, queue: str, by: str) -> bool:
 
 
 async def paused(lane: Lane) -> dict[str, Pause]:
-    """The queues that are paused."""
+    """Return the queues that are paused."""
     return {queue: Pause(reason=reason, by=by, at=at) for queue, reason, by, at in await lane.rows(PAUSED)}

@@ -46,35 +46,35 @@ RUNNING_LIMIT = 100_000
 
 
 async def by_id(lane: Lane, sql: str, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-    """Those that are there, in the order in which they were asked for."""
+    """Return the tasks that exist, in the order in which they were asked for."""
     found = {row[0]: row for row in await lane.rows(sql, list(task_ids))}
     return {task_id: task_info(found[task_id]) for task_id in task_ids if task_id in found}
 
 
 async def losses(lane: Lane, task_id: int) -> list[dict[str, Any]]:
-    """What was noted, oldest first."""
+    """Return what was noted about a task, oldest first."""
     return [{"at": at, **msgspec.json.decode(note)} for at, note in await lane.rows(LOSSES, task_id)]
 
 
 async def find(lane: Lane, kind: str, key: str) -> TaskInfo | None:
-    """The live task with that key, else the indexed one that ended last."""
+    """Return the live task with that key, else the indexed one that ended last."""
     infos = map(task_info, await lane.rows(FOUND, kind, key))
     return min(infos, key=lambda info: info.ended_at is not None, default=None)
 
 
 async def live(lane: Lane, kind: str, limit: int, after: int | None) -> list[LiveTask]:
-    """The live indexed tasks of a kind, newest first."""
+    """Return the live indexed tasks of a kind, newest first."""
     rows = await lane.rows(LIVE_OF_KIND, kind, limit, LAST_ID if after is None else after)
     return [LiveTask(*row) for row in rows]
 
 
 async def last_results(lane: Lane, kind: str, name: str, limit: int) -> list[Any]:
-    """The results of the indexed tasks of that name that ended last."""
+    """Return the results of the indexed tasks of that name that ended last."""
     return [msgspec.json.decode(row[0]) for row in await lane.rows(RESULTS, kind, name, limit)]
 
 
 async def workers(lane: Lane) -> list[WorkerInfo]:
-    """Those alive, and those that ended lately, each with what it runs."""
+    """Return the workers that are alive, and those that ended lately, each with what it runs."""
     rows = await lane.rows(WORKERS)
     running: Counter[int] = Counter()
     for _, owner, count in await lane.rows(RUNNING, RUNNING_LIMIT):
@@ -83,7 +83,7 @@ async def workers(lane: Lane) -> list[WorkerInfo]:
 
 
 async def queues(lane: Lane) -> list[QueueInfo]:
-    """What waits where."""
+    """Return how much waits and runs in each queue."""
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     oldest: dict[str, datetime] = {}
     pauses: dict[str, Pause] = {}
@@ -108,7 +108,7 @@ async def queues(lane: Lane) -> list[QueueInfo]:
 
 
 async def at_key(lane: Lane, key: str) -> LimitInfo:
-    """What happens at one key of a limit."""
+    """Return what happens at one key of a limit."""
     row = await lane.row(AT_KEY, key, COUNT_LIMIT)
     starts = await lane.rows(STARTS, key)
     return LimitInfo(

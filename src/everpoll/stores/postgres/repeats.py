@@ -22,7 +22,7 @@ _rng = random.Random()  # noqa: S311 - spreads rivals, no secret
 
 
 async def repeated(statement: Callable[[], Awaitable[T]]) -> T:
-    """The answer to the statement, asked again where a rival made Postgres roll it back."""
+    """Return the answer to the statement; ask again where a rival made Postgres roll it back."""
     for failures in range(1, TRIES):
         try:
             return await statement()

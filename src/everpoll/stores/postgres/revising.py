@@ -62,7 +62,7 @@ async def revise(lane: Lane, revisions: Sequence[Revision]) -> Revised:
 
 
 async def release_set_aside(lane: Lane, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
-    """Make tasks due that were set aside; how many."""
+    """Make tasks due that were set aside; return how many."""
     names, newest = list(versions), list(versions.values())
     return int(await repeated(lambda: lane.value(RELEASE_SET_ASIDE, names, newest, list(queues), limit)))
 

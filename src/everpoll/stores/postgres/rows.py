@@ -28,7 +28,7 @@ _decode = msgspec.json.decode
 
 
 def task_info(row: Any) -> TaskInfo:
-    """From the columns of LIVE or ENDED."""
+    """Make a task from the columns of LIVE or ENDED."""
     return TaskInfo(
         id=row[0],
         kind=row[1],
@@ -60,7 +60,7 @@ def task_info(row: Any) -> TaskInfo:
 
 
 def worker_info(row: Any, running: int) -> WorkerInfo:
-    """From the columns of WORKER."""
+    """Make a worker from the columns of WORKER."""
     return WorkerInfo(
         incarnation=row[0],
         label=row[1],

@@ -33,7 +33,7 @@ def migrations() -> dict[str, str]:
 
 
 async def missing(connection: Connection) -> list[str]:
-    """What has not been applied yet; a schema from the future is refused."""
+    """Return what has not been applied yet; a schema from the future is refused."""
     known = migrations()
     applied = set()
     if await connection.fetchval(IS_THERE):
@@ -48,7 +48,7 @@ async def missing(connection: Connection) -> list[str]:
 
 
 async def migrate(connection: Connection) -> list[str]:
-    """Apply what is missing; the names."""
+    """Apply what is missing; return the names."""
     if not await missing(connection):
         return []
     steps = migrations()
@@ -72,7 +72,7 @@ async def migrate(connection: Connection) -> list[str]:
 
 
 async def is_read_committed(connection: Connection) -> bool:
-    """Whether transactions are, unless they say otherwise, what every statement of ours is written for."""
+    """Return whether transactions are, unless they say otherwise, what every statement of ours is written for."""
     return bool(await connection.fetchval("select current_setting('default_transaction_isolation') = 'read committed'"))
 
 

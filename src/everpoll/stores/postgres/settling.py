@@ -56,7 +56,7 @@ async def settle(
 
 
 def _without_repeats(settlements: Sequence[Settlement]) -> Iterable[Sequence[Settlement]]:
-    """One batch, or more where a task comes up twice: under an old lease and the current one."""
+    """Return one batch, or more where a task comes up twice: under an old lease and the current one."""
     if len(set(map(_id, settlements))) == len(settlements):
         yield settlements
         return
@@ -68,7 +68,7 @@ def _without_repeats(settlements: Sequence[Settlement]) -> Iterable[Sequence[Set
 
 
 def _statement(incarnation: int, settlements: Sequence[Settlement]) -> list[Any]:
-    """The call, and what it takes."""
+    """Return the call, and what it takes."""
     about = columns(settlements)
     # What is plain has none.
     events = [(one.id, event) for one in settlements for event in one.events] if about[2:] != NOTHING_ELSE else []
@@ -79,7 +79,7 @@ def _statement(incarnation: int, settlements: Sequence[Settlement]) -> list[Any]
 
 
 def columns(settlements: Sequence[Settlement]) -> list[Any]:
-    """The arrays that the settle function takes."""
+    """Return the arrays that the settle function takes."""
     sequence = settlements[0].sequence
     plain = [
         one.id
@@ -128,7 +128,7 @@ def _sequences(settlements: Sequence[Settlement]) -> list[int]:
 
 
 def _values(settlements: Sequence[Settlement], names: Iterable[str]) -> Iterable[list[str | None] | None]:
-    """A column, or None where it is all empty."""
+    """Return a column, or None where it is all empty."""
     for name in names:
         values: list[str | None] = [getattr(one, name) for one in settlements]
         yield values if any(value is not None for value in values) else None

@@ -24,7 +24,6 @@ from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.postgres.listener import Listener
 from everpoll.drivers.wake import OnWake
 from everpoll.stores.contract import (
-    Again,
     Ended,
     Enqueued,
     Event,
@@ -61,9 +60,7 @@ from everpoll.stores.postgres import (
     reading,
     retention,
     revising,
-    rights,
     schema,
-    settling,
 )
 from everpoll.stores.postgres.examination import PostgresExaminer
 from everpoll.stores.postgres.held_leases import HeldLeases
@@ -72,24 +69,16 @@ from everpoll.stores.postgres.marks import Marks
 from everpoll.stores.postgres.notify import CHANNEL, Notifier
 from everpoll.stores.postgres.pulse import PostgresPulse
 from everpoll.stores.postgres.repeats import repeated
+from everpoll.stores.postgres.waking import Waking
+from everpoll.stores.postgres.workers import Workers
 from everpoll.stores.task_search import checked
 
-# Repeatable, as everything: a sign-on whose answer got lost is made again under the same incarnation.
-SIGN_ON = """insert into everpoll.workers (incarnation, label, host, pid, queues, slots, version, lease_s, names)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-    on conflict (incarnation) do update set label = excluded.label, host = excluded.host, pid = excluded.pid,
-        queues = excluded.queues, slots = excluded.slots, version = excluded.version, lease_s = excluded.lease_s,
-        names = excluded.names,
-        started_at = now(), beat_at = now(), beats = workers.beats + 1, stopped_at = null, is_clear = false"""
-# A worker that certainly holds nothing needs no rescue to look for it.
-SIGN_OFF = """update everpoll.workers set stopped_at = now(), is_clear = $2
-    where incarnation = $1 and stopped_at is null"""
-PROGRESS = """update everpoll.tasks set progress = $4
-    where id = $1 and owner = $2 and sequence = $3 and is_leased returning 1"""
 if TYPE_CHECKING:
     from everpoll.stores.postgres.health import PostgresHealth
 
 LANES = 4
+PROGRESS = """update everpoll.tasks set progress = $4
+    where id = $1 and owner = $2 and sequence = $3 and is_leased returning 1"""
 NOTE_LOSS = "insert into everpoll.losses (task_id, note) values ($1, $2)"
 
 
@@ -118,6 +107,8 @@ class PostgresStore:
         self._leasing = Leasing(connections, first + 1, self._queries, self._marks, self._held_leases, self._wake)
         self._notifier = Notifier(self._entrance)
         self._listener = Listener(connections, self._calls, CHANNEL, self._leasing.reconnected)
+        self._waking = waking = Waking(self._marks, self._notifier, self._listener)
+        self._workers = Workers(connections, self._settlements, self._calls, self._leasing, self._held_leases, waking)
 
     @property
     def health(self) -> "PostgresHealth":
@@ -174,7 +165,7 @@ class PostgresStore:
         except BaseException:
             self._notifier.failed()
             raise
-        self._listener.wake(due_s=max(0.0, min(task.delay_s for task in tasks)))
+        self._waking.here(due_s=max(0.0, min(task.delay_s for task in tasks)))
         return answers
 
     async def enqueue_inside(self, tasks: Sequence[NewTask], *, anew: bool = False) -> PostgresWork[list[Enqueued]]:
@@ -187,16 +178,10 @@ class PostgresStore:
 
     async def is_complete(self, incarnation: int, lease: Lease) -> bool:
         """See the contract."""
-        if not await own_transactions.is_complete(self._calls, incarnation, lease):
-            return False
-        ended = [Ended(lease.id, lease.sequence)]
-        self._held_leases.let_go(incarnation, ended, set())
-        if self._leasing.let_go(ended):
-            self._listener.wake()  # another task of the same limit may start now
-        return True
+        return await self._workers.is_complete(incarnation, lease)
 
     async def _own_place(self, anew: bool) -> str:
-        """Which database this is; its server may have been started again since it was asked."""
+        """Return which database this is; its server may have been started again since it was asked."""
         if self._place is None or anew:
             self._place = await own_transactions.place(self._calls)
         return self._place
@@ -207,8 +192,7 @@ class PostgresStore:
             return []
         answers = await repeated(lambda: flows.enqueue(self._entrance, flow))
         if answers[0].is_new:
-            self._notifier.soon()
-            self._listener.wake()
+            self._waking.everywhere()
         return answers
 
     async def members(self, task_id: int, after: int = 0, limit: int = 1000) -> list[TaskInfo]:
@@ -220,36 +204,12 @@ class PostgresStore:
         return await flows.member_counts(self._queries, task_id)
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
-        """See the contract. The heartbeat that follows gets its connection before the lanes get their second.
-
-        A role that may sign on, and later lacks the right to settle, would run handlers in vain: all rights are asked
-        for here.
-        """
-        await self._calls.call(rights.check)
-        await self._calls.row(
-            SIGN_ON,
-            card.incarnation,
-            card.label,
-            card.host,
-            card.pid,
-            list(card.queues),
-            card.slots,
-            card.version,
-            lease_s,
-            list(card.names),
-        )
-        self._held_leases.sign_on(card.incarnation)
-        self._leasing.sign_on(card)
-        self._connections.await_heartbeat()
+        """See the contract."""
+        await self._workers.sign_on(card, lease_s)
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
-        if self._held_leases.has_doubts(incarnation):
-            await self._leasing.recover(incarnation)
-        is_clear = self._held_leases.holds(incarnation) == ([], []) and not self._held_leases.has_doubts(incarnation)
-        await self._calls.row(SIGN_OFF, incarnation, is_clear)
-        self._held_leases.sign_off(incarnation)
-        self._leasing.sign_off(incarnation)
+        await self._workers.sign_off(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""
@@ -257,45 +217,7 @@ class PostgresStore:
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
-        if not settlements:
-            return set()
-        followed = [one for one in settlements if one.follow_ups]
-        lost, due_s = await repeated(lambda: settling.settle(self._settlements, incarnation, settlements, followed))
-        self._leasing.settled()
-        self._unblocked(due_s)
-        if lost and (
-            known := [one for one in settlements if one.id in lost and self._held_leases.still_has(incarnation, one)]
-        ):
-            # The server may have forgotten these leases in a crash: then they are taken again, and settled.
-            await self._leasing.recover(incarnation)
-            followed_known = [one for one in known if one.follow_ups]
-            settled = await repeated(lambda: settling.settle(self._settlements, incarnation, known, followed_known))
-            lost = lost - {one.id for one in known} | settled.lost
-            self._unblocked(settled.due_s)
-        self._held_leases.let_go(incarnation, settlements, lost)
-        if self._leasing.let_go(settlements):
-            self._listener.wake()  # another task of the same limit may start now
-        if Again in set(map(type, settlements)):
-            self._due_again([one for one in settlements if isinstance(one, Again)])
-        if followed:
-            self._notifier.soon()
-            self._listener.wake(due_s=max(0.0, min(task.delay_s for one in followed for task in one.follow_ups)))
-        return lost
-
-    def _unblocked(self, due_s: float | None) -> None:
-        """A task waits for no other any more: workers look for it, here and elsewhere."""
-        if due_s is not None:
-            self._notifier.soon()
-            self._listener.wake(due_s=due_s)
-
-    def _due_again(self, again: list[Again]) -> None:
-        """Wake all workers here, since the next due time has changed; elsewhere only if a task is due now."""
-        if any(one.delay_s is None for one in again):
-            self._marks.forget()
-        is_set_aside = any(one.set_aside for one in again)
-        if is_set_aside or any(not one.delay_s or one.delay_s <= 0 for one in again):
-            self._notifier.soon()
-        self._listener.wake(due_s=0.0 if is_set_aside else min(one.delay_s or 0.0 for one in again))
+        return await self._workers.settle(incarnation, settlements)
 
     async def _ask_for_room(self) -> None:
         await self._listener.ask_for_room()
@@ -324,16 +246,14 @@ class PostgresStore:
 
     def _canceled(self, canceled: canceling.Canceled) -> dict[int, TaskState | None]:
         if canceled.is_changed:
-            self._marks.forget()  # a task that cancels itself is due now
-            self._listener.wake(cancel=True)
+            self._waking.out_of_order(cancel=True)  # a task that cancels itself is due now
         return canceled.states
 
     async def revise(self, revisions: Sequence[Revision]) -> list[int | None]:
         """See the contract."""
         revised = await revising.revise(self._calls, revisions)
         if revised.is_changed:
-            self._marks.forget()  # what is due now may lie behind a mark
-            self._listener.wake(cancel=revised.is_running)
+            self._waking.out_of_order(cancel=revised.is_running)
         return revised.ids
 
     async def retry(self, task_id: int, note: str) -> bool:
@@ -344,8 +264,7 @@ class PostgresStore:
         """See the contract."""
         answers = await ended_tasks.retry(self._calls, requests)
         if any(one.outcome == "queued" for one in answers):
-            self._notifier.soon()
-            self._listener.wake()
+            self._waking.everywhere()
         return answers
 
     async def delete(self, requests: Sequence[tuple[int, str]]) -> list[Deleted]:
@@ -386,8 +305,7 @@ class PostgresStore:
         check_queue(queue, "", by)
         is_resumed = await pausing.resume(self._calls, queue, by)
         if is_resumed:
-            self._marks.forget()
-            self._listener.wake()
+            self._waking.out_of_order()
         return is_resumed
 
     async def paused(self) -> dict[str, Pause]:

@@ -23,5 +23,5 @@ class Instants:
 
 
 def microseconds(duration_s: float) -> int:
-    """A duration in the unit of the columns, at most a thousand years."""
+    """Return a duration in the unit of the columns, at most a thousand years."""
     return round(min(duration_s, 31_536_000_000.0) * 1e6)

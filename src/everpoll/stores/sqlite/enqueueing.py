@@ -53,7 +53,7 @@ LIVE = "select kind, key, id from everpoll_tasks where key in (select value from
 
 
 def call_of(tasks: Sequence[NewTask]) -> Call:
-    """Made in the caller's thread, where what cannot be stored is refused."""
+    """Make the call ready, in the caller's thread; refuse what cannot be stored."""
     size = checked_bytes(tasks)
     specials = {
         place: Special(task.once, task.events, task.unique)
@@ -112,7 +112,7 @@ def _one_of(con: Connection, now: int, call: Call, place: int) -> Enqueued:
 
 
 def _rejected(con: Connection, rows: Sequence[Row], ended: dict[int, int], together: set[int]) -> list[Enqueued] | None:
-    """The answers to a call of which nothing is enqueued, since one of its tasks rejects; None: none does."""
+    """Return the answers to a call that enqueues nothing, since one of its tasks rejects; None: none does."""
     live = live_keys(con, rows)
     taken = {
         place: found
@@ -153,7 +153,7 @@ def live_keys(con: Connection, rows: Sequence[Row]) -> dict[tuple[str, str], int
 
 
 def insert_all(con: Connection, now: int, rows: list[Row], size: int) -> int:
-    """The id of the last one; the others have those before it."""
+    """Return the id of the last one; the others have those before it."""
     if not rows:
         return 0
     if size <= limits.STATEMENT_BYTES:

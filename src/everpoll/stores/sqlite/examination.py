@@ -117,7 +117,7 @@ class SqliteExaminer:
 
     @contextmanager
     def _both(self) -> Iterator[tuple[Connection, Connection]]:
-        """A connection that reads, and one for the test of the write lock.
+        """Yield a connection that reads, and one for the test of the write lock.
 
         The last one to close brings the log into the file and deletes it, if it may write. Where there was a log, the
         reader is the last, and leaves it as it is; where there was none, the writer is, and leaves none behind.
@@ -252,7 +252,7 @@ def _plan(con: Connection, words: str, index: str, statement: str) -> Plan:
 
 
 def _clock(con: Connection, now: int) -> ClockFacts:
-    """Every process has the clock of its machine: what the file has from the future was written by another clock."""
+    """Compare clocks: what the file has from the future was written by the clock of another machine."""
     (newest,) = con.execute(NEWEST).fetchone()
     return ClockFacts(ahead_s=max(0, newest - now) / 1e6, of="file")
 

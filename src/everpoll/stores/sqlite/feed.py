@@ -60,22 +60,22 @@ def _last_given(con: Connection) -> int:
 
 
 def of_task(con: Connection, task_id: int, after: int, limit: int) -> list[Event]:
-    """Those of one task, by number."""
+    """Return the events of one task, by number."""
     return [_shown(row) for row in con.execute(OF_TASK, (task_id, after, limit))]
 
 
 def actions_of(con: Connection, task_id: int, limit: int) -> list[Event]:
-    """What was done to one task from outside, oldest first."""
+    """Return what was done to one task from outside, oldest first."""
     return [_shown(row) for row in con.execute(ACTIONS, (task_id, limit))]
 
 
 def of_tasks(con: Connection, after: Mapping[int, int], limit: int) -> list[Event]:
-    """Those of several tasks, by task and number. A seek each: SQLite has no statement that would do it in fewer."""
+    """Return the events of several tasks, by task and number. SQLite needs a seek for each."""
     return [event for task_id in sorted(after) for event in of_task(con, task_id, after[task_id], limit)]
 
 
 def page(con: Connection, after: int | None, limit: int) -> EventPage:
-    """Those behind a place; None: where that is now."""
+    """Return the events behind a place; for None no events, and the place of now."""
     if after is None:
         return EventPage((), str(con.execute(LAST).fetchone()[0]))
     found = tuple(_shown(row) for row in con.execute(BEHIND, (after, limit)))

@@ -50,7 +50,7 @@ def series(con: Connection, steps: Steps, queue: str | None, name: str | None) -
 
 
 def published_loops(con: Connection, now: int) -> list[PublishedLoops]:
-    """Those of processes that live, or ended lately."""
+    """Return the loops of processes that live, or ended lately."""
     return [
         PublishedLoops(
             incarnation=incarnation,

@@ -41,7 +41,7 @@ class FlowCall(NamedTuple):
 
 
 def call_of(flow: Sequence[FlowTask]) -> FlowCall:
-    """Made in the caller's thread, where what cannot be stored is refused."""
+    """Make the call ready, in the caller's thread; refuse what cannot be stored."""
     check_flow(flow)
     call = plain_call_of([one.task for one in flow])
     links = [
@@ -64,10 +64,10 @@ def enqueue(con: Connection, now: int, flow: FlowCall) -> list[Enqueued]:
 
 
 def members(con: Connection, task_id: int, after: int, limit: int) -> list[TaskInfo]:
-    """The tasks that lead to this one, by id."""
+    """Return the tasks that lead to this one, by id."""
     return [shown(row) for row in con.execute(MEMBERS, {"id": task_id, "after": after, "limit": limit})]
 
 
 def member_counts(con: Connection, task_id: int) -> dict[TaskState, int]:
-    """How many of them are in which state."""
+    """Return how many of the tasks that lead to this one are in which state."""
     return dict(con.execute(COUNTS, {"id": task_id}).fetchall())

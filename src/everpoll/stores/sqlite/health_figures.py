@@ -70,7 +70,7 @@ Times = Sequence[int | None]
 
 
 def found_for(con: Connection, service: int, wanted: Wanted) -> Found:
-    """What the tables have of what is wanted."""
+    """Return what the tables have of what is wanted."""
     days = con.execute(DAYS, (service, wanted.days.start, wanted.days.stop)) if wanted.days else ()
     return Found(
         days={day: rollup_of(figures, histogram) for day, *figures, histogram in days},
@@ -83,12 +83,12 @@ def found_for(con: Connection, service: int, wanted: Wanted) -> Found:
 
 
 def rollups_at(con: Connection, sql: str, places: Iterable[int], service: int) -> dict[int, Rollup]:
-    """The rollups of a service at those of the hours or days that have one."""
+    """Return the rollups of a service at those of the hours or days that have one."""
     return {place: rollup_of(row[:-1], row[-1]) for place, row in rows_at(con, sql, places, service)}
 
 
 def rows_at(con: Connection, sql: str, places: Iterable[int], service: int) -> Iterator[tuple[int, tuple[Any, ...]]]:
-    """The row of a service at each of the hours or days that has one."""
+    """Yield the row of a service at each of the hours or days that has one."""
     for place in places:
         row = con.execute(sql, (place, service)).fetchone()
         if row is not None:
@@ -96,7 +96,7 @@ def rows_at(con: Connection, sql: str, places: Iterable[int], service: int) -> I
 
 
 def availability(con: Connection, names: Sequence[str], from_at: float) -> dict[str, Availability]:
-    """The availability since an hour, of each of many services."""
+    """Return the availability since an hour, of each of many services."""
     services = {row[0]: _Named(*row) for row in con.execute(NAMED, (encode(list(names)),))}
     wanted = since(from_at, horizon_of(con))
     parts: defaultdict[int, list[Times]] = defaultdict(list)
@@ -127,7 +127,7 @@ class _Named(NamedTuple):
 
 
 def _of_most(con: Connection, wanted: Since) -> Iterator[tuple[int, int | None, Times]]:
-    """The hours before the first day, and what waits to be rolled up with its first instant, of all services."""
+    """Yield the hours before the first day, and what waits to be rolled up with its first instant, of all services."""
     for service, *times in con.execute(EVERY_HOUR, (wanted.hours.start, wanted.hours.stop)):
         yield service, None, times
     for service, first_ms, *times in con.execute(EVERY_LOOK, {"from_ms": wanted.from_ms}):
@@ -135,7 +135,7 @@ def _of_most(con: Connection, wanted: Since) -> Iterator[tuple[int, int | None, 
 
 
 def _of_some(con: Connection, wanted: Since, services: list[int]) -> Iterator[tuple[int, int | None, Times]]:
-    """The same of some services: two statements, each a seek for an hour or a look."""
+    """Yield the same of some services: two statements, each a seek for an hour or a look."""
     bound = {"services": encode(services), "hours": encode(list(wanted.hours)), "from_ms": wanted.from_ms}
     for service, *times in con.execute(AT_HOURS, bound):
         yield service, None, times
@@ -144,6 +144,6 @@ def _of_some(con: Connection, wanted: Since, services: list[int]) -> Iterator[tu
 
 
 def _counted_since(con: Connection, service: int, from_at: float) -> Availability:
-    """The availability of a service whose looks overlap those that are rolled up: counted one by one."""
+    """Return the availability of a service whose looks overlap those that are rolled up: counted one by one."""
     wanted = for_summary(*hour_on(from_at))
     return availability_of([times_of(summary_of(wanted, found_for(con, service, wanted)))])

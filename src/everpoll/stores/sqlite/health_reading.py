@@ -75,26 +75,26 @@ NO_END_MS = milliseconds(LATEST_S)
 
 
 def service_id(con: Connection, name: str) -> int | None:
-    """The number of a service; None if it is not known."""
+    """Return the number of a service; None if it is not known."""
     row = con.execute(SERVICE, (name,)).fetchone()
     return None if row is None else int(row[0])
 
 
 def looks(con: Connection, service: int, asked: Asked) -> list[Look]:
-    """Looks of a range, newest first."""
+    """Return looks of a range, newest first."""
     return looks_of(
         asked, open_looks(con, service, asked.from_ms, asked.to_ms, asked.limit), _packed(con, service, asked)
     )
 
 
 def open_looks(con: Connection, service: int, from_ms: int, to_ms: int, limit: int = ALL_LOOKS) -> list[LookRow]:
-    """Looks of a range that are not rolled up, newest first."""
+    """Return looks of a range that are not rolled up, newest first."""
     bound = {"service": service, "from_ms": from_ms, "to_ms": to_ms, "limit": limit}
     return [LookRow(*row) for row in con.execute(CHAIN, bound)]
 
 
 def _packed(con: Connection, service: int, asked: Asked) -> Iterator[PackedRow]:
-    """The packed hours of a range, newest first, as far as there are any at all."""
+    """Yield the packed hours of a range, newest first, as far as there are any at all."""
     for hour in reversed(within(asked.hours, *con.execute(FIRST_AND_LAST).fetchone())):
         row = con.execute(PACKED, (hour, service)).fetchone()
         if row is not None:
@@ -102,7 +102,7 @@ def _packed(con: Connection, service: int, asked: Asked) -> Iterator[PackedRow]:
 
 
 def last_looks(con: Connection, names: Sequence[str], n: int) -> dict[str, list[LookPoint]]:
-    """The last looks at each of many services, newest first."""
+    """Return the last looks at each of many services, newest first."""
     named = con.execute(NAMED, (encode(names),)).fetchall()
     points: defaultdict[int, list[Point]] = defaultdict(list)
     bound = {"services": encode([service for _, service, _, _ in named]), "n": n}
@@ -112,7 +112,7 @@ def last_looks(con: Connection, names: Sequence[str], n: int) -> dict[str, list[
 
 
 def dependencies(con: Connection, service: int) -> list[DependencyInfo]:
-    """What a service reports and has reported."""
+    """Return what a service reports and has reported."""
     newest = next((row for row in open_looks(con, service, 0, NO_END_MS) if row.latencies is not None), None)
     rolled = latest_of(*con.execute(LATENCIES, (service,)).fetchone())
     latest = rolled if newest is None else newer(latest_of(newest.at_ms, newest.latencies), rolled)
@@ -121,7 +121,7 @@ def dependencies(con: Connection, service: int) -> list[DependencyInfo]:
 
 
 def edges(con: Connection, after: tuple[str, str], limit: int) -> EdgePage:
-    """What services report, behind a service and a name."""
+    """Return what services report, behind a service and a name."""
     rows = con.execute(EDGES, {"service": after[0], "name": after[1], "limit": limit + 1}).fetchall()
     found = tuple(Edge(service, name, canonical, status, bool(gone)) for service, name, canonical, status, gone in rows)
     page = found[:limit]
@@ -129,11 +129,11 @@ def edges(con: Connection, after: tuple[str, str], limit: int) -> EdgePage:
 
 
 def errors(con: Connection, service: int, dependency: str, limit: int) -> list[ErrorEntry]:
-    """The error history of a dependency, newest first."""
+    """Return the error history of a dependency, newest first."""
     return [error_of(*row) for row in con.execute(ERRORS, (service, dependency, limit))]
 
 
 def latencies(con: Connection, service: int, dependency: str, asked: Asked) -> list[LatencyPoint]:
-    """Latencies of a dependency in a range, newest first."""
+    """Return latencies of a dependency in a range, newest first."""
     rows = open_looks(con, service, asked.from_ms, asked.to_ms)
     return latencies_of(dependency, asked, rows, _packed(con, service, asked))

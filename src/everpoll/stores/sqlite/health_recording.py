@@ -73,7 +73,7 @@ class Head:
         return self.look <= self.rolled
 
     def opened(self, at_ms: int) -> None:
-        """A look is about to join the chain."""
+        """Note that a look is about to join the chain."""
         self.open_ms = at_ms if self.is_empty else min(self.open_ms, at_ms)
 
     @property
@@ -107,7 +107,7 @@ def record(con: Connection, batch: Mapping[str, ServiceBatch]) -> None:
 
 
 def horizon_of(con: Connection) -> Horizon:
-    """What was pruned."""
+    """Return what was pruned."""
     row = con.execute(HORIZON).fetchone()
     return Horizon() if row is None else Horizon(*row)
 

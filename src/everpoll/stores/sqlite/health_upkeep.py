@@ -184,7 +184,7 @@ def forget(con: Connection, name: str) -> int | None:
 
 
 def places(con: Connection, table: str) -> range:
-    """The hours or days that a table of buckets has."""
+    """Return the hours or days that a table of buckets has."""
     ends = (f"(select {end}({BUCKETS[table]}) from everpoll_health_{table})" for end in ("min", "max"))
     first, last = con.execute(f"select {', '.join(ends)}").fetchone()
     return range(0) if first is None else range(first, last + 1)

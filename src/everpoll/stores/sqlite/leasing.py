@@ -119,7 +119,7 @@ class Look(NamedTuple):
     """Tasks that have been due for longer come first; None: this look does not ask for them."""
 
     def limit(self, room: int) -> int:
-        """How many one queue may give."""
+        """Return how many one queue may give."""
         return min(room, self.most, LEASE_LIMIT)
 
 
@@ -136,7 +136,7 @@ class Looked(NamedTuple):
 
 
 def peek(con: Connection, now: int, look: Look) -> Looked | None:
-    """The answer, where nothing may be leased and nothing has fallen due; None: there is something to write."""
+    """Return the answer, where nothing may be leased and nothing has fallen due; None: there is something to write."""
     _check_current(con, look.incarnation)
     open_rooms = _open(con, look.rooms)
     next_due = _next_due(con, open_rooms)
@@ -179,7 +179,7 @@ def lease(con: Connection, now: int, look: Look) -> Looked:
 
 
 def _startable(con: Connection, now: int, look: Look, rooms: Mapping[str, int]) -> Startable | None:
-    """The limited tasks that may start; None: none are due, or this look does not ask."""
+    """Return the limited tasks that may start; None: none are due, or this look does not ask."""
     if not look.asks_limits or not any(room > 0 and has_limited(con, queue) for queue, room in rooms.items()):
         return None
     visit = Visit(now, look.limits, look.turns, None if look.aging_us is None else now - look.aging_us)
@@ -190,7 +190,7 @@ def _startable(con: Connection, now: int, look: Look, rooms: Mapping[str, int]) 
 
 
 def _aged(con: Connection, now: int, look: Look, rooms: Mapping[str, int]) -> list[tuple[int, int, int, str]]:
-    """Tasks without a limit that have waited too long; none where all have one priority."""
+    """Return tasks without a limit that have waited too long; none where all have one priority."""
     if look.aging_us is None:
         return []
     ranks = [(queue, rank) for queue, room in rooms.items() if room > 0 for rank in _ranks(con, queue)]
@@ -220,7 +220,7 @@ def _best(
     most: int,
     of_limits: dict[int, Candidate],
 ) -> list[int]:
-    """The ids of the best of all lines, of each queue at most its room. `of_limits` keeps those that are among them."""
+    """Return the ids of the best of all lines, of each queue at most its room; remove others from `of_limits`."""
     others = [] if limited is None else sorted(one[:4] for one in limited.candidates)
     left, best = dict(rooms), dict[int, None]()
     for _, _, task_id, queue in heapq.merge(sorted(aged), *lines, others):
@@ -235,7 +235,7 @@ def _best(
 
 
 def _with_limits(con: Connection, now: int, leases: list[Lease], of_limits: Mapping[int, Candidate]) -> list[Lease]:
-    """The same leases with the keys of their limits, which count these starts."""
+    """Return the same leases with the keys of their limits, which count these starts."""
     limits = {one.id: of_limits[one.id].limit for one in leases if one.id in of_limits}
     note_starts(con, now, list(limits.values()))
     return [msgspec.structs.replace(one, limit_key=limits[one.id].key) if one.id in limits else one for one in leases]
@@ -268,7 +268,7 @@ def _sooner(one: int | None, other: int | None) -> int | None:
 
 
 def _lease_of_one(con: Connection, now: int, look: Look, queue: str, limit: int) -> Leased | None:
-    """The best of one queue; None: limited tasks are due in it as well, and are to be compared."""
+    """Return the best of one queue; None: limited tasks are due in it as well, and are to be compared."""
     bound = {"owner": look.incarnation, "queue": queue, "limit": max(0, limit), "bytes": limits.LEASE_BYTES, "now": now}
     bound["asks_limits"] = look.asks_limits
     # What has fallen due comes first: no rows are read while it waits to be promoted.
@@ -308,7 +308,7 @@ def _is_too_much(con: Connection, ids: list[int]) -> bool:
 
 
 def _fitting(con: Connection, ids: list[int]) -> list[int]:
-    """The first of these, and those behind it that fit; the payloads of the others are not read."""
+    """Return the first of these, and those behind it that fit; the payloads of the others are not read."""
     taken = count = 0
     with closing(con.execute(SIZES, {"ids": encode(ids)})) as sizes:
         for _, size in sizes:
@@ -320,7 +320,7 @@ def _fitting(con: Connection, ids: list[int]) -> list[int]:
 
 
 def _asked(con: Connection, leases: list[Lease]) -> list[Lease]:
-    """The same leases, marked where they are to be canceled."""
+    """Return the same leases, marked where they are to be canceled."""
     ids = {task_id for (task_id,) in con.execute(ASKED, (encode([one.id for one in leases]),))}
     return [msgspec.structs.replace(one, cancel_requested=True) if one.id in ids else one for one in leases]
 
@@ -333,7 +333,7 @@ def _promote(con: Connection, now: int, queue: str, next_due: int | None) -> boo
 
 
 def _open(con: Connection, rooms: dict[str, int]) -> dict[str, int]:
-    """Those that are not paused: for a lease the others do not exist, nor does what falls due in them."""
+    """Return the queues that are not paused: a lease ignores the others, and what falls due in them."""
     return {queue: room for queue, room in rooms.items() if not con.execute(IS_PAUSED, (queue,)).fetchone()[0]}
 
 

@@ -89,12 +89,12 @@ class _Open(NamedTuple):
 
 
 def has_limited(con: Connection, queue: str) -> bool:
-    """Whether a limited task is due in this queue."""
+    """Return whether a limited task is due in this queue."""
     return bool(con.execute(HAS_LIMITED, (queue,)).fetchone()[0])
 
 
 def startable(con: Connection, visit: Visit, rooms: Mapping[str, int], most: int) -> Startable:
-    """The tasks that may start now, at most so many, of each queue at most its room."""
+    """Return the tasks that may start now, at most so many, of each queue at most its room."""
     found = Startable()
     lines = sorted((rank, queue) for queue, room in rooms.items() if room > 0 for rank in _ranks(con, queue))
     # With one line the first keys in turn are the best. With several, all of them are compared.
@@ -126,7 +126,7 @@ def _ranks(con: Connection, queue: str) -> list[int]:
 
 
 def _keys(con: Connection, visit: Visit, queue: str, rank: int) -> Iterator[Limit]:
-    """The keys that have a task of this rank, beginning behind the last visited key."""
+    """Yield the keys that have a task of this rank, beginning behind the last visited key."""
     turn = visit.turns.get(queue, "")
     for start, end in ((turn, None), ("", turn)):
         row = con.execute(NEXT_KEY, (queue, rank, start)).fetchone()
@@ -137,7 +137,7 @@ def _keys(con: Connection, visit: Visit, queue: str, rank: int) -> Iterator[Limi
 
 
 def _room(con: Connection, now: int, limit: Limit, found: Startable) -> int:
-    """How many more tasks of a key may start now."""
+    """Return how many more tasks of a key may start now."""
     room = COUNT_LIMIT
     if limit.running is not None:
         room = limit.running - int(con.execute(RUNNING, (limit.key, limit.running)).fetchone()[0])
@@ -157,7 +157,7 @@ def _counting(con: Connection, now: int, limit: Limit) -> tuple[list[Span], int]
 
 
 def _of_keys(con: Connection, visit: Visit, open_keys: Sequence[_Open], most: int) -> list[Candidate]:
-    """The first tasks of each key: first an even share, and all that it may start where that is too few."""
+    """Return the first tasks of each key: first an even share, and all that it may start where that is too few."""
     share = -(-most // len(open_keys)) if open_keys else 0
     rows = _first_of_keys(con, visit, open_keys, share)
     return rows if len(rows) >= most or share >= most else _first_of_keys(con, visit, open_keys, most)
@@ -197,7 +197,7 @@ def _takes(left_in_queue: dict[str, int], queue: str) -> bool:
 
 
 def note_starts(con: Connection, now: int, limits: Sequence[Limit]) -> None:
-    """Tasks of these limits have been leased just now: one entry for each task."""
+    """Note that tasks of these limits have been leased just now: one entry for each task."""
     counts: dict[str, tuple[Limit, int]] = {}
     for limit in limits:
         if limit.starts is not None:
@@ -215,7 +215,7 @@ def forget_starts(con: Connection, now: int) -> bool:
 
 
 def of_key(con: Connection, key: str) -> LimitInfo:
-    """What happens at one key."""
+    """Return what happens at one key."""
     running, oldest = con.execute(OLDEST_RUNNING, (key,)).fetchone()
     lines = [(queue, rank) for queue in _queues(con) for rank in _ranks(con, queue)]
     waiting = sum(int(con.execute(COUNT_OF_KEY, (*line, key)).fetchone()[0]) for line in lines)

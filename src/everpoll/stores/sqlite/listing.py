@@ -28,7 +28,7 @@ LAST = "select max(id) from {table}"
 
 
 def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) -> TaskPage:
-    """A page, newest first."""
+    """Return a page, newest first."""
     bound = {"after": after, "limit": limit + 1, "searched": searched(wanted) - 1, **_values(wanted)}
     wishes = _wishes(wanted, bound)
     places = list(_places(con, wanted, bound))
@@ -61,7 +61,7 @@ def _values(wanted: TaskFilter) -> dict[str, Any]:
 
 
 def _wishes(wanted: TaskFilter, bound: dict[str, Any]) -> list[str]:
-    """The conditions that no index has; the values of a text search go to `bound`."""
+    """Return the conditions that no index has; the values of a text search go to `bound`."""
     wishes = [f"t.{name} = :{name}" for name in ("queue", "name", "kind") if getattr(wanted, name) is not None]
     if wanted.since is not None:
         wishes.append("t.created_at >= :since")
@@ -83,7 +83,7 @@ def _wishes(wanted: TaskFilter, bound: dict[str, Any]) -> list[str]:
 
 
 def _places(con: Connection, wanted: TaskFilter, bound: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """For each table that may have such tasks: its columns, and where an index finds them."""
+    """Yield for each table that may have such tasks: its columns, and where an index finds them."""
     for columns, table in ((LIVE, "everpoll_tasks"), (ENDED, "everpoll_history")):
         if not _may_have(wanted, table):
             continue
@@ -108,7 +108,7 @@ def _may_have(wanted: TaskFilter, table: str) -> bool:
 
 
 def _way(wanted: TaskFilter, table: str) -> tuple[str | None, list[str]]:
-    """The index to insist on, if any, and the conditions that it has.
+    """Return the index to insist on, if any, and the conditions that it has.
 
     The conditions stand in the text, not among the bound values: only so does SQLite use the partial indexes.
     """
@@ -139,7 +139,7 @@ def _state(wanted: TaskFilter) -> str:
 
 
 def _first_since(con: Connection, table: str, since_us: int) -> int:
-    """The first id of a task that was enqueued then or later, by halves: ids grow with time."""
+    """Return the first id of a task that was enqueued then or later, by halves: ids grow with time."""
     low, high = 0, (con.execute(LAST.format(table=table)).fetchone()[0] or 0) + 1
     statement = NEXT.format(table=table)
     while low < high:

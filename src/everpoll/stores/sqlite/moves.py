@@ -24,7 +24,7 @@ T_COPIED = ", ".join(f"t.{column.strip()}" for column in COPIED.split(","))
 
 
 def longer_trail(entry: str, table: str = "t") -> str:
-    """The SQL for a trail with one more entry; the oldest goes where there are too many."""
+    """Return the SQL for a trail with one more entry; the oldest goes where there are too many."""
     return f"""case when {entry} is null then {table}.trail else json_insert(
         case when json_array_length({table}.trail) >= {TRAIL_LIMIT} then json_remove({table}.trail, '$[0]')
              else coalesce({table}.trail, '[]') end, '$[#]', json({entry})) end"""
@@ -77,13 +77,13 @@ REQUEUE = f"""update everpoll_tasks as t
 
 
 def put_away(con: Connection, now: int, ends: Sequence[End]) -> None:
-    """Move these to history. That they are there, and whose they are, was read in this transaction."""
+    """Move these to history. The caller has read in this transaction that they are there, and held."""
     con.execute(END, {"now": now, "rows": encode(ends)})
     con.execute(DROP, (encode([one.id for one in ends]),))
 
 
 def requeue(con: Connection, now: int, rows: Sequence[Requeue]) -> None:
-    """Put these back in the queue. That they are there, and whose they are, was read in this transaction."""
+    """Put these back in the queue. The caller has read in this transaction that they are there, and held."""
     write_rows(con, REQUEUE, [_requeued(now, one) for one in rows], fills=True)
 
 
@@ -94,7 +94,7 @@ def _requeued(now: int, one: Requeue) -> tuple[int | str | None, ...]:
 
 
 def trail_entry(note: str | None, now: int, by: str) -> str | None:
-    """A note as it stands in the trail, spliced and not decoded.
+    """Return a note as it stands in the trail, spliced and not decoded.
 
     Of two equal names in an object the last one counts, so what the note says about `at` and `by` itself is kept.
     """

@@ -27,5 +27,5 @@ def resume(con: Connection, now: int, queue: str, by: str) -> bool:
 
 
 def paused(con: Connection) -> dict[str, Pause]:
-    """The queues that are paused."""
+    """Return the queues that are paused."""
     return {queue: Pause(reason=reason, by=by, at=instant(at)) for queue, reason, by, at in con.execute(PAUSED)}

@@ -66,41 +66,41 @@ LEASED = "is_leased = 1"
 
 
 def info(con: Connection, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-    """Those that exist."""
+    """Return the tasks that exist."""
     return _by_id(con, BY_ID, task_ids)
 
 
 def ended(con: Connection, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-    """Those that have ended."""
+    """Return the tasks that have ended."""
     return _by_id(con, ENDED_BY_ID, task_ids)
 
 
 def losses(con: Connection, task_id: int) -> list[dict[str, Any]]:
-    """What was recorded about dropped results of a task."""
+    """Return what was recorded about dropped results of a task."""
     return [{"at": at / 1e6, **msgspec.json.decode(note)} for at, note in con.execute(LOSSES, (task_id,))]
 
 
 def find(con: Connection, kind: str, key: str) -> TaskInfo | None:
-    """The live task with that key, else the newest ended one."""
+    """Return the live task with that key, else the newest ended one."""
     rows = con.execute(FOUND, {"kind": kind, "key": key})
     return min(map(shown, rows), key=lambda info: info.ended_at is not None, default=None)
 
 
 def live(con: Connection, kind: str, limit: int, after: int | None) -> list[LiveTask]:
-    """The live indexed tasks of a kind, newest first."""
+    """Return the live indexed tasks of a kind, newest first."""
     bound = {"kind": kind, "limit": limit, "after": LAST_ID if after is None else after}
     rows = con.execute(LIVE_OF_KIND, bound)
     return [LiveTask(task_id, key, bool(cancel), args, memory) for task_id, key, cancel, args, memory in rows]
 
 
 def last_results(con: Connection, kind: str, name: str, limit: int) -> list[Any]:
-    """What the tasks of that name brought that ended last."""
+    """Return what the tasks of that name brought that ended last."""
     bound = {"kind": kind, "name": name, "limit": limit}
     return [msgspec.json.decode(result) for (result,) in con.execute(RESULTS, bound)]
 
 
 def workers(con: Connection, now: int) -> list[WorkerInfo]:
-    """Those alive, and those that ended lately."""
+    """Return the workers that are alive, and those that ended lately."""
     bound = {"now": now, "oldest": now - WORKERS_SHOWN_US}
     return [
         WorkerInfo(
@@ -139,12 +139,12 @@ def workers(con: Connection, now: int) -> list[WorkerInfo]:
 
 
 def queues(con: Connection, now: int, paused: Mapping[str, Pause]) -> list[QueueInfo]:
-    """What waits where."""
+    """Return how much waits and runs in each queue."""
     return [_queue(con, name, now, paused.get(name)) for name in sorted({*queue_names(con), *paused})]
 
 
 def queue_names(con: Connection) -> list[str]:
-    """Every queue that has live tasks."""
+    """Return every queue that has live tasks."""
     return sorted({name for where in (READY, WAITING, LIMITED, LEASED) for name in _queue_names(con, where)})
 
 
@@ -162,7 +162,7 @@ def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueIn
 
 
 def _oldest_due(con: Connection, queue: str, now: int) -> int | None:
-    """The earliest due time of what is ready: the first of each priority, and of what is about to be made ready."""
+    """Return the earliest due time of what is ready, or about to be made ready, of all priorities."""
     dues = [row[0] for row in con.execute(FIRST_WAITING, (queue, now))]
     row = con.execute(FIRST_READY, (queue, LOWEST_RANK)).fetchone()
     while row is not None and len(dues) < RANKS_LIMIT:
@@ -179,7 +179,7 @@ def _count(con: Connection, where: str, queue: str, now: int) -> int:
 
 
 def _queue_names(con: Connection, where: str) -> Iterator[str]:
-    """Every queue that has such tasks: one seek for each."""
+    """Yield every queue that has such tasks: one seek for each."""
     row = con.execute(f"select queue from everpoll_tasks where {where} order by queue limit 1").fetchone()
     following = f"select queue from everpoll_tasks where {where} and queue > ? order by queue limit 1"
     while row is not None:
@@ -193,7 +193,7 @@ def _by_id(con: Connection, statement: str, task_ids: Sequence[int]) -> dict[int
 
 
 def shown(row: tuple[Any, ...]) -> TaskInfo:
-    """From the columns of LIVE or ENDED."""
+    """Make a task from the columns of LIVE or ENDED."""
     task_id, kind, name, queue, key, state, priority, attempt, rescues, *rest = row
     created_at, due_at, started_at, ended_at, deadline_at, worker, incarnation, cancel_requested, *texts = rest
     *texts, limit_key, limit_running, limit_starts, limit_per_s, then_id, takes, blockers = texts
@@ -229,12 +229,12 @@ def shown(row: tuple[Any, ...]) -> TaskInfo:
 
 
 def instant(us: int) -> datetime:
-    """A column as people read it."""
+    """Return a column as people read it."""
     return datetime.fromtimestamp(us / 1e6, UTC)
 
 
 def instant_or_none(us: int | None) -> datetime | None:
-    """The same for a column that may be empty."""
+    """Return the same for a column that may be empty."""
     return None if us is None else instant(us)
 
 

@@ -51,7 +51,7 @@ def sign_on(con: Connection, now: int, card: WorkerCard, lease_s: float) -> None
 
 
 def sign_off(con: Connection, now: int, incarnation: int) -> None:
-    """The worker ends."""
+    """Note that the worker has ended."""
     con.execute(SIGN_OFF, (now, incarnation))
 
 
@@ -132,5 +132,5 @@ def _entry(now: int, **fields: Any) -> str:
 
 
 def cancels(con: Connection) -> frozenset[int]:
-    """The tasks that are to be canceled: running ones, and those that cancel themselves and know of it."""
+    """Return the tasks that are to be canceled: running ones, and those that cancel themselves and know of it."""
     return frozenset(task_id for (task_id,) in con.execute(CANCELS))

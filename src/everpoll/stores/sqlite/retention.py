@@ -4,9 +4,14 @@ Each step reads a slice of history in the lane for reading, and only what is old
 is no index by age, which every ending task would have to pay for.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
+from everpoll.drivers.sqlite.lane import Op
+from everpoll.stores.sqlite import figures, limited, reading
+from everpoll.stores.sqlite.clock import microseconds
+from everpoll.stores.sqlite.lanes import Lanes
 
 SLICE = 5_000
 """Rows read, and at most deleted, per step: about 5 ms."""
@@ -41,6 +46,34 @@ class OldSlice(NamedTuple):
     """Those old enough, a JSON array."""
 
 
+async def prune(lanes: Lanes, now: Callable[[], int], older_than_s: float) -> int:
+    """Drop what is older than this; return how many rows of history went. Others may write between the steps."""
+    oldest = now() - microseconds(older_than_s)
+    gone, after = 0, 0
+    while (found := await _old_slice(lanes, oldest, after)).last is not None:
+        if found.ids != "[]":
+            gone += await _dropped(lanes, oldest, found.ids)
+        after = found.last
+    while await lanes.write(Op(lambda con: drop_events(con, oldest))):
+        pass
+    while await lanes.write(Op(lambda con: figures.drop(con, now()))):
+        pass
+    while await lanes.write(Op(lambda con: limited.forget_starts(con, now()))):
+        pass
+    idle = await lanes.read(lambda con: idle_workers(con, min(oldest, now() - reading.WORKERS_SHOWN_US)))
+    if idle != "[]":
+        await lanes.write(Op(lambda con: drop_workers(con, idle)))
+    return gone
+
+
+async def _old_slice(lanes: Lanes, oldest: int, after: int) -> OldSlice:
+    return await lanes.read(lambda con: old_slice(con, oldest, after))
+
+
+async def _dropped(lanes: Lanes, oldest: int, ids: str) -> int:
+    return await lanes.write(Op(lambda con: drop(con, oldest, ids)))
+
+
 def old_slice(con: Connection, oldest: int, after: int) -> OldSlice:
     """Read one slice."""
     last, ids = con.execute(OLD, {"oldest": oldest, "after": after, "slice": SLICE}).fetchone()
@@ -55,7 +88,7 @@ def drop(con: Connection, oldest: int, ids: str) -> int:
 
 
 def idle_workers(con: Connection, oldest: int) -> str:
-    """Workers that ended that long ago and that no live task mentions, a JSON array."""
+    """Return the workers that ended that long ago and that no live task mentions, as a JSON array."""
     found: str = con.execute(IDLE_WORKERS, {"oldest": oldest, "slice": SLICE}).fetchone()[0]
     return found
 

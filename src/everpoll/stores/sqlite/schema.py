@@ -22,14 +22,14 @@ REGISTER = """create table if not exists everpoll_migrations (
 
 
 def migrations() -> dict[str, str]:
-    """Every migration of this release, by name, in order."""
+    """Return every migration of this release, by name, in order."""
     folder = files(__package__) / "migrations"
     scripts = sorted((one for one in folder.iterdir() if one.name.endswith(".sql")), key=lambda one: one.name)
     return {one.name.removesuffix(".sql"): one.read_text(encoding="utf-8") for one in scripts}
 
 
 def prepare(address: Address, patience_s: float, *, migrate: bool) -> list[str]:
-    """Make the file usable; the names of the migrations applied. Blocks, so call it in a thread."""
+    """Make the file usable; return the names of the migrations applied. Blocks, so call it in a thread."""
     if not migrate and not address.path.exists():
         raise nothing_in(f"{address.path.absolute()}, which does not exist", "the folder that you are in")
     try:

@@ -107,7 +107,7 @@ class Batch:
 
 
 def settle(con: Connection, now: int, batch: Batch) -> set[int]:
-    """Write the batch; the ids that were lost."""
+    """Write the batch; return the ids that were lost."""
     lost = set(batch.lost)
     bound = {"now": now, "owner": batch.incarnation}
     links: list[Link] = []
@@ -190,13 +190,13 @@ def _class(settlement: Settlement) -> str | None:
 
 
 def _held(con: Connection, incarnation: int, fences: list[tuple[int, int]]) -> dict[int, int]:
-    """Those still held, and what was asked of them meanwhile: FREE, CANCELED or HURRIED."""
+    """Return the tasks that are still held, and what was asked of each meanwhile: FREE, CANCELED or HURRIED."""
     found = con.execute(HELD, {"rows": encode(fences), "owner": incarnation}).fetchone()[0]
     return dict(_decode_held(found))
 
 
 def is_done(con: Connection, incarnation: int, lease: Lease) -> bool:
-    """Whether the task has ended as done under this lease."""
+    """Return whether the task has ended as done under this lease."""
     return con.execute(IS_DONE, (lease.id, lease.sequence, incarnation)).fetchone() is not None
 
 

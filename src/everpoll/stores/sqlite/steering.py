@@ -65,7 +65,7 @@ RELEASE_SET_ASIDE = f"""update everpoll_tasks set due_at = min(due_at, created_a
 
 
 def cancel(con: Connection, now: int, task_id: int, note: str) -> TaskState | None:
-    """End a queued task, ask for the end of a running one, or of one that cancels itself; its state after that."""
+    """End a queued task, or ask a running one, or one that cancels itself, to end; return its state after that."""
     live = con.execute(LIVE, (task_id,)).fetchone()
     if live is None:
         ended: tuple[TaskState] | None = con.execute(ENDED, (task_id,)).fetchone()
@@ -90,12 +90,12 @@ def _tell(con: Connection, now: int, task_id: int, body: str) -> None:
 
 
 def cancel_many(con: Connection, now: int, requests: Sequence[tuple[int, str]]) -> dict[int, TaskState | None]:
-    """The same for many tasks; their states after that."""
+    """Cancel many tasks; return their states after that."""
     return {task_id: cancel(con, now, task_id, note) for task_id, note in requests}
 
 
 def revise(con: Connection, now: int, revisions: Sequence[Revision]) -> list[int | None]:
-    """Change live tasks; their ids."""
+    """Change live tasks; return their ids."""
     return [_revised(con, now, one) for one in revisions]
 
 
@@ -118,12 +118,12 @@ def _revised(con: Connection, now: int, revision: Revision) -> int | None:
 
 
 def has_set_aside(con: Connection) -> bool:
-    """Whether a task may be set aside."""
+    """Return whether a task may be set aside."""
     return bool(con.execute(HAS_SET_ASIDE).fetchone()[0])
 
 
 def release_set_aside(con: Connection, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
-    """Make tasks due that were set aside; how many."""
+    """Make tasks due that were set aside; return how many."""
     bound = {"versions": encode(dict(versions)), "queues": encode(list(queues)), "limit": limit}
     return con.execute(RELEASE_SET_ASIDE, bound).rowcount
 

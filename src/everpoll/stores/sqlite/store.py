@@ -11,24 +11,18 @@ Never: blocks the event loop on the file.
 """
 
 import asyncio
-import logging
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from everpoll.drivers.callers import SqliteWork
 from everpoll.drivers.sqlite.address import read_address
-from everpoll.drivers.sqlite.bell import Bell, Listener, bell_of
 from everpoll.drivers.sqlite.connection import PATIENCE_S, Connection
-from everpoll.drivers.sqlite.lane import Lane, Op
-from everpoll.drivers.sqlite.writer import Writer
-from everpoll.drivers.wake import OnWake, Wake
-from everpoll.errors import LeaseLost, NotRunning
+from everpoll.drivers.sqlite.lane import Op
+from everpoll.drivers.wake import OnWake
+from everpoll.errors import LeaseLost
 from everpoll.policy import Clock
 from everpoll.stores.contract import (
-    LEASE_LIMIT,
-    Again,
     Ended,
     Enqueued,
     Event,
@@ -50,7 +44,6 @@ from everpoll.stores.contract import (
 from everpoll.stores.feed_positions import place_in_feed
 from everpoll.stores.figures import PublishedLoops, SeriesOf, SeriesPoint, steps_of
 from everpoll.stores.flows import FlowTask
-from everpoll.stores.limit_looks import LimitLooks
 from everpoll.stores.limits import check_queue
 from everpoll.stores.lost_answers import was_settled
 from everpoll.stores.operations import BATCH_LIMIT, Deleted, LogEntry, Pause, Retried, Revision
@@ -59,20 +52,20 @@ from everpoll.stores.sqlite import (
     feed,
     figures,
     flows,
-    leasing,
     limited,
     listing,
     pausing,
     reading,
-    rescue,
     retention,
     settling,
     steering,
 )
-from everpoll.stores.sqlite.clock import Instants, microseconds
+from everpoll.stores.sqlite.clock import Instants
 from everpoll.stores.sqlite.examination import SqliteExaminer
+from everpoll.stores.sqlite.lanes import Lanes
 from everpoll.stores.sqlite.pulse import SqlitePulse
-from everpoll.stores.sqlite.schema import check, prepare
+from everpoll.stores.sqlite.schema import prepare
+from everpoll.stores.sqlite.workers import Workers
 from everpoll.stores.task_search import checked
 
 if TYPE_CHECKING:
@@ -80,12 +73,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-logger = logging.getLogger("everpoll.stores")
-
 LARGEST_ID = 2**63 - 1
-
-# What a fork left in the child. Never used, and never closed either: SQLite forbids both.
-_left_by_parent: list[tuple[Writer | None, Lane | None]] = []
 
 
 class SqliteStore:
@@ -98,18 +86,9 @@ class SqliteStore:
         self._address = read_address(url)
         self._instants = Instants(clock)
         self._patience_s = patience_s
-        self._bell = bell_of(self._address.path)
-        self._listeners: list[Listener] = []
-        self._writer: Writer | None = None
-        self._found = False
-        self._is_heavy = False
-        self._limit_looks = LimitLooks()
-        self._cards: dict[int, WorkerCard] = {}
-        self._limited: set[int] = set()
-        """The tasks with a limit that workers of this store hold: their end lets others of the limit start."""
-        self._reader: Lane | None = None
-        self._pid = os.getpid()
-        self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._lanes = Lanes(self._address, patience_s)
+        self._write, self._read = self._lanes.write, self._lanes.read
+        self._workers = Workers(self._lanes, self._instants)
         self._health: SqliteHealth | None = None
 
     @property
@@ -123,47 +102,11 @@ class SqliteStore:
 
     async def open(self, *, migrate: bool = True) -> None:
         """See the contract."""
-        self._leave_parent()
-        async with self._opening_here():
-            await asyncio.to_thread(prepare, self._address, self._patience_s, migrate=migrate)
-            if self._writer is None:
-                name = self._address.path.name
-                self._writer = Writer(
-                    f"everpoll-writer {name}", self._address, self._patience_s, check, self._bell, rescue.cancels
-                )
-                self._reader = Lane(f"everpoll-reader {name}", self._address, self._patience_s, check)
-                self._writer.start()
-                self._reader.start()
-                self._writer.listen(bool(self._listeners))
-
-    def _leave_parent(self) -> None:
-        """After a fork the threads are not there, and what they had open is the parent's."""
-        if self._pid != os.getpid():
-            _left_by_parent.append((self._writer, self._reader))
-            self._writer = self._reader = None
-            self._listeners.clear()
-            self._bell = Bell()
-            self._pid = os.getpid()
-
-    def _opening_here(self) -> asyncio.Lock:
-        """A lock belongs to the event loop in which a caller first had to wait for it."""
-        event_loop = asyncio.get_running_loop()
-        if self._opening is None or self._opening[0] is not event_loop:
-            self._opening = (event_loop, asyncio.Lock())
-        return self._opening[1]
+        await self._lanes.open(migrate=migrate)
 
     async def close(self) -> None:
         """See the contract."""
-        async with self._opening_here():
-            writer, self._writer = self._writer, None
-            reader, self._reader = self._reader, None
-            for listener in self._listeners:
-                self._bell.remove(listener)
-            self._listeners.clear()
-            if writer is not None and reader is not None:
-                # One after the other: only a connection that is the last to close tidies the -wal file away.
-                await reader.stop()
-                await writer.stop()
+        await self._lanes.close()
 
     async def migrate(self) -> list[str]:
         """See the contract."""
@@ -195,12 +138,7 @@ class SqliteStore:
 
     async def is_complete(self, incarnation: int, lease: Lease) -> bool:
         """See the contract."""
-        if not await self._read(lambda con: settling.is_done(con, incarnation, lease)):
-            return False
-        if lease.id in self._limited:
-            self._limited.remove(lease.id)
-            self._bell.ring(Wake(False, 0.0))  # another task of the same limit may start now
-        return True
+        return await self._workers.is_complete(incarnation, lease)
 
     async def enqueue_flow(self, flow: Sequence[FlowTask]) -> list[Enqueued]:
         """See the contract."""
@@ -221,85 +159,19 @@ class SqliteStore:
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract."""
-        await self._write(Op(lambda con: rescue.sign_on(con, self._now(), card, lease_s)))
-        self._cards[card.incarnation] = card
+        await self._workers.sign_on(card, lease_s)
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
-        await self._write(Op(lambda con: rescue.sign_off(con, self._now(), incarnation)))
-        self._cards.pop(incarnation, None)
+        await self._workers.sign_off(incarnation)
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract. A caller that is canceled meanwhile leases nothing: what it got is handed back."""
-        look = self._look(incarnation, rooms, most)
-        looked = await self._write(
-            Op(
-                lambda con: leasing.lease(con, self._now(), look),
-                # Where the look before brought something, this one will, too: why ask first?
-                peek=None if self._found else lambda con: leasing.peek(con, self._now(), look),
-                unwanted=lambda looked: self._hand_back(incarnation, looked.leased.leases),
-            )
-        )
-        leased = looked.leased
-        self._remember(looked, look)
-        self._found = bool(leased.leases)
-        self._is_heavy = (
-            not leased.is_all and leased.next_due_s is None and len(leased.leases) < look.limit(LEASE_LIMIT)
-        )
-        return leased
-
-    def _look(self, incarnation: int, rooms: dict[str, int], most: int) -> leasing.Look:
-        looks, card = self._limit_looks, self._cards.get(incarnation)
-        aging_s = None if card is None or not looks.asks_aged(card.aging_s) else card.aging_s
-        return leasing.Look(
-            incarnation,
-            dict(rooms),
-            most,
-            self._is_heavy,
-            {} if card is None else card.limits,
-            looks.are_due(),
-            looks.turns,
-            None if aging_s is None else microseconds(aging_s),
-        )
-
-    def _remember(self, looked: leasing.Looked, look: leasing.Look) -> None:
-        looks = self._limit_looks
-        looks.looked(len(looked.leased.leases), look.limit(LEASE_LIMIT))
-        if look.aging_us is not None:
-            looks.asked_aged(look.aging_us / 1e6, found=looked.has_aged)
-        if looked.visited is not None:
-            looks.visited(looked.visited, looked.started, looked.took_s)
-            looks.turns.update(looked.turns)
-            self._limited.update(one.id for one in looked.leased.leases if one.limit_key is not None)
-
-    def _hand_back(self, incarnation: int, leases: Sequence[Lease]) -> None:
-        if leases and self._writer is not None:
-            given = [Again(one.id, one.sequence, refund=True) for one in leases]
-            handing = self._writer.submit(self._settlement(incarnation, given))
-            handing.add_done_callback(_note_failure)
+        return await self._workers.lease(incarnation, rooms, most)
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
-        return await self._write(self._settlement(incarnation, settlements)) if settlements else set()
-
-    def _settlement(self, incarnation: int, settlements: Sequence[Settlement]) -> Op[set[int]]:
-        batch = settling.Batch(incarnation, settlements)
-
-        def settle(con: Connection) -> set[int]:
-            lost = settling.settle(con, self._now(), batch)
-            if batch.is_hurried:
-                op.due_s = 0.0
-            if batch.unblocked_us is not None:
-                op.due_s = min(op.due_s, batch.unblocked_us / 1e6) if op.wakes else batch.unblocked_us / 1e6
-                op.wakes = True
-            return lost
-
-        if self._limited and (ended := self._limited.intersection([one.id for one in settlements])):
-            self._limited -= ended
-            op = Op(settle, wakes=True)
-            return op
-        op = Op(settle, wakes=bool(batch.again or batch.followed), due_s=batch.due_s)
-        return op
+        return await self._workers.settle(incarnation, settlements)
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """See the contract."""
@@ -485,46 +357,15 @@ class SqliteStore:
 
     async def prune(self, older_than_s: float) -> int:
         """See the contract; here it counts rows. Others may write between its steps."""
-        oldest = self._now() - microseconds(older_than_s)
-        gone, after = 0, 0
-        while (found := await self._old_slice(oldest, after)).last is not None:
-            if found.ids != "[]":
-                gone += await self._dropped(oldest, found.ids)
-            after = found.last
-        while await self._write(Op(lambda con: retention.drop_events(con, oldest))):
-            pass
-        while await self._write(Op(lambda con: figures.drop(con, self._now()))):
-            pass
-        while await self._write(Op(lambda con: limited.forget_starts(con, self._now()))):
-            pass
-        idle = await self._read(
-            lambda con: retention.idle_workers(con, min(oldest, self._now() - reading.WORKERS_SHOWN_US))
-        )
-        if idle != "[]":
-            await self._write(Op(lambda con: retention.drop_workers(con, idle)))
-        return gone
-
-    async def _old_slice(self, oldest: int, after: int) -> retention.OldSlice:
-        return await self._read(lambda con: retention.old_slice(con, oldest, after))
-
-    async def _dropped(self, oldest: int, ids: str) -> int:
-        return await self._write(Op(lambda con: retention.drop(con, oldest, ids)))
+        return await retention.prune(self._lanes, self._now, older_than_s)
 
     async def listen(self, on_wake: OnWake) -> None:
         """See the contract."""
-        listener = Listener(asyncio.get_running_loop(), on_wake)
-        self._listeners.append(listener)
-        self._bell.add(listener)
-        if self._writer is not None:
-            self._writer.listen(True)
+        self._lanes.listen(on_wake)
 
     async def unlisten(self, on_wake: OnWake) -> None:
         """See the contract."""
-        for listener in [one for one in self._listeners if one.on_wake == on_wake]:
-            self._listeners.remove(listener)
-            self._bell.remove(listener)
-        if self._writer is not None:
-            self._writer.listen(bool(self._listeners))
+        self._lanes.unlisten(on_wake)
 
     async def back_off(self, delay_s: float) -> None:
         """See the contract. A file is tried by each part for itself: that costs next to nothing."""
@@ -536,30 +377,12 @@ class SqliteStore:
 
     def hand_over(self) -> None:
         """See the contract."""
-        if self._writer is not None:
-            self._writer.hand_over()
-
-    def _write(self, op: Op[T]) -> "asyncio.Future[T]":
-        if self._writer is None or self._pid != os.getpid():
-            raise NotRunning(f"the store {self._address.path} is closed: call open() first")
-        return self._writer.submit(op)
-
-    def _read(self, run: Callable[[Connection], T]) -> "asyncio.Future[T]":
-        if self._reader is None or self._pid != os.getpid():
-            raise NotRunning(f"the store {self._address.path} is closed: call open() first")
-        return self._reader.submit(Op(run))
+        self._lanes.hand_over()
 
     def _now(self) -> int:
         return self._instants.wall_us()
 
 
-def _note_failure(handing: "asyncio.Future[set[int]]") -> None:
-    if not handing.cancelled() and (error := handing.exception()) is not None:
-        logger.warning(
-            "what was leased for a canceled caller could not be handed back, and waits for rescue: %s", error
-        )
-
-
 def _is_possible(task_id: int) -> bool:
-    """Whether SQLite could have given such an id."""
+    """Return whether SQLite could have given such an id."""
     return 0 < task_id <= LARGEST_ID

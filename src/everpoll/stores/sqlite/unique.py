@@ -40,7 +40,7 @@ class Replaced(NamedTuple):
 
 
 def ended(con: Connection, now: int, row: Row, special: Special) -> int | None:
-    """The task that has ended and still answers for the key."""
+    """Return the task that has ended and still answers for the key."""
     if special.once:
         since = -1
     elif special.unique is not None and special.unique.for_s is not None:

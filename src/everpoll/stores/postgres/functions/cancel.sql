@@ -1,6 +1,6 @@
--- A queued task ends as canceled; a running one is asked to cancel, and its worker is notified. Returns the state after
--- that; null: unknown. A task that cancels itself is only asked, as soon as can be: it is due now. One that runs was due before it
--- began, and now is after that, so that its settlement can tell that it did not know.
+-- Ends a queued task as canceled; asks a running one to cancel, and notifies its worker. Returns the state after that;
+-- null: unknown. A task that cancels itself is only asked: it is due now. If it runs, its due time is now behind its
+-- start, which tells its settlement that the run could not know of the request.
 create function everpoll.cancel(task_id bigint, note text, out state text, out is_changed boolean)
 language plpgsql volatile as $$
 declare held boolean; is_asked boolean; its_sequence int; its_kind text; its_name text; its_key text;

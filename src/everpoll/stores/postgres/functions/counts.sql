@@ -32,10 +32,8 @@ as $$
            where t.is_leased and t.owner = any(owners))
 $$;
 
--- How many tasks each worker runs in each queue. Held tasks have an index. Tasks that were leased a moment ago stand at
--- the head of the line of their priority: the first 1,000 entries of each of the first 100 priorities are looked at, and
--- the first 1,000 that waited.
-create function everpoll.running(most int) returns table (queue text, owner bigint, tasks bigint)
+-- The first 100 priorities of the ready tasks of each queue, by jumping from rank to rank.
+create function everpoll.first_ranks() returns table (queue text, rank int)
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
@@ -47,13 +45,23 @@ as $$
         select r.queue, next.rank, r.nth + 1 from ranks r cross join lateral (
             select t.rank from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank > r.rank
             order by t.queue, t.rank limit 1) next
-        where r.nth < 100),
-    leased(queue, owner) as (
+        where r.nth < 100)
+    select r.queue, r.rank from ranks r
+$$;
+
+-- How many tasks each worker runs in each queue. Held tasks have an index. Tasks that were leased a moment ago stand at
+-- the head of the line of their priority: the first 1,000 entries of each of the first 100 priorities are looked at, and
+-- the first 1,000 that waited.
+create function everpoll.running(most int) returns table (queue text, owner bigint, tasks bigint)
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+    with leased(queue, owner) as (
         select * from (select t.queue, t.owner from everpoll.tasks t where t.line = 2 limit most) held
         union all
         select * from (select t.queue, t.owner from everpoll.tasks t where t.line = 4 limit most) limited
         union all
-        select r.queue, head.owner from ranks r cross join lateral (
+        select r.queue, head.owner from everpoll.first_ranks() r cross join lateral (
             select t.owner from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank = r.rank
             order by t.queue, t.rank, t.due_at, t.id limit 1000) head
         where head.owner is not null
@@ -70,20 +78,11 @@ create function everpoll.running_ids(most int) returns setof bigint
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
-    with recursive ranks(queue, rank, nth) as (
-        select q.queue, first.rank, 1 from everpoll.queue_names() q(queue) cross join lateral (
-            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = q.queue
-            order by t.queue, t.rank limit 1) first
-        union all
-        select r.queue, next.rank, r.nth + 1 from ranks r cross join lateral (
-            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank > r.rank
-            order by t.queue, t.rank limit 1) next
-        where r.nth < 100)
     select * from (select t.id from everpoll.tasks t where t.line = 2 limit most) held
     union all
     select * from (select t.id from everpoll.tasks t where t.line = 4 limit most) limited
     union all
-    select head.id from ranks r cross join lateral (
+    select head.id from everpoll.first_ranks() r cross join lateral (
         select t.id, t.is_leased from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank = r.rank
         order by t.queue, t.rank, t.due_at, t.id limit 1000) head
     where head.is_leased

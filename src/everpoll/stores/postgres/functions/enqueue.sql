@@ -1,7 +1,7 @@
 -- Enqueues a batch in which some carry a key that may have a live task already: that one answers then. All or none.
 -- Ids and due times are given in the order of the call, but keys are taken in their own order, and always from the
 -- first one on: where a task that had a key ends between the insert and the look for it, everything is undone and
--- tried again. So no two batches ever wait for each other crosswise.
+-- tried again. So no two batches can deadlock.
 create function everpoll.enqueue_keyed(queues text[], names text[], ranks int[], argss text[], delays_s float8[],
     timeouts_s float8[], kinds text[], versions int[], memories text[], keys text[],
     out ids bigint[], out are_new boolean[])

@@ -8,7 +8,7 @@ return '{"input":' || coalesce(result, 'null') || ',' || substr(args, 2);
 --   takes = 'end': one fewer to wait for; the last one makes it queued. takes = 'result': after `done` it is queued, with
 --   the result in its arguments; else it is canceled, and so are those behind it. All of these name the first cause.
 -- Tasks that wait have smaller ids than those that they wait for. All that may be changed are locked first, the largest id
--- first, as a cancel of a task in the middle has it, so that two transactions never wait for each other crosswise.
+-- first, as a cancel of a task in the middle has it, so that two transactions cannot deadlock.
 create function everpoll.tell_links(link_ids bigint[], link_names text[], link_states text[], link_results text[],
     links_to bigint[], out due_s float8)
 language plpgsql volatile

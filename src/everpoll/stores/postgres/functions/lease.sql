@@ -9,17 +9,19 @@
 --
 -- asks_waiting: waiting tasks whose time has come are made ready first, so that they take their place in the order of
 -- this very call, and the next due time is returned. waits_from[i]: before this, nothing waits in wanted[i]; done_until
--- says how far that is true now. Looks in the middle of a long drain do without the question, which costs as much as leasing twenty rows.
+-- says how far that is true now. Looks in the middle of a long drain do without the question, which costs as much as
+-- leasing twenty rows.
 --
 -- Waiting tasks that are due are leased as they are (is_direct) where no task is ready, they are all of one queue and
--- none has a priority: then their order is that of their due times. One that counts for a limit is left, and the next look,
--- which meets it first, makes it ready. That saves making them ready first, which writes
--- every index (measured: 30 of 80 us a task that has a key and a memory). Such a task stays in tasks_waiting until it is
--- settled, so what reads that index steps over leased rows.
+-- none has a priority: then their order is that of their due times. That saves making them ready first, which writes
+-- every index (measured: 30 of 80 us a task that has a key and a memory). A task that counts for a limit is left, and the
+-- next look, which meets it first, makes it ready. A task leased in this way stays in tasks_waiting until it is settled,
+-- so what reads that index steps over leased rows.
 --
 -- In such a run, while settlements follow one another (is_settling), the commit does not wait for the log to reach the
--- disk: the next settlement, about a millisecond later, makes both durable. A server that crashes in between forgets the lease; then the worker takes it again
--- (recover), or another worker does, and the first one's result is lost (measured: a drain by 50 slots is 1.3 x as fast).
+-- disk: the next settlement, about a millisecond later, makes both durable. A server that crashes in between forgets the
+-- lease; then the worker takes it again (recover), or another worker does, and the first one's result is lost (measured:
+-- a drain by 50 slots is 1.3 x as fast).
 --
 -- asks_limits: tasks that count for a limit are looked for as well (limited.sql), and those that may start take their place
 -- in the order of this call. Their leases always wait for the disk: a server that forgot one in a crash would start another.
@@ -253,7 +255,7 @@ begin
                array_agg(m.rank) filter (where not m.is_limited and not is_direct) as ranks,
                array_agg(m.due_at) filter (where not m.is_limited and not is_direct) as dues,
                min(m.first_due_at) as first_at, max(m.due_at) as last_at,
-               max(m.due_at) - min(m.first_due_at) > (now() - max(m.due_at)) / 32 as differ from marks m),
+               {differ} as differ from marks m),
     -- A Tid Scan finds rows in the order of the pages. Only what all need is sorted: wide rows cost.
     most as (
         select array_agg(g.id) as ids, array_agg(g.sequence) as sequences,
@@ -264,15 +266,8 @@ begin
           from (select g.id, g.sequence, g.name, g.args, g.queue, g.due_at
                   from got g order by g.rank, g.due_at, g.id) g),
     odd as (
-        select array_agg(g.id) as ids, array_agg(g.attempt) as attempts, array_agg(g.memory) as memories,
-               array_agg(g.key) as keys,
-               array_agg(g.rescues) as rescues, array_agg(g.version) as versions,
-               array_agg(g.cancel_requested) as canceled, array_agg(g.limit_key) as limit_keys
-          from got g
-         where g.attempt <> g.sequence or g.memory is not null or g.key is not null or g.rescues > 0 or g.version <> 1
-            or g.cancel_requested or g.limit_key is not null)
-    select m.ids, m.sequences, m.names, m.args, m.queues, case when r.differ then m.waited_us else
-               array[date_part('epoch', now() - r.last_at + (r.last_at - r.first_at) / 2) * 1e6::float8] end,
+        select {odd tasks} from got g where {is odd} or g.limit_key is not null)
+    select m.ids, m.sequences, m.names, m.args, m.queues, {waited},
            o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, o.limit_keys, r.queues, r.ranks, r.dues,
            (select f.bytes > most_bytes and cardinality(p.ctids) < cardinality(f.ctids) from found f cross join fitting p),
            r.last_at

@@ -42,7 +42,7 @@ begin
     reach as (
         select array_agg(m.rank) as ranks, array_agg(m.due_at) as dues, min(m.first_due_at) as first_at,
                max(m.due_at) as last_at,
-               max(m.due_at) - min(m.first_due_at) > (now() - max(m.due_at)) / 32 as differ from marks m),
+               {differ} as differ from marks m),
     most as (
         select array_agg(g.id) as ids, array_agg(g.sequence) as sequences,
                array_agg(g.name) as names, array_agg(g.args) as args,
@@ -50,14 +50,8 @@ begin
                    filter (where (select r.differ from reach r)) as waited_us
           from (select g.id, g.sequence, g.name, g.args, g.due_at from got g order by g.rank, g.due_at, g.id) g),
     odd as (
-        select array_agg(g.id) as ids, array_agg(g.attempt) as attempts, array_agg(g.memory) as memories,
-               array_agg(g.key) as keys, array_agg(g.rescues) as rescues, array_agg(g.version) as versions,
-               array_agg(g.cancel_requested) as canceled, array_agg(g.limit_key) as limit_keys
-          from got g
-         where g.attempt <> g.sequence or g.memory is not null or g.key is not null or g.rescues > 0 or g.version <> 1
-            or g.cancel_requested)
-    select m.ids, m.sequences, m.names, m.args, case when r.differ then m.waited_us else
-               array[date_part('epoch', now() - r.last_at + (r.last_at - r.first_at) / 2) * 1e6::float8] end,
+        select {odd tasks} from got g where {is odd})
+    select m.ids, m.sequences, m.names, m.args, {waited},
            o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, o.limit_keys, r.ranks, r.dues,
            (select f.are_too_many from found f)
       into ids, sequences, names, args, waited_us, odd_ids, attempts, memories, keys, rescues, versions, canceled,

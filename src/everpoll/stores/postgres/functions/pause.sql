@@ -24,17 +24,8 @@ create function everpoll.oldest_due() returns table (queue text, due_at timestam
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
-    with recursive ranks(queue, rank, nth) as (
-        select q.queue, first.rank, 1 from everpoll.queue_names() q(queue) cross join lateral (
-            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = q.queue
-            order by t.queue, t.rank limit 1) first
-        union all
-        select r.queue, next.rank, r.nth + 1 from ranks r cross join lateral (
-            select t.rank from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank > r.rank
-            order by t.queue, t.rank limit 1) next
-        where r.nth < 100),
-    firsts(queue, due_at) as (
-        select r.queue, head.due_at from ranks r cross join lateral (
+    with firsts(queue, due_at) as (
+        select r.queue, head.due_at from everpoll.first_ranks() r cross join lateral (
             select t.due_at from everpoll.tasks t
             where t.line = 0 and not t.is_leased and t.queue = r.queue and t.rank = r.rank
             order by t.queue, t.rank, t.due_at, t.id limit 1) head

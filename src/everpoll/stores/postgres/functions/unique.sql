@@ -14,8 +14,8 @@ end $$;
 
 -- Makes the queued task that has the key what it would be if it were enqueued now, under its own id: task_id. A running
 -- one goes on without the key (has_let_go); so does one that takes what other tasks bring, since its arguments are in part
--- theirs. Neither: no live task has it. One lock at a time: a call that replaces one
--- task waits for no other while it holds one, so that it cannot deadlock with a settlement.
+-- theirs. Neither: no live task has it. One lock at a time: a call that replaces one task waits for no other while it
+-- holds one, so that it cannot deadlock with a settlement.
 create function everpoll.replace(its_kind text, its_key text, new_due_at timestamptz, delay_s float8, new_queue text,
     new_name text, new_rank int, new_args text, new_timeout_s float8, new_version int, new_memory text,
     new_indexed boolean, new_limit_key text, new_limit_running int, new_limit_starts int, new_limit_per_s float8,

@@ -41,41 +41,23 @@ create table everpoll.health_minutes (
 );
 
 create table everpoll.health_hours (
-    hour           int not null,
-    service        int not null,
-    up             int not null,
-    degraded       int not null,
-    down           int not null,
-    unknown        int not null,
-    up_ms          bigint not null,
-    degraded_ms    bigint not null,
-    down_ms        bigint not null,
-    unknown_ms     bigint not null,
-    latency_sum_us bigint not null,
-    timed          int not null,
-    latency_min_us int,
-    latency_max_us int,
-    histogram      bytea not null,
+    hour int not null,
+    service int not null,
+    up int not null, degraded int not null, down int not null, unknown int not null,
+    up_ms bigint not null, degraded_ms bigint not null, down_ms bigint not null, unknown_ms bigint not null,
+    latency_sum_us bigint not null, timed int not null, latency_min_us int, latency_max_us int,
+    histogram bytea not null,
     primary key (hour, service)
 );
 
 -- By service first: a list of all services reads some months of each.
 create table everpoll.health_days (
-    day            int not null,
-    service        int not null,
-    up             int not null,
-    degraded       int not null,
-    down           int not null,
-    unknown        int not null,
-    up_ms          bigint not null,
-    degraded_ms    bigint not null,
-    down_ms        bigint not null,
-    unknown_ms     bigint not null,
-    latency_sum_us bigint not null,
-    timed          int not null,
-    latency_min_us int,
-    latency_max_us int,
-    histogram      bytea not null,
+    day int not null,
+    service int not null,
+    up int not null, degraded int not null, down int not null, unknown int not null,
+    up_ms bigint not null, degraded_ms bigint not null, down_ms bigint not null, unknown_ms bigint not null,
+    latency_sum_us bigint not null, timed int not null, latency_min_us int, latency_max_us int,
+    histogram bytea not null,
     primary key (service, day)
 );
 

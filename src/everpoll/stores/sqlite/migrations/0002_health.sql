@@ -52,41 +52,23 @@ create table everpoll_health_minutes (
 ) strict;
 
 create table everpoll_health_hours (
-    hour           integer not null,
-    service        integer not null,
-    up             integer not null,
-    degraded       integer not null,
-    down           integer not null,
-    unknown        integer not null,
-    up_ms          integer not null,
-    degraded_ms    integer not null,
-    down_ms        integer not null,
-    unknown_ms     integer not null,
-    timed          integer not null,
-    latency_sum_us integer not null,
-    latency_min_us integer,
-    latency_max_us integer,
-    histogram      blob not null,
+    hour integer not null,
+    service integer not null,
+    up integer not null, degraded integer not null, down integer not null, unknown integer not null,
+    up_ms integer not null, degraded_ms integer not null, down_ms integer not null, unknown_ms integer not null,
+    timed integer not null, latency_sum_us integer not null, latency_min_us integer, latency_max_us integer,
+    histogram blob not null,
     primary key (hour, service)
 ) strict, without rowid;
 
 -- By service first: a list of all services reads some months of each.
 create table everpoll_health_days (
-    day            integer not null,
-    service        integer not null,
-    up             integer not null,
-    degraded       integer not null,
-    down           integer not null,
-    unknown        integer not null,
-    up_ms          integer not null,
-    degraded_ms    integer not null,
-    down_ms        integer not null,
-    unknown_ms     integer not null,
-    timed          integer not null,
-    latency_sum_us integer not null,
-    latency_min_us integer,
-    latency_max_us integer,
-    histogram      blob not null,
+    day integer not null,
+    service integer not null,
+    up integer not null, degraded integer not null, down integer not null, unknown integer not null,
+    up_ms integer not null, degraded_ms integer not null, down_ms integer not null, unknown_ms integer not null,
+    timed integer not null, latency_sum_us integer not null, latency_min_us integer, latency_max_us integer,
+    histogram blob not null,
     primary key (service, day)
 ) strict, without rowid;
 

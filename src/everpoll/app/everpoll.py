@@ -1,59 +1,44 @@
-"""Everpoll, the object that a program creates. This is the only module that imports every room."""
+"""Everpoll: one app. What it opens, starts, shows and closes; `fronts.py` has what a program registers on it."""
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
+from everpoll.app.fronts import Fronts
 from everpoll.drivers.missing_packages import missing_server
-from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
-from everpoll.engine.health import Health
+from everpoll.engine.health import Health, health_of
 from everpoll.engine.loop_showing import LoopShowing
 from everpoll.engine.opened_store import OpenedStore
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.queues import Queues
-from everpoll.engine.settler import OUTAGE
-from everpoll.engine.stop_signals import StopSignals, finish_all, finish_unless
+from everpoll.engine.starting import Starting
+from everpoll.engine.stop_signals import finish_all, run_until_signal
 from everpoll.engine.unregistered import Unregistered
-from everpoll.engine.work import Works
+from everpoll.engine.work import Run, Works
 from everpoll.engine.worker import Worker
-from everpoll.errors import AlreadyRunning, BadInput, CannotConnect, StoreUnavailable
-from everpoll.jobs import Job, JobOptions, Jobs, Task
-from everpoll.jobs.decorating import AsyncJob, JobDecorator
-from everpoll.jobs.flows import Chain, JobCall
-from everpoll.jobs.groups import NewGroup
-from everpoll.jobs.hooks import Hook
+from everpoll.errors import AlreadyRunning, StoreUnavailable
+from everpoll.jobs import Jobs
 from everpoll.jobs.schedules import Schedules
 from everpoll.jobs.sync import SyncCalls
-from everpoll.jobs.timetable import Missed
-from everpoll.loops import LoopOptions, Loops
-from everpoll.monitors.standby import Standby
-from everpoll.policy import Backoff, Budget, Clock, Duration, Rng, human, seconds, whole_number
-from everpoll.stores.contract import Store
+from everpoll.loops import Loops
+from everpoll.monitors.on_demand import ServicesOnDemand
+from everpoll.policy import Clock, Duration, Rng, seconds, whole_number
+from everpoll.stores.contract import Settlement, Store
 from everpoll.stores.memory import MemoryStore
 from everpoll.stores.urls import default_url, has_url, store_for, with_connections
-from everpoll.tables import AdoptedTable, Table
-from everpoll.tables.contract import Token
-from everpoll.tables.urls import source_for
-from everpoll.watches import Cadence, Watch, Watches, WatchOptions
+from everpoll.tables import AdoptedTable
+from everpoll.watches import Watches
 
 if TYPE_CHECKING:
     from everpoll.doctor import Diagnosis
-    from everpoll.monitors.options import ServiceOptions
-    from everpoll.monitors.service import Service
-    from everpoll.monitors.services import Services
     from everpoll.server.asgi import HttpApp
 
 logger = logging.getLogger("everpoll")
-
-F = TypeVar("F", bound=Callable[[], Any])
-J = TypeVar("J", bound=Job[..., Any])
-P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class Companion(Protocol):
@@ -63,7 +48,7 @@ class Companion(Protocol):
         """Stop within the grace period. A second call changes nothing."""
 
 
-class Everpoll:
+class Everpoll(Fronts):
     """One app: register jobs and loops on it, then `await app.run()`, or `async with app:` inside your own program.
 
     `url` is the address of the database: by default `$EVERPOLL_URL`, then `sqlite:///everpoll.db`. The app opens it
@@ -98,9 +83,8 @@ class Everpoll:
         self._opened = OpenedStore(store, self._forget, migrate=migrate)
         self._clock = clock
         self._migrate = migrate
-        self._works = Works()
         self._worker: Worker | None = None
-        self._start_error: str | None = None
+        self._starting = Starting()
         self.worker_options = WorkerOptions(
             slots=slots,
             queues=queues,
@@ -109,8 +93,8 @@ class Everpoll:
             aging_s=None if aging is None else seconds(aging, name="aging", positive=True),
             unknown_s=None if unknown is None else seconds(unknown, name="unknown"),
         )
-        self._unregistered = Unregistered(self._works, self._leased_queues, self.worker_options.unknown_s)
-        self._works.on_unregistered = self._unregistered.settle
+        self._unregistered = Unregistered(lambda: self._works, self._leased_queues, self.worker_options.unknown_s)
+        self._works = Works(on_unregistered=self._unregistered.settle, on_unregistered_with_memory=self._hand_on)
         self.queues = Queues(self._served_queues, self.store)
         """The queues that a worker of this app serves, by name."""
         has_memory = isinstance(store, MemoryStore)
@@ -122,158 +106,12 @@ class Everpoll:
             self.jobs.children.limit = whole_number(processes, name="processes", at_least=1, accepted=accepted)
         self.schedules = Schedules(self._works, self.store)
         self.watches = Watches(self._works, self.store)
-        self._wall = wall
-        self._services: Services | None = None
-        self._standby = Standby(self.store, self._start_services)
+        self._services = ServicesOnDemand(self.store, wall, lambda: self.worker_options, lambda: len(self._works) > 0)
         self.tables: dict[str, AdoptedTable] = {}
         self.loops = Loops(rng=rng, wall=wall)
         self._http_apps: list[HttpApp] = []
         self._companions: list[Companion] = []
         self._showing: LoopShowing | None = None
-
-    @property
-    def services(self) -> "Services":
-        """The services that this app checks, by name."""
-        if self._services is None:
-            # Imported on first use: most programs have no services, and the room takes 5 MB.
-            from everpoll.monitors.services import Services  # noqa: PLC0415
-
-            self._services = Services(self.store, self._wall, self.worker_options.label)
-            self._standby.hurry()
-        return self._services
-
-    @overload
-    def job(self, function: Callable[Concatenate[Task[Any], P], Coroutine[Any, Any, R]], /) -> AsyncJob[P, R]: ...
-
-    @overload
-    def job(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> AsyncJob[P, R]: ...
-
-    @overload
-    def job(self, function: Callable[Concatenate[Task[Any], P], R], /) -> Job[P, R]: ...
-
-    @overload
-    def job(self, function: Callable[P, R], /) -> Job[P, R]: ...
-
-    @overload
-    def job(self, /, **options: Unpack[JobOptions]) -> JobDecorator: ...
-
-    def job(self, function: Callable[..., Any] | None = None, /, **options: Unpack[JobOptions]) -> Any:
-        """Make the decorated function a job: a worker runs it after `await it.enqueue(…)`; plain ones run in threads.
-
-        Options: name, queue, priority, retry, timeout, run, fatal, classify, version, concurrency, rate, per,
-        key, on_conflict, unique_for; see `JobOptions`. `@app.job` alone takes the defaults.
-        """
-
-        def register(function: Callable[..., Any]) -> Job[..., Any]:
-            return self.jobs.add(function, **options)
-
-        return register if function is None else register(function)
-
-    def on_done(self, hook: Hook) -> Hook:
-        """Call the hook with the `TaskInfo` of each job that is done, after the commit, in the worker that ran it.
-
-        Hooks only observe: an exception is logged, and a worker that dies calls none. An effect that must happen
-        belongs in a job: use `.then`.
-        """
-        return self.jobs.hooks.add("done", hook)
-
-    def on_failed(self, hook: Hook) -> Hook:
-        """Call the hook with the `TaskInfo` of each job that failed: see `on_done`. `@job.on_failed` is for one job."""
-        return self.jobs.hooks.add("failed", hook)
-
-    def loop(self, every: Duration, **options: Unpack[LoopOptions]) -> Callable[[F], F]:
-        """Run the decorated function at an interval, from one interval after the start; plain ones run in threads.
-
-        Options: name, cap, jitter, first, when, timeout, fixed_rate, when_hidden, adaptive, breaker, safety_every,
-        on_outcome; see `LoopOptions`.
-        """
-        if callable(every):
-            raise BadInput('the interval is missing: write @app.loop(every="30s")')
-
-        def register(function: F) -> F:
-            self.loops.add(function, every, **options)
-            return function
-
-        return register
-
-    def schedule(
-        self,
-        cron: str | None = None,
-        *,
-        every: Duration | None = None,
-        tz: str = "UTC",
-        missed: Missed = "once",
-        name: str | None = None,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Callable[[J], J]:
-        """Enqueue a job on a schedule: `@app.schedule("*/5 * * * *", tz="Europe/Berlin")` above `@app.job()`.
-
-        Each slot enqueues the job once over the fleet. `missed` decides about slots that passed while no worker ran:
-        run the latest one ("once"), none ("skip") or all of them ("all"). Several schedules of a job need names.
-        """
-
-        def register(job: J) -> J:
-            if self._worker is not None:
-                raise BadInput("this app runs already: register schedules before it starts")
-            self.schedules.add(job, cron, every=every, tz=tz, missed=missed, name=name, args=args, kwargs=kwargs)
-            return job
-
-        return register
-
-    def watch(
-        self, every: "Cadence | Backoff | Duration", budget: Budget, **options: Unpack[WatchOptions]
-    ) -> Callable[[Callable[..., Any]], Watch[Any]]:
-        """Watch operations in another system. The decorated function is the look; `await it.begin(op)` begins a run.
-
-        A look returns `Done(value)`, `Fail(reason)`, `Wait(after=…)` or `w.verify(name)`. Options: see `WatchOptions`.
-        """
-
-        def register(look: Callable[..., Any]) -> Watch[Any]:
-            return self.watches.add(look, every, budget, options)
-
-        return register
-
-    def service(self, name: str, target: str, **options: "Unpack[ServiceOptions]") -> "Service":
-        """Check a service again and again: `app.service("billing", "https://billing.internal/health", every="30s")`.
-
-        The target is an http, https, tcp, tls or dns address, or `"beat:"` for a service that calls everpoll.
-        Registering the same name again replaces the service, also while the app runs. Options: see `ServiceOptions`.
-        """
-        return self.services.add(name, target, **options)
-
-    def table(
-        self, table: Table, *, slots: int | None = None, url: str | None = None, token: Token | None = None
-    ) -> AdoptedTable:
-        """Use a table of your own as a queue: rows are claimed, passed to its `@….handler`, and updated in place.
-
-        The table is in the app's own database, or at `url`: another database, or a Supabase project over HTTPS. `token`
-        is the service key of that project, or a function that returns it (default: `$SUPABASE_SERVICE_KEY`).
-        """
-        if not isinstance(table, Table):
-            raise BadInput(f'{table!r} is not a Table: write app.table(Table("execution_jobs", …))')
-        if table.name in self.tables:
-            raise BadInput(f"table {table.name!r} was adopted already: one table, one handler")
-        source = source_for(self.url if url is None else url, table, token)
-        adopted = AdoptedTable(table, source, (lambda: self.worker_options.slots) if slots is None else slots)
-        self.tables[table.name] = adopted
-        return adopted
-
-    def group(self, calls: Iterable[JobCall[Any] | Chain]) -> NewGroup:
-        """Run calls in parallel: `await app.group([fetch.call(url), …]).then(report, 42).enqueue()`.
-
-        `report(group, 42)` runs once, after all calls have ended. A member may be a chain.
-        """
-        return self.jobs.group(calls)
-
-    def task(self, task_id: int) -> Task[Any]:
-        """Return a handle on a task that was enqueued earlier or by another process."""
-        return self.jobs.task(task_id)
-
-    @property
-    def sync(self) -> SyncCalls:
-        """The calls for programs without an event loop: `job.sync.enqueue(…)`, `app.sync.task(id)`."""
-        return self.jobs.sync
 
     def _sync_calls(self, jobs: Jobs, another: Callable[[], Awaitable[Store]] | None) -> SyncCalls:
         return SyncCalls(another, jobs.beside, lambda: jobs, lambda: self._opened.running_loop)
@@ -329,9 +167,7 @@ class Everpoll:
         self._unregistered.forget()
         self.jobs.forget()
         self.watches.forget()
-        self._standby.forget()
-        if self._services is not None:
-            self._services.forget()
+        self._services.forget()
 
     @property
     def needs_store(self) -> bool:
@@ -348,20 +184,15 @@ class Everpoll:
 
     def health(self) -> Health:
         """Return whether this app works: its worker polls and sends heartbeats, or has nothing to do."""
-        worker = None if self._worker is None else self._worker.health()
         tables = {name: health for name, one in self.tables.items() if (health := one.health()) is not None}
         pools = [self.jobs.threads, self.watches.threads, *(one.threads for one in self.tables.values())]
-        pools += [] if self.loops.threads is None else [self.loops.threads]
-        services = None if self._services is None else self._services.health()
-        healthy = all(one.healthy for one in (worker, services, *tables.values()) if one is not None)
-        return Health(
-            healthy=healthy and self._start_error is None and all(pool.is_healthy for pool in pools),
-            worker=worker,
-            tables=tables,
-            services=services,
+        return health_of(
+            None if self._worker is None else self._worker.health(),
+            tables,
+            self._services.health(),
             loops=len(self.loops),
-            threads_left_behind=sum(pool.left_behind for pool in pools),
-            start_error=self._start_error,
+            threads=[*pools, *([] if self.loops.threads is None else [self.loops.threads])],
+            start_error=self._starting.error,
         )
 
     async def doctor(self, transaction_age: Duration = "5m") -> "Diagnosis":
@@ -377,7 +208,7 @@ class Everpoll:
 
     def pollers(self) -> dict[str, Worker]:
         """Return the workers that run in this process, by name: "jobs", "services", and tables with their own."""
-        found = {"jobs": self._worker, "services": None if self._services is None else self._services.worker}
+        found = {"jobs": self._worker, "services": self._services.worker}
         found |= {f"table {name}": table.worker for name, table in self.tables.items()}
         return {name: worker for name, worker in found.items() if worker is not None}
 
@@ -387,7 +218,7 @@ class Everpoll:
         event_loop = asyncio.get_running_loop()
         self._opened.use_from(event_loop)
         self._opened.is_kept = False
-        worker, self._worker, self._start_error = self._worker, None, None
+        worker, self._worker, self._starting.error = self._worker, None, None
         showing, self._showing = self._showing, None
         for http_app in self._http_apps:
             http_app.close()
@@ -396,7 +227,7 @@ class Everpoll:
             stopping = [
                 *([] if showing is None else [showing.stop()]),
                 self.loops.close(grace_s),
-                self._stop_services(grace_s),
+                self._services.stop(grace_s),
                 *(one.stop(grace_s) for one in self.tables.values()),
                 *(one.stop(grace_s) for one in self._companions),
             ]
@@ -410,6 +241,9 @@ class Everpoll:
             await self.watches.close()
             await self._opened.close()
             self._opened.release(event_loop)
+
+    def _hand_on(self, run: Run) -> Settlement:
+        return self.watches.settle_unregistered(run)
 
     def _leased_queues(self) -> list[str]:
         return list(self.worker_options.queues or self._works.queues)
@@ -456,24 +290,7 @@ class Everpoll:
         """Run until SIGTERM, SIGINT or cancellation. A second signal cuts the grace period short."""
         grace_s = seconds(grace, name="grace")
         self._opened.use_from(asyncio.get_running_loop())
-        asked = StopSignals()
-        try:
-            with asked:
-                starting = asyncio.ensure_future(self._start_when_possible())
-                first = asyncio.ensure_future(asked.first.wait())
-                try:
-                    await asyncio.wait({starting, first}, return_when=asyncio.FIRST_COMPLETED)
-                    if starting.done():
-                        starting.result()
-                    await first
-                finally:
-                    first.cancel()
-                    starting.cancel()
-                    await asyncio.wait({starting})
-                await finish_unless(asked.second, self.close(grace_s))
-        except BaseException:
-            await self.close(grace_s)
-            raise
+        await run_until_signal(self._starting.when_possible(self._start, self._store.back_off), self.close, grace_s)
 
     async def _start(self) -> None:
         await self._start_worker()
@@ -486,24 +303,11 @@ class Everpoll:
                 # It may be in another database: the other tables and the loops do not wait for it.
                 away = away or error
         self.watches.rounds.start()
-        if self._services is not None:
-            await self._start_services()
-        else:
-            self._standby.start(scouts=len(self._works) > 0)
+        await self._services.start()
         await self.loops.start()
         self._show_loops()
         if away is not None:
             raise away
-
-    async def _start_services(self) -> None:
-        # An app with only loops needs no database, so it does not look for services in one.
-        scouts = len(self._works) > 0 or self.services.is_set_up
-        await self.services.start(self.worker_options.lease_s, self.worker_options.keep_s, scouts=scouts)
-
-    async def _stop_services(self, grace_s: float) -> None:
-        await self._standby.stop()
-        if self._services is not None:
-            await self._services.stop(grace_s)
 
     async def _start_worker(self) -> Worker | None:
         """Start the worker; return it, or None if there is nothing to run or it runs already."""
@@ -532,34 +336,9 @@ class Everpoll:
             self._showing = LoopShowing(self.store, None, self.loops.cards, options)
         else:
             # A store of its own, so that the app itself still needs no database.
-            own = store_for(self.url)
-
-            async def opened() -> Store:
-                await own.open(migrate=self._migrate)
-                return own
-
-            self._showing = LoopShowing(opened, own.close, self.loops.cards, options)
+            self._showing = LoopShowing.on_own_store(store_for(self.url), self._migrate, self.loops.cards, options)
         self._showing.start()
 
     def _settled(self, task_ids: list[int]) -> None:
         self.jobs.settled(task_ids)
         self.watches.settled(task_ids)
-
-    async def _start_when_possible(self) -> None:
-        """Start, and retry while the database is unreachable. A wrong address raises `CannotConnect` at once."""
-        failures, warnings = 0, RepeatedWarnings(logger, "starting", event_loop_time)
-        while True:
-            try:
-                await self._start()
-            except CannotConnect:
-                raise
-            except StoreUnavailable as error:
-                failures += 1
-                self._start_error = str(error)
-                delay_s = OUTAGE.delay(failures)
-                warnings.failed(error, "cannot start: %s; trying again in %s", error, human(delay_s))
-                await self._store.back_off(delay_s)
-            else:
-                self._start_error = None
-                warnings.works()
-                return

@@ -1,0 +1,73 @@
+"""The workers of a store: what each says about itself, what its heartbeat learns, and how people see it."""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from everpoll.policy.liveness import Sighting
+from everpoll.stores.new_tasks import Limit
+
+
+class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
+    """What a worker says about itself when it signs on."""
+
+    incarnation: int
+    """Random per sign-on, 63 bits. Names are labels; this is the identity."""
+    label: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    version: str
+    names: tuple[str, ...] = ()
+    """The tasks that it can run."""
+    limits: dict[str, Limit] = {}
+    """By name of the task: the limits in this worker's own code. They replace what a task was enqueued with, so that a
+    changed limit holds for tasks that wait already. Their keys are not used."""
+    aging_s: float | None = None
+    """A task that has been due for longer than this comes first, whatever its priority; None: priorities do not age."""
+
+
+class Beat(Struct, frozen=True, gc=False, kw_only=True):
+    """What a heartbeat learns, beside having been heard."""
+
+    is_alive: bool
+    """False: this incarnation was declared dead; its leases belong to others by now."""
+    rescued: int = 0
+    """Rows that this beat itself took back; only adopted tables do that."""
+    canceled: tuple[int, ...] = ()
+    """Of the tasks asked about, those that are to be canceled."""
+    others: tuple[Sighting, ...] = ()
+    """The other workers that have not stopped."""
+    has_leftovers: bool = False
+    """A worker has stopped or was declared dead, and still holds tasks: call `rescue`."""
+
+
+class Rescued(NamedTuple):
+    """What a rescue did."""
+
+    tasks: int = 0
+    """How many tasks it took back or ended."""
+    ended: tuple[int, ...] = ()
+    """The tasks that it ended: they have lost too many workers, or were to be canceled."""
+
+
+class WorkerInfo(Struct, frozen=True, kw_only=True):
+    """A worker as people see it."""
+
+    incarnation: int
+    label: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    slots: int
+    version: str
+    started_at: datetime
+    beat_at: datetime
+    beat_age_s: float
+    is_alive: bool
+    stopped_at: datetime | None
+    running: int
+    names: tuple[str, ...] | None = None
+    """The tasks that it could run when it signed on; None: it did not say, as workers of earlier releases."""

@@ -1,0 +1,116 @@
+"""The threads of one store: a writer and a reader, from `open` to `close`.
+
+Promises: `open` and `close` may be repeated, and called by several tasks at once. After a fork the child opens threads
+of its own, and never touches those of the parent.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.bell import Bell, Listener, bell_of
+from everpoll.drivers.sqlite.connection import Connection
+from everpoll.drivers.sqlite.lane import Lane, Op
+from everpoll.drivers.sqlite.writer import Writer
+from everpoll.drivers.wake import OnWake
+from everpoll.errors import NotRunning
+from everpoll.stores.sqlite import rescue
+from everpoll.stores.sqlite.schema import check, prepare
+
+T = TypeVar("T")
+
+# What a fork left in the child. Never used, and never closed either: SQLite forbids both.
+_left_by_parent: list[tuple[Writer | None, Lane | None]] = []
+
+
+class Lanes:
+    """How a store reaches its file."""
+
+    def __init__(self, address: Address, patience_s: float) -> None:
+        self._address = address
+        self._patience_s = patience_s
+        self.bell = bell_of(address.path)
+        self._listeners: list[Listener] = []
+        self.writer: Writer | None = None
+        self._reader: Lane | None = None
+        self._pid = os.getpid()
+        self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    async def open(self, *, migrate: bool) -> None:
+        """Bring the schema up to date, or check it, and start both threads."""
+        self._leave_parent()
+        async with self._opening_here():
+            await asyncio.to_thread(prepare, self._address, self._patience_s, migrate=migrate)
+            if self.writer is None:
+                name = self._address.path.name
+                self.writer = Writer(
+                    f"everpoll-writer {name}", self._address, self._patience_s, check, self.bell, rescue.cancels
+                )
+                self._reader = Lane(f"everpoll-reader {name}", self._address, self._patience_s, check)
+                self.writer.start()
+                self._reader.start()
+                self.writer.listen(bool(self._listeners))
+
+    def _leave_parent(self) -> None:
+        """Forget the parent's threads after a fork: they are not there, and what they had open is the parent's."""
+        if self._pid != os.getpid():
+            _left_by_parent.append((self.writer, self._reader))
+            self.writer = self._reader = None
+            self._listeners.clear()
+            self.bell = Bell()
+            self._pid = os.getpid()
+
+    def _opening_here(self) -> asyncio.Lock:
+        """Return the lock of this event loop: a lock belongs to the one in which a caller first waited for it."""
+        event_loop = asyncio.get_running_loop()
+        if self._opening is None or self._opening[0] is not event_loop:
+            self._opening = (event_loop, asyncio.Lock())
+        return self._opening[1]
+
+    async def close(self) -> None:
+        """Stop both threads and forget the listeners."""
+        async with self._opening_here():
+            writer, self.writer = self.writer, None
+            reader, self._reader = self._reader, None
+            for listener in self._listeners:
+                self.bell.remove(listener)
+            self._listeners.clear()
+            if writer is not None and reader is not None:
+                # One after the other: only a connection that is the last to close tidies the -wal file away.
+                await reader.stop()
+                await writer.stop()
+
+    def listen(self, on_wake: OnWake) -> None:
+        """Call `on_wake` in this event loop whenever a writer of this machine has changed something."""
+        listener = Listener(asyncio.get_running_loop(), on_wake)
+        self._listeners.append(listener)
+        self.bell.add(listener)
+        if self.writer is not None:
+            self.writer.listen(True)
+
+    def unlisten(self, on_wake: OnWake) -> None:
+        """Stop calling it."""
+        for listener in [one for one in self._listeners if one.on_wake == on_wake]:
+            self._listeners.remove(listener)
+            self.bell.remove(listener)
+        if self.writer is not None:
+            self.writer.listen(bool(self._listeners))
+
+    def hand_over(self) -> None:
+        """Let the writer's thread run for a moment."""
+        if self.writer is not None:
+            self.writer.hand_over()
+
+    def write(self, op: Op[T]) -> "asyncio.Future[T]":
+        """Do it in the writer, in one transaction with others."""
+        if self.writer is None or self._pid != os.getpid():
+            raise NotRunning(f"the store {self._address.path} is closed: call open() first")
+        return self.writer.submit(op)
+
+    def read(self, run: Callable[[Connection], T]) -> "asyncio.Future[T]":
+        """Do it in the reader, in one snapshot."""
+        if self._reader is None or self._pid != os.getpid():
+            raise NotRunning(f"the store {self._address.path} is closed: call open() first")
+        return self._reader.submit(Op(run))
