@@ -216,6 +216,15 @@ def test_a_kind_for_each_operation_fills_no_memory() -> None:
     assert len(learning._known) == 1_001
 
 
+def test_kinds_without_a_history_leave_the_others_as_they_are() -> None:
+    learning = Learning("watch 'query'", Learned(FALLBACK), str, RationedLog(logging.getLogger("everpoll.watches")))
+    learning.read([{"span": [57, 63]}] * 30)
+    _, unknown = learning.decided("new", 0, RunMemory("r"), 0.0, Random(1))
+    _, known = learning.decided("", 0, RunMemory("r"), 0.0, Random(1))
+    assert str(unknown).startswith("fewer than 5 runs have ended")
+    assert str(known).startswith("half of the runs ended within")
+
+
 @pytest.mark.parametrize("share", [1.2, -0.1, math.nan, math.inf, "40 %"])
 def test_progress_that_is_not_a_share_is_refused_with_what_to_write(share: Any) -> None:
     with pytest.raises(BadInput, match=r"progress=.*write a share, as 0\.4 for 40 %"):

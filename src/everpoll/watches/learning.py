@@ -34,7 +34,8 @@ class Learning:
         self._cadence = cadence
         self._learn_by = learn_by
         self._runs: dict[str, tuple[PastRun, ...]] = {}
-        self._known: dict[str, tuple[Cadence, tuple[float, ...]]] = {}
+        self._known: dict[str | None, tuple[Cadence, tuple[float, ...]]] = {}
+        """What follows from the history of each kind; None: of a kind without one."""
 
     @property
     def is_wanted(self) -> bool:
@@ -81,10 +82,10 @@ class Learning:
         """Ask the cadence after that many looks: seconds until the next one, and the reason if it names one."""
         runs = self.runs(kind)
         # All kinds without a history share one plan, so that a kind of its own for each operation fills no memory.
-        cadence, durations_s = self._known_of(kind if runs else "", runs)
+        cadence, durations_s = self._known_of(kind if runs else None, runs)
         return decided(cadence, History(looks, since_start_s(memory, now), durations_s, runs, tuple(memory.marks)), rng)
 
-    def _known_of(self, kind: str, runs: tuple[PastRun, ...]) -> tuple[Cadence, tuple[float, ...]]:
+    def _known_of(self, kind: str | None, runs: tuple[PastRun, ...]) -> tuple[Cadence, tuple[float, ...]]:
         if kind not in self._known:
             cadence = self._cadence.learn(runs) if isinstance(self._cadence, Learned) else self._cadence
             self._known[kind] = (cadence, tuple(run.middle_s for run in runs if run.ended_s < math.inf))
