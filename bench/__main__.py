@@ -31,6 +31,7 @@ from bench import (
     lists,
     loops,
     monitors,
+    streams,
     tables,
     watches,
 )
@@ -57,6 +58,7 @@ BENCHES: dict[str, Callable[[bool], Report]] = {
     "watches": watches.run,
     "tables": tables.run,
     "lists": lists.run,
+    "streams": streams.run,
     "limits": limits.run,
     "health-history": health_history.run,
     "monitors": monitors.run,

@@ -8,6 +8,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from bench.quiet import process_cpu_s
 
 STARTED = re.compile(r"serving http://127\.0\.0\.1:(\d+)")
 START_S = 60.0
@@ -51,13 +54,22 @@ def calls(service: str, run: str, job: int) -> list[str]:
     ]
 
 
-def measured(url: str, paths: list[str], reads: int) -> dict[str, list[float]]:
-    """Return the milliseconds of each answer, by call; the first round warms up."""
-    times: dict[str, list[float]] = {path: [] for path in paths}
-    with _served(url) as port:
+@dataclass
+class Answers:
+    """Of one call: how long each answer took, and what of that the server computed, both in milliseconds."""
+
+    times_ms: list[float] = field(default_factory=list)
+    cpu_ms: list[float] = field(default_factory=list)
+
+
+def measured(url: str, paths: list[str], reads: int) -> dict[str, Answers]:
+    """Return the answers of each call; the first round warms up."""
+    found = {path: Answers() for path in paths}
+    with served(url) as (port, pid):
         client = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         for turn in range(reads + 1):
             for path in paths:
+                computed_s = process_cpu_s(pid)
                 began = time.perf_counter()
                 client.request("GET", path)
                 answer = client.getresponse()
@@ -66,19 +78,20 @@ def measured(url: str, paths: list[str], reads: int) -> dict[str, list[float]]:
                 if answer.status != http.HTTPStatus.OK:
                     raise RuntimeError(f"GET {path}: {answer.status}")
                 if turn:
-                    times[path].append(took_ms)
+                    found[path].times_ms.append(took_ms)
+                    found[path].cpu_ms.append((process_cpu_s(pid) - computed_s) * 1_000)
         client.close()
-    return times
+    return found
 
 
 @contextmanager
-def _served(url: str) -> Iterator[int]:
-    """The port of a server on that database, for the length of the block."""
+def served(url: str) -> Iterator[tuple[int, int]]:
+    """The port and the process id of a server on that database, for the length of the block."""
     command = [sys.executable, "-m", "everpoll", "serve", "--url", url, "--port", "0"]
     environment = {**os.environ, "EVERPOLL_LOG": "json"}
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     try:
-        yield _port(server)
+        yield _port(server), server.pid
     finally:
         server.terminate()
         server.wait(START_S)

@@ -18,8 +18,10 @@ from everpoll.stores.contract import Store
 from everpoll.stores.health import BATCH_LIMIT, NewDependency, NewLook
 
 EVERY_S = 30.0
-LOOKS = 20
-"""Looks of each service that are not rolled up yet: ten minutes."""
+LOOKS = 60
+"""Looks of each service that were really recorded: half an hour …"""
+OPEN_S = 120.0
+"""… of which the last are not rolled up yet: the upkeep does that every minute."""
 REPORTED = 3
 """Dependencies that each service reports; a tenth as many databases as services stand behind them."""
 AHEAD_S = 3_600.0
@@ -47,6 +49,9 @@ async def fill_services(app: Everpoll, count: int, path: Path | None) -> list[st
             await connection.close()
         await fill_postgres(app.url, past)
     await _record(store, sick, now)
+    after: int | None = 0
+    while after is not None:
+        after = await store.health.roll_up(now - OPEN_S, after)
     return past.names
 
 

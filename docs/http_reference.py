@@ -40,7 +40,7 @@ shape of every answer; this page is made from the same table. `GET /` is the das
 | no token set | only callers on this machine are answered |
 | Host | a name that is not one of the server answers 400; see `--allow-host` and `hosts=` |
 | Origin | a change that a page of another site sends answers 403. A request without `Origin` needs no special header |
-| lists | `{"items": […], "after": cursor or null}`; pass the cursor as `after` to go on. Rows that are added or move meanwhile are neither skipped nor repeated |
+| lists | `{"items": […], "after": cursor or null}`; pass the cursor as `after` to go on. `limit` is at most 1,000; a page has at most 500 jobs or runs, and 200 services, also for a higher one. Rows that are added or move meanwhile are neither skipped nor repeated |
 | ETag | lists and details have one; with `If-None-Match` an unchanged answer is 304 |
 | integers | beyond 2^53 they are strings |
 | instants | ISO 8601 in UTC; the header `Everpoll-Time` is the clock of the server, in seconds since the epoch |

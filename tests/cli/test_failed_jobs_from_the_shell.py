@@ -63,3 +63,13 @@ def test_live_jobs_are_canceled_by_filter(shell: Shell, url: str) -> None:
     assert "at least one of --name" in shell("jobs", "cancel", "--url", url).err
     listed = shell.json("jobs", "list", "--error", "KeyError", "--url", url)
     assert [one["state"] for one in listed] == ["failed"]
+
+
+def test_a_dry_run_cancels_nothing_by_id_either(shell: Shell, url: str) -> None:
+    said = shell("jobs", "cancel", "4", "--dry-run", "--url", url)
+    assert (said.code, said.out.strip()) == (0, "task 4 would be canceled: it is queued")
+    counted = {"matched": 1, "moved": 1, "skipped": 0, "reasons": {}}
+    assert shell.json("jobs", "cancel", "4", "--dry-run", "--url", url) == counted | {"dry_run": True}
+    assert shell.json("jobs", "show", "4", "--url", url)["state"] == "queued"
+    assert shell.json("jobs", "cancel", "4", "--url", url) == counted | {"dry_run": False}
+    assert shell.json("jobs", "show", "4", "--url", url)["state"] == "canceled"

@@ -120,6 +120,7 @@ def test_a_server_that_is_down_is_waited_for(guarded: Cluster, tmp_path: Path) -
     finally:
         guarded.start()
         worker.send_signal(signal.SIGTERM)
+        worker.stderr.read()  # To its end: a worker that logs into a closed pipe exits with 120.
         worker.stderr.close()
     assert worker.wait(timeout=60) == 0
 

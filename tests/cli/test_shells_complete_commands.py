@@ -93,7 +93,7 @@ COMP_WORDS=(everpoll jobs re) COMP_CWORD=2
 _everpoll_completion everpoll
 printf '%s\\n' "${COMPREPLY[@]}"
 """
-    assert run(script).split() == ["redrive", "retry"]
+    assert run(script).split() == ["retry", "redrive"]
 
 
 def test_commands_options_and_states_are_completed(completion: Completion) -> None:

@@ -24,8 +24,9 @@ def lists_of_names(text: str) -> set[int]:
     """The numbers of the lines of imports and `__all__`."""
     found: set[int] = set()
     for node in ast.walk(ast.parse(text)):
-        is_all = isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-        if is_all or isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, ast.Import | ast.ImportFrom) or (
+            isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        ):
             found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return found
 

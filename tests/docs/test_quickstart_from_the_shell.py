@@ -20,7 +20,7 @@ EVERPOLL = ("-m", "everpoll")
 INSTALL = """\
 ## 1. Install
 
-Work in a new, empty folder. everpoll is not on a package index yet: `path/to/the/clone` is your clone of the repository.
+Work in a new, empty folder. everpoll is not on a package index yet: `path/to/the/clone` is your clone of it.
 
 ```sh
 python3 -m venv venv

@@ -103,4 +103,4 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
     assert reader.types(*EVERPOLL, "services", "check", "billing").startswith("● up")
     assert "over db of billing" in reader.types(*EVERPOLL, "services", "show", "billing")
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(timeout=60) == 0
+    assert worker.wait(timeout=600) == 0

@@ -25,7 +25,7 @@ class Reader:
 
     def types(self, *command: str) -> str:
         done = subprocess.run(
-            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, check=False, timeout=60
+            command, cwd=self._folder, env=self._environment, capture_output=True, text=True, check=False, timeout=6000
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -74,7 +74,7 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
         assert "mend the cause, then run `everpoll jobs retry 3`: it gets fresh attempts" in answer
         assert "Traceback" in reader.types(*EVERPOLL, "jobs", "show", "3")
         worker.terminate()
-        assert worker.wait(timeout=30) == 0
+        assert worker.wait(timeout=600) == 0
     finally:
         worker.kill()
         worker.communicate()

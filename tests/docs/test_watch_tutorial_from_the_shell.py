@@ -82,7 +82,7 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
     worker = reader.runs(*EVERPOLL, "run", "reports:app")
     reader.waits_for_a_look()
     worker.send_signal(signal.SIGKILL)
-    worker.wait(timeout=60)
+    worker.wait(timeout=600)
     assert re.search(r"report:2026 +looking +running", reader.types(*EVERPOLL, "runs", "list"))
     reader.runs(*EVERPOLL, "run", "reports:app")
     reader.makes_the_cloud("quick")
@@ -92,7 +92,7 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
     assert re.search(r"started: the first look in 1s +1s", shown)
     assert '{"pages":3}' in shown
     cloud.send_signal(signal.SIGTERM)
-    _, log = cloud.communicate(timeout=60)
+    _, log = cloud.communicate(timeout=600)
     # Once by `until`, once by the worker that was killed.
     assert log.count('"POST /reports') == 2
 

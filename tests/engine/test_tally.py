@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from everpoll.engine.tally import MANY, NAMES, RESCUES, Batch, Entry, Tally
+from everpoll.engine.tally import NAMES, RESCUES, Batch, Tally
+from everpoll.engine.tally_entry import MANY, Entry
 from everpoll.policy import Histogram
 from everpoll.stores.contract import Again, Ended, Lease, Settlement
 from everpoll.stores.figures import HOUR_S, MINUTE_S, OTHERS, Figure

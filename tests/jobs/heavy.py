@@ -55,6 +55,22 @@ def odd(what: str) -> object:
     return {"snooze": Snooze("1h"), "cancel": Cancel("enough"), "object": object(), "none": None}[what]
 
 
+def _forget_me() -> None:
+    raise KeyError("gone")
+
+
+forgetful = app.job(run="process", retry=Retry(2, Backoff("1ms")), fatal=(KeyError,), name="forgetful")(_forget_me)
+
+
+@app.job(run="process", retry=ONCE)
+def forks() -> str:
+    child = os.fork()
+    if child == 0:
+        return "child"
+    os.waitpid(child, 0)
+    return "parent"
+
+
 def _tell(file: str) -> None:
     Path(f"{file}.tmp").write_text(str(os.getpid()))
     Path(f"{file}.tmp").rename(file)

@@ -2,13 +2,14 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
-from msgspec import Struct
+from msgspec import Meta, Struct
 from pydantic import BaseModel
 
 from everpoll import BadInput, Everpoll, JobFailed, Retry, Snooze, Task
@@ -281,3 +282,79 @@ async def test_annotations_of_plain_json_add_one_step_to_an_enqueue_and_none_to_
     assert calls(lambda: typed.new_task(args, {})) == calls(lambda: bare.new_task(args, {}))
     text = typed.new_task(args, {}).args
     assert calls(lambda: typed._shape.usual(text)) == calls(lambda: bare._shape.usual(text)) == 1
+
+
+class Created(BaseModel):
+    kind: Literal["created"]
+    name: str
+
+
+class Deleted(BaseModel):
+    kind: Literal["deleted"]
+    id: int
+
+
+@pytest.mark.parametrize(
+    ("hint", "value"),
+    [
+        (Path | None, "a/b"),
+        (list[Path], ["a/b"]),
+        (dict[str, Path], {"root": "a/b"}),
+        (tuple[int, list[Path]], [1, ["a/b"]]),
+        (list[Iterable[str]], [["a"]]),
+    ],
+)
+async def test_an_annotation_of_which_a_part_cannot_be_read_checks_nothing(hint: Any, value: Any) -> None:
+    """As one that cannot be read at all: the argument arrives as JSON has it, by position and by keyword."""
+
+    def keep(given: Any) -> Any:
+        return [given]
+
+    keep.__annotations__ = {"given": hint, "return": list[hint]}
+    app = Everpoll("memory://")
+    job: Any = app.job(keep)
+    async with app:
+        for task in (await job.enqueue(value), await job.enqueue(given=value)):
+            assert await task.result(timeout=LIMIT_S) == [value]
+
+
+async def test_keys_that_json_knows_as_texts_are_converted_by_keyword_as_well() -> None:
+    app = Everpoll("memory://")
+
+    @app.job()
+    async def keep(names: dict[int, str]) -> list[str]:
+        return [repr(names)]
+
+    async with app:
+        for task in (await keep.enqueue({1: "a"}), await keep.enqueue(names={1: "a"})):
+            assert await task.result(timeout=LIMIT_S) == ["{1: 'a'}"]
+    assert keep.argument_flaw([{"1": "a"}], {}) is None
+
+
+async def test_constraints_of_an_annotation_are_checked() -> None:
+    app = Everpoll("memory://")
+
+    @app.job()
+    async def buy(task: Annotated[Task, "the running one"], amount: Annotated[int, Meta(gt=0)]) -> int:
+        return task.attempt * amount
+
+    with pytest.raises(BadInput, match="job 'buy': amount: Expected `int` >= 1"):
+        await buy.enqueue(0)
+    async with app:
+        assert await (await buy.enqueue(3)).result(timeout=LIMIT_S) == 3
+
+
+async def test_unions_of_models_arrive_as_the_model_that_fits() -> None:
+    app = Everpoll("memory://")
+
+    @app.job()
+    async def tell(event: Created | Deleted, by: Customer | str = "") -> Created | Deleted:
+        assert isinstance(by, Customer | str)
+        return event
+
+    created, deleted = Created(kind="created", name="a"), Deleted(kind="deleted", id=7)
+    async with app:
+        for event, by in ((created, "ada"), (deleted, Customer(name="ada", age=3))):
+            assert await (await tell.enqueue(event, by=by)).result(timeout=LIMIT_S) == event
+    with pytest.raises(BadInput, match="job 'tell': event"):
+        await tell.enqueue({"kind": "created"})  # type: ignore[call-overload]

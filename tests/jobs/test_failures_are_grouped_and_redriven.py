@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import threading
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from everpoll import Backoff, BadInput, Everpoll, Hopeless, Retry, TaskInfo
+from everpoll.jobs import hooks
 from everpoll.jobs.causes import normalised
 from everpoll.jobs.outcome import raised
 from everpoll.jobs.verdicts import ErrorRules, Verdict
@@ -210,6 +212,64 @@ async def test_hooks_hear_of_ends_after_the_commit(app: Everpoll) -> None:
         await soon(all_heard)
     failed = [("any failed", "breaks", "failed"), ("its failed", "breaks", "failed")]
     assert heard == [("any done", "works", "done"), *failed]
+
+
+async def test_whatever_a_hook_raises_the_others_are_called_and_the_worker_goes_on(app: Everpoll) -> None:
+    heard: list[int] = []
+    all_heard = asyncio.Event()
+
+    @app.job()
+    async def works(number: int) -> int:
+        return number
+
+    @app.on_done
+    def exits(_: TaskInfo) -> None:
+        raise SystemExit(3)
+
+    @app.on_done
+    async def cancels(_: TaskInfo) -> None:
+        raise asyncio.CancelledError
+
+    class Listener:
+        async def __call__(self, info: TaskInfo) -> None:
+            heard.append(info.result)
+            if len(heard) == 3:
+                all_heard.set()
+
+    app.on_done(Listener())
+    async with app:
+        for number in range(3):
+            assert await (await works.enqueue(number)).result(timeout=LIMIT_S) == number
+        await soon(all_heard)
+    assert heard == [0, 1, 2]
+
+
+async def test_a_hook_that_hangs_costs_bounded_memory_and_no_shutdown(
+    app: Everpoll, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hooks, "CLOSE_S", 0.01)
+    monkeypatch.setattr(hooks, "WAITING_LIMIT", 5)
+    hangs, has_begun = threading.Event(), threading.Event()
+
+    @app.job()
+    async def works() -> None: ...
+
+    @app.on_done
+    def hook(_: TaskInfo) -> None:
+        has_begun.set()
+        hangs.wait()
+
+    async with app:
+        await (await works.enqueue()).result(timeout=LIMIT_S)
+        await asyncio.to_thread(has_begun.wait, LIMIT_S)
+        for task in await works.enqueue_many([()] * 20):
+            await task.result(timeout=LIMIT_S)
+        assert len(app.jobs.hooks._waiting) == 5
+    assert "hooks are slower than jobs" in caplog.text
+    own = [one for one in threading.enumerate() if one.name.startswith("everpoll-hook")]
+    assert all(one.daemon for one in own)
+    assert own
+    hangs.set()
 
 
 async def test_a_hook_hears_once_of_a_job_that_lost_its_workers(another_store: Callable[[], Store]) -> None:

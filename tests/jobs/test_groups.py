@@ -206,3 +206,25 @@ def test_a_group_without_an_event_loop(tmp_path: Any) -> None:
     assert (group.wait("20s").done, group.results()) == (2, [2, 4])
     assert group.cancel() == 0
     app.sync.close()
+
+
+async def test_waiting_for_a_group_waits_for_members_whose_callback_was_canceled(app: Everpoll) -> None:
+    started, may_end = asyncio.Event(), asyncio.Event()
+
+    @app.job()
+    async def slow() -> None:
+        started.set()
+        await may_end.wait()
+
+    async with app, asyncio.timeout(LIMIT_S):
+        group = await app.group([slow.call()]).enqueue()
+        await started.wait()
+        assert await app.task(group.id).cancel()
+        with pytest.raises(TimeoutError, match="0 of its 1 tasks have"):
+            await group.wait("50ms")
+        waiting = asyncio.ensure_future(group.wait())
+        await ended(app.task(group.id))
+        assert not waiting.done()
+        may_end.set()
+        info = await waiting
+    assert (info.state, info.running, info.done) == ("canceled", 0, 1)

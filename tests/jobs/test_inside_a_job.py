@@ -68,6 +68,17 @@ async def test_progress_is_seen_while_it_runs_and_stays(app: Everpoll) -> None:
     assert info.progress == "nearly"
 
 
+async def test_progress_may_have_a_text(app: Everpoll) -> None:
+    @app.job()
+    async def work(task: Task) -> None:
+        await task.progress(0.4, "copying")
+
+    async with app:
+        task = await work.enqueue()
+        await task.result(timeout=LIMIT_S)
+        assert (await task.info()).progress == {"value": 0.4, "text": "copying"}
+
+
 async def test_progress_of_a_run_that_lost_its_lease_raises(app: Everpoll) -> None:
     raised: list[str] = []
 

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from everpoll import BadInput, Everpoll, JobFailed, Task
-from everpoll.engine.child_processes import _end
+from everpoll.engine.child_processes import ChildProcesses, _end
+from everpoll.jobs.process_calls import CHILD, Request
 from everpoll.stores.contract import Store
 from jobs import heavy
 from jobs.heavy import Image
@@ -98,6 +100,40 @@ async def test_the_exit_code_or_the_signal_is_in_the_error(
         assert (info.state, info.attempt) == ("failed", 2)
         assert [(one["type"], one["error"]) for one in info.errors] == [(kind, says)] * 2
         assert await (await app.jobs["who"].enqueue()).result(timeout=LIMIT_S) > 0
+
+
+async def test_the_rules_of_a_job_hold_whatever_its_function_is_called(another_store: Callable[[], Store]) -> None:
+    """The name in the module stands for the function, and another one for the job."""
+    app = Everpoll(another_store(), processes=1)
+    app.job(run="process", name="forgetful", retry=heavy.forgetful.retry)(heavy._forget_me)
+    async with app:
+        info = await ended(await app.jobs["forgetful"].enqueue(), LIMIT_S)
+    assert (info.state, info.attempt, info.errors[0]["type"]) == ("failed", 1, "KeyError")
+
+
+async def test_a_fork_of_the_process_answers_nothing(another_store: Callable[[], Store]) -> None:
+    app = Everpoll(another_store(), processes=1)
+    for name in ("forks", "who"):
+        app.job(run="process", name=name)(vars(heavy.app.jobs[name])["__wrapped__"])
+    async with app:
+        assert await (await app.jobs["forks"].enqueue()).result(timeout=LIMIT_S) == "parent"
+        assert isinstance(await (await app.jobs["who"].enqueue()).result(timeout=LIMIT_S), int)
+
+
+async def test_a_timeout_counts_from_the_begin_of_the_function(tmp_path: Path) -> None:
+    """Else a function whose module is slow to import would never run: each attempt has a new process."""
+    importing, go = tmp_path / "importing", tmp_path / "go"
+    waits = f"open({str(importing)!r}, 'w')\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.01)"
+    (tmp_path / "slow_to_import.py").write_text(f"import os, time\n{waits}\ndef answer(): return 42\n")
+    request = Request("slow_to_import", None, "answer", '{"args":[],"kwargs":{}}', [*sys.path, str(tmp_path)], "answer")
+    children, has_begun = ChildProcesses(CHILD, 1), asyncio.Event()
+    answer = asyncio.ensure_future(children.call(request, LIMIT_S, has_begun.set))
+    await until(importing.exists)
+    assert not has_begun.is_set()
+    go.touch()
+    assert b"42" in await answer
+    assert has_begun.is_set()
+    await children.close()
 
 
 async def test_a_timeout_ends_the_process(another_store: Callable[[], Store], tmp_path: Path) -> None:

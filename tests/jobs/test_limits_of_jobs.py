@@ -105,6 +105,7 @@ async def test_keys_of_different_jobs_never_meet(app: Everpoll) -> None:
         ({"concurrency": 1, "per": "nobody"}, "'nobody' is not a parameter of it; there are host"),
         ({"concurrency": 1, "per": "task"}, "'task' is not a parameter"),
         ({"concurrency": 1, "per": 7}, "write a parameter's name"),
+        ({"concurrency": 1, "per": asyncio.sleep}, "is async: write a plain function of the arguments"),
         ({"per": "host"}, "needs concurrency= or rate="),
     ],
 )

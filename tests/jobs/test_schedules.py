@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -48,6 +49,23 @@ async def test_each_slot_enqueues_its_job_once_with_its_arguments(app: Everpoll)
     assert shown.last_at is not None
     assert shown.next_at is not None
     assert shown.last_at < shown.next_at
+
+
+async def test_a_scheduled_job_has_the_key_of_its_job(app: Everpoll) -> None:
+    """While the task of an earlier slot has the key, a slot enqueues no second one."""
+
+    @app.schedule(every="1s", args=("a",))
+    @app.job(key=lambda name: f"sweep:{name}", queue="elsewhere")
+    async def sweep(name: str) -> None: ...
+
+    app.worker_options = replace(app.worker_options, queues={"default": 1})
+    async with app, asyncio.timeout(LIMIT_S):
+        [slot] = await until_enqueued(app, 1)
+        first = datetime.fromtimestamp(slot, UTC)
+        while (await app.schedules.list())[0].last_at in {None, first}:  # noqa: ASYNC110 - no worker runs these jobs
+            await asyncio.sleep(0.05)
+        found = await (await app.store()).tasks(TaskFilter(kind="job"), limit=10)
+    assert [one.key for one in found.tasks] == ["sweep:a"]
 
 
 async def test_a_job_that_no_schedule_enqueued_has_no_slot(app: Everpoll) -> None:

@@ -169,6 +169,7 @@ def test_synchronous_callers_are_told_the_same(tmp_path: Any) -> None:
         ({"on_conflict": "ignore"}, "job 'f': on_conflict='ignore': must be one of existing, reject, replace"),
         ({"unique_for": "0s"}, "unique_for='0s': must be longer than 0"),
         ({"unique_for": 5j}, "unique_for=5j"),
+        ({"key": asyncio.sleep}, "is async: write a plain function of the arguments"),
     ],
 )
 def test_what_a_job_cannot_say_is_refused_where_it_is_registered(register: dict[str, Any], says: str) -> None:

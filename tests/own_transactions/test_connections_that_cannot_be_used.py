@@ -153,6 +153,10 @@ def test_sqlite3(file: str, tmp_path: Path) -> None:
     connection.close()
     with pytest.raises(BadInput, match="this sqlite3 connection is closed"):
         f.sync.enqueue(1, connection=connection)
+    reader = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+    with pytest.raises(BadInput, match="this sqlite3 connection may not write"):
+        f.sync.enqueue(1, connection=reader)
+    reader.close()
     for other in (str(tmp_path / "other.db"), ":memory:"):
         elsewhere = sqlite3.connect(other)
         with pytest.raises(BadInput, match=r"this sqlite3 connection has .* open, and the tasks of this app are in"):

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import asyncpg
 import pytest
 
 from everpoll import (
@@ -24,7 +25,7 @@ from everpoll import (
 from everpoll.stores.flows import FlowTask
 from jobs.jobs_stage import counted, soon
 from own_transactions.rounds import LIMIT_S, ledger
-from own_transactions.ways import AsyncWay, SyncWay
+from own_transactions.ways import AsyncWay, SyncWay, plain
 
 QUICK = Retry(2, Backoff("10ms", cap="10ms"))
 Scene = Callable[[int, int], bool]
@@ -305,6 +306,31 @@ async def test_what_cannot_be_completed_is_refused(async_way: AsyncWay) -> None:
     assert "complete() was called: there is no progress after that" in says[7]
     with pytest.raises(NotRunning, match=r"complete\(\) is known inside its job only"):
         await task.complete(connection=None)
+
+
+async def test_a_connection_that_is_refused_completes_nothing(async_way: AsyncWay) -> None:
+    """The job may go on: complete through another connection, or return as any job does."""
+    app = Everpoll(async_way.url)
+    without = await asyncpg.connect(plain(async_way.url)) if "postgres" in async_way.url else None
+
+    @app.job(retry=Retry(1))
+    async def book(task: Task, completes: bool) -> str:
+        if without is not None:
+            with pytest.raises(BadInput, match="no transaction is open"):
+                await task.complete("refused", connection=without)
+        if completes:
+            await async_way.open()
+            async with async_way.transaction(commit=True) as (connection, write):
+                await write(1)
+                await task.complete("completed", connection=connection)
+            await async_way.close()
+        return "returned"
+
+    async with app:
+        results = [await (await book.enqueue(one)).result(timeout=LIMIT_S) for one in (True, False)]
+    assert results == ["completed", "returned"]
+    if without is not None:
+        await without.close()
 
 
 async def test_the_task_that_waits_for_it_starts_with_its_result(async_way: AsyncWay) -> None:

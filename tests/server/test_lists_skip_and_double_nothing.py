@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from everpoll.server import jobs_routes, runs_routes
 from server.site import Site, example_app, site
 
 
@@ -30,6 +31,30 @@ async def test_jobs_while_others_are_started_and_end(url: str) -> None:
         assert sorted(seen, reverse=True) == seen
         assert len(set(seen)) == len(seen)
         assert {task.id for task in tasks} <= set(seen)
+
+
+async def test_a_page_of_jobs_or_runs_is_bounded_whatever_the_limit(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cursor goes on behind a page that is shorter than the limit."""
+    monkeypatch.setattr(jobs_routes, "TASKS_LIMIT", 3)
+    monkeypatch.setattr(runs_routes, "TASKS_LIMIT", 2)
+    async with site(example_app(url), works=False) as here:
+        tasks = await here.app.jobs["audit"].enqueue_many([("https://example.com",)] * 7)
+        watch = here.app.watches["export"]
+        runs = [await watch.begin({"query": "select 1"}, f"run-{number}") for number in range(5)]
+        for path, ids, most in (
+            ("/api/jobs", [task.id for task in tasks], 3),
+            ("/api/runs", [run.task_id for run in runs], 2),
+        ):
+            seen: list[int] = []
+            after: str | None = None
+            while True:
+                page = await _page(here, path, after, limit=1000)
+                assert len(page["items"]) <= most
+                seen += [one.get("task_id", one["id"]) for one in page["items"]]
+                after = page["after"]
+                if after is None:
+                    break
+            assert seen == ids[::-1]
 
 
 async def test_services_by_pages(url: str) -> None:

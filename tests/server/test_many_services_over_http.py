@@ -12,8 +12,9 @@ from everpoll import Everpoll
 from everpoll.monitors.control import Control, write
 from everpoll.monitors.graph import Graph
 from everpoll.monitors.report import Status
+from everpoll.policy.rollup import HealthWord
 from everpoll.server import service_graph, services_routes
-from everpoll.stores.health import NewLook
+from everpoll.stores.health import NewDependency, NewLook
 from server.site import Site, example_app, site
 
 CHANGED_AT = 1_900_000_000.0
@@ -116,10 +117,37 @@ async def test_the_graph_is_drawn_anew_exactly_when_a_fact_in_it_changes(
         assert drawn == before + 3
 
 
+async def test_the_graph_shows_what_time_alone_makes_stale(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row has changed: the status is not known any more, and what the service reported says nothing."""
+    async with site(example_app(url), works=False) as here:
+        app, [name] = here.app, await _register(here.app, 1)
+        now = app.services.wall()
+        await _look(app, name, Status.UP, 1.0)
+        await _report(app, name, now, "up")
+
+        async def statuses() -> dict[str, str]:
+            return {one["name"]: one["status"] for one in (await here.get("/api/graph"))["nodes"]}
+
+        assert await statuses() == {name: "up", "PostgreSQL": "up"}
+        monkeypatch.setattr(app.services, "wall", lambda: now + 10_000)
+        assert await statuses() == {name: "unknown"}
+        monkeypatch.setattr(app.services, "wall", lambda: now)
+        assert await statuses() == {name: "up", "PostgreSQL": "up"}, "a clock that was set back"
+        await _report(app, name, now + 1, "down")
+        assert await statuses() == {name: "up", "PostgreSQL": "down"}, "its row has not changed, its report has"
+
+
+async def _report(app: Everpoll, name: str, at: float, status: HealthWord) -> None:
+    """Record a look with which a service reports PostgreSQL."""
+    reported = NewDependency(name="PostgreSQL", status=status, changed_at=at, seen_at=at)
+    look = NewLook(service=name, at=at, status="up", span_s=30.0, dependencies=(reported,))
+    await (await app.store()).health.record([look])
+
+
 async def _look(app: Everpoll, name: str, status: Status, seconds: float) -> None:
     """Give a service the memory that a look would have left that ended so many seconds ahead."""
     at = app.services.wall() + seconds
-    memory = write(Control(status=status, changed_at=CHANGED_AT, judged_at=at, looked_at=at))
+    memory = write(Control(status=status, changed_at=CHANGED_AT, judged_at=at, looked_at=at, answered_at=at))
     task = await app.services.row(name)
     if app.url.startswith("sqlite"):
         with contextlib.closing(sqlite3.connect(app.url.removeprefix("sqlite:///"))) as file, file:

@@ -10,7 +10,8 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from everpoll import Backoff, Budget, Everpoll, Retry
-from everpoll.engine.tally import Batch, Entry, Tally
+from everpoll.engine.tally import Batch, Tally
+from everpoll.engine.tally_entry import Entry
 from everpoll.server import metrics as metrics_module
 from everpoll.server.metric_families import BOUNDS_S, tasks
 from everpoll.server.metrics import Metrics

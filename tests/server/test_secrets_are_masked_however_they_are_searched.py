@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everpoll.http.secrets import DEPTH_LIMIT, MASK, rewritten
-from everpoll.http.stored_secrets import _masked, without_secrets
+from everpoll.http.stored_secrets import _masked, each_without_secrets, without_secrets
 
 WORDS = st.sampled_from(
     [
@@ -27,6 +27,11 @@ JSON = st.recursive(
 @given(JSON)
 def test_the_search_changes_no_answer(value: Any) -> None:
     assert without_secrets(value) == rewritten(value, _masked, DEPTH_LIMIT)
+
+
+@given(st.lists(JSON, max_size=40))
+def test_values_that_are_searched_together_have_the_same_answers(values: list[Any]) -> None:
+    assert each_without_secrets(values) == [without_secrets(value) for value in values]
 
 
 @pytest.mark.parametrize("deep", [DEPTH_LIMIT - 1, DEPTH_LIMIT, DEPTH_LIMIT + 1, 100_000])

@@ -130,7 +130,7 @@ async def _look(definition: Definition) -> Sight:
 
 
 def _sight(definition: Definition, look: Look) -> Sight:
-    """Return what a look found, without what the request was given in confidence."""
+    """Return what a look found, without the secrets of the request."""
     secrets = _secrets(definition)
 
     def safe(value: Any) -> Any:

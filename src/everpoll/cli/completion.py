@@ -63,7 +63,7 @@ def end_states(incomplete: str) -> list[str]:
 
 
 def _starting_with(incomplete: str, words: Iterable[str]) -> list[str]:
-    """Return the words that fit, each once, in order; not those that would talk to the terminal."""
+    """Return the matching words, each once and in order; words with control characters are left out."""
     return sorted({word for word in words if word.startswith(incomplete) and visible(word) == word})
 
 

@@ -8,7 +8,7 @@ _HEADER = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:[ \t]*([^\r\n\0]*?)[ 
 
 
 def headers_from(given: list[str]) -> dict[str, str]:
-    """Return them by name. What cannot be read is not repeated: it may be a secret."""
+    """Return the headers by name. An error does not repeat the text of a header: it may be a secret."""
     headers: dict[str, str] = {}
     for number, one in enumerate(given, 1):
         found = _HEADER.fullmatch(one)

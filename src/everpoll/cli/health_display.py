@@ -50,7 +50,7 @@ class ShownDependency(Protocol):
 
 
 def one_line(text: str | None) -> str:
-    """Return text of others for one line of a console of ours."""
+    """Return foreign text as one line, with control characters and markup escaped."""
     return "" if text is None else plain(" ".join(text.split()))
 
 
@@ -65,7 +65,7 @@ def latency(latency_ms: float | None) -> str:
 
 
 def print_head(out: Console, status: str, name: str, error: str | None, facts: Sequence[str]) -> None:
-    """Print how a service is, why, and what its look was like; `facts` are markup."""
+    """Print the status of a service, its error, and facts about its look; `facts` are markup."""
     out.print(f"[{STATUS_STYLE[status]}]● {status}[/]  [bold]{one_line(name)}[/]")
     if error is not None:
         out.print(f"[red]{one_line(error)}[/]")
@@ -80,7 +80,7 @@ def http_word(http_status: int | None) -> str:
 
 
 def print_warnings(out: Console, warnings: Sequence[str]) -> None:
-    """Print what could not be read, or will soon be an outage: one line each."""
+    """Print the warnings of a look, one line each."""
     if warnings:
         out.print()
     for warning in warnings:
@@ -88,7 +88,7 @@ def print_warnings(out: Console, warnings: Sequence[str]) -> None:
 
 
 def print_dependencies(out: Console, dependencies: Sequence[ShownDependency]) -> None:
-    """Print what a service depends on, the failed ones first."""
+    """Print the dependencies of a service, the failed ones first."""
     if not dependencies:
         return
     ordered = sorted(dependencies, key=lambda one: WORST_FIRST.index(one.status))

@@ -1,4 +1,4 @@
-"""`everpoll services incidents`, `everpoll services ack`: outages, open and past, and that an operator knows of one."""
+"""`everpoll services incidents`, `everpoll services ack`: list outages, and acknowledge one."""
 
 import getpass
 import time

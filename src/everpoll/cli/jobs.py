@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from everpoll.cli.completion import job_states
 from everpoll.cli.jobs_in_bulk import (
+    Canceled,
     DryRun,
     Error,
     Name,
@@ -75,9 +76,6 @@ USUALLY_ZERO = frozenset({"priority", "rescues", "cancel_requested", "blockers"}
 """Fields that `show` prints only where they are not zero or false."""
 
 jobs = typer.Typer(name="jobs", help="List, show, cancel, retry and delete jobs.", no_args_is_help=True)
-
-jobs.command("causes")(causes)
-jobs.command("redrive")(redrive)
 
 TaskId = Annotated[int, typer.Argument(help="The task's id.", metavar="ID")]
 
@@ -177,7 +175,7 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
 
 
 def _safe(task: TaskInfo) -> TaskInfo:
-    """The task as it may be printed: that of a service has headers, addresses and tokens in it."""
+    """Return the task without secrets: the task of a service holds headers, addresses and tokens."""
     # Imported here: only `show` needs the rooms of services and of HTTP, and they are most of the time of a start.
     from everpoll.http.stored_secrets import without_secrets  # noqa: PLC0415
     from everpoll.monitors.checks.assignment import KIND as SERVICE  # noqa: PLC0415
@@ -225,7 +223,7 @@ def cancel(  # noqa: PLR0913, PLR0917 - the options of the command
     if (task_id is None) == all(one is None for one in filters):
         raise BadInput("write the id of a task, or at least one of --name, --queue, --error and --since, not both")
     if task_id is not None:
-        _cancel_one(task_id, url)
+        _cancel_one(task_id, url, dry_run=dry_run, as_json=as_json)
         return
     since_at = instant_of(since)
     wanted = [
@@ -235,14 +233,22 @@ def cancel(  # noqa: PLR0913, PLR0917 - the options of the command
     cancel_many(wanted, url, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
-def _cancel_one(task_id: int, url: str | None) -> None:
+def _cancel_one(task_id: int, url: str | None, *, dry_run: bool, as_json: bool) -> None:
     async def use(store: Store) -> str:
         task = await _found(store, task_id)
         if task.ended_at is not None:
             raise BadInput(f"task {task_id} has ended already: it is {task.state}")
+        if dry_run:
+            return task.state
         return str(await store.cancel(task_id, action("cancel", actor(), "canceled on the command line")))
 
     state = with_store(url, use)
+    if as_json:
+        print_json(Canceled(matched=1, moved=1, skipped=0, reasons={}, dry_run=dry_run))
+        return
+    if dry_run:
+        typer.echo(f"task {task_id} would be canceled: it is {state}")
+        return
     typer.echo(f"task {task_id} is {state}" + (": its worker was asked to end it" if state == "running" else ""))
 
 
@@ -289,7 +295,18 @@ def delete(task_id: TaskId, url: Url = None) -> None:
     typer.echo(f"task {task_id} is deleted")
 
 
-def workers(url: Url = None, app: OfApp = None, as_json: AsJson = False) -> None:
+jobs.command("causes")(causes)
+jobs.command("redrive")(redrive)
+
+
+def workers(
+    _action: Annotated[Literal["list"], typer.Argument(help="What to do; list is all there is.", metavar="[list]")] = (
+        "list"
+    ),
+    url: Url = None,
+    app: OfApp = None,
+    as_json: AsJson = False,
+) -> None:
     """List the workers that are alive or silent, and those that ended within a day."""
     if app is not None:
         from everpoll.cli import tables  # noqa: PLC0415 - most lists need no table

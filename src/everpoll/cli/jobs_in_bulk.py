@@ -1,4 +1,4 @@
-"""`everpoll jobs causes`, `everpoll jobs redrive`: why jobs have failed, and putting them back by filter."""
+"""`everpoll jobs causes`, `everpoll jobs redrive`: group failed jobs by error, and put jobs back by filter."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def redrive(  # noqa: PLR0913, PLR0917 - the options of the command
 
 
 def cancel_many(wanted: Sequence[TaskFilter], url: str | None, *, dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Cancel the live jobs that these filters find."""
+    """Cancel the live jobs that match these filters."""
 
     async def ordered(store: Store, *, counts: bool) -> Canceled:
         answers: list[BulkAnswer] = []

@@ -1,7 +1,7 @@
 """`everpoll`: where the commands come together, and where errors become one readable line.
 
 A command is imported when it is called: the help of `everpoll` and short commands load neither a client nor a driver
-that they do not use. The same holds where a shell asks how a command goes on (`--show-completion`).
+that they do not use. The same holds when a shell completes a command (`--show-completion`).
 """
 
 import os
@@ -17,7 +17,7 @@ from everpoll.version import __version__
 
 
 class Command(NamedTuple):
-    """Where a command or a group of commands is, and what the list of commands says about it."""
+    """The module of a command or a group, and its help in the list of commands."""
 
     place: str
     """Module and name."""
@@ -43,6 +43,7 @@ COMMANDS = {
     "check": Command("check:check", "Check a health endpoint once. Exit code 0: up, 1: not up, 2: no answer."),
     "jobs": Command("jobs:jobs", "List, show, cancel, retry and delete jobs.", is_group=True),
     "runs": Command("runs:runs", "List, show, cancel, extend and follow the runs of watches.", is_group=True),
+    "loops": Command("loops:loops", "List and show the loops of all processes.", is_group=True),
     "queues": Command("queues:queues", "List, pause and resume queues.", is_group=True),
     "schedules": Command("schedules:schedules", "List schedules.", is_group=True),
     "services": Command("services:services", "List, show, add, remove, check and mute services.", is_group=True),

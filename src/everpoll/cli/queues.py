@@ -1,4 +1,4 @@
-"""`everpoll queues`: what waits where, and pausing a queue for the whole fleet."""
+"""`everpoll queues`: list queues, and pause one for all workers."""
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""`everpoll run` and `everpoll migrate`: what a fleet starts."""
+"""`everpoll run` and `everpoll migrate`: run a worker, and update the schema."""
 
 import asyncio
 import logging
@@ -89,7 +89,7 @@ def http_server(
 
 
 def _app(path: str | None, config: Path | None, url: str | None) -> Everpoll:
-    """Return the app of a module, or one with only what the file says and the database has."""
+    """Return the app of a module, or an app with only the services of the file and the database."""
     if path is not None and url is not None:
         raise BadInput(f"--url: {path} has an address of its own; --url is for a configuration without an app")
     configuration = None if config is None else load(config)

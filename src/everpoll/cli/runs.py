@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from msgspec import Struct
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -47,13 +46,6 @@ runs = typer.Typer(name="runs", help="List, show, cancel, extend and follow the 
 RunName = Annotated[str, typer.Argument(help="WATCH:RUN, or the run's task id.", metavar="ID")]
 
 
-class RunPage(Struct, frozen=True):
-    """Newest first; `after` continues the list, None at its end."""
-
-    runs: tuple[RunInfo, ...]
-    after: int | None = None
-
-
 @runs.command("list")
 def list_runs(
     state: Annotated[str | None, typer.Option(help=f"Only this state: {', '.join(STATES)}.")] = None,
@@ -69,12 +61,12 @@ def list_runs(
     after = None if after is None else numbered(after, "the last line of a page says which")
     wanted = msgspec.convert({"state": state, "name": watch, "kind": "watch", "indexed": True}, TaskFilter)
     page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
-    found = RunPage(tuple(run_info(task) for task in page.tasks), page.after)
+    found = tuple(run_info(task) for task in page.tasks)
     if as_json:
         print_json(_printable(found))
         return
     out = console()
-    out.print(_table(found.runs) if found.runs else "No runs.")
+    out.print(_table(found) if found else "No runs.")
     tell_more(page.after, page.searched_back_to)
 
 
@@ -247,7 +239,7 @@ def extend(
 
 
 async def _operated(store: Store, name: str, operate: Callable[[WatchRun], Awaitable[None]]) -> RunInfo:
-    """Do something to a run, as Python does it; the run after that."""
+    """Call a method of a run, and return the run as it is afterwards."""
     task = await _found(store, name)
 
     async def the_store() -> Store:
@@ -316,7 +308,7 @@ def _print_event(fields: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _printable(answer: Any) -> Any:
-    """An answer for scripts, without secrets: scripts write logs."""
+    """Return an answer for scripts without secrets: scripts write logs."""
     return without_secrets(msgspec.to_builtins(answer))
 
 

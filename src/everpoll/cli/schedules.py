@@ -1,4 +1,4 @@
-"""`everpoll schedules`: when jobs are enqueued by themselves."""
+"""`everpoll schedules`: list schedules."""
 
 from datetime import UTC, datetime
 

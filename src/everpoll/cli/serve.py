@@ -1,4 +1,4 @@
-"""`everpoll serve` and `everpoll token`: the HTTP API alone, for a fleet that works elsewhere."""
+"""`everpoll serve` and `everpoll token`: the HTTP API without a worker, and its tokens."""
 
 import asyncio
 import contextlib

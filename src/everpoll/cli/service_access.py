@@ -30,7 +30,7 @@ ServiceName = Annotated[
 
 
 def with_services(url: str | None, use: Callable[[Services, Store], Awaitable[T]], *, may_create: bool = False) -> T:
-    """Open the store, use the services in it, and let go of it; `may_create` as in `with_store`."""
+    """Open the store, call `use` with its services, and close it; `may_create` as in `with_store`."""
 
     async def use_store(store: Store) -> T:
         async def opened() -> Store:

@@ -148,7 +148,7 @@ def beat(
 
 
 def _change(url: str | None, use: Callable[[Services, Store], Awaitable[str]], *, may_create: bool = False) -> None:
-    """Make a change, say what was done, and whether a worker is there to take it up."""
+    """Make a change, print what was done, and say if no worker is running."""
 
     async def changed(services: Services, store: Store) -> tuple[str, bool]:
         return await use(services, store), is_any_alive(await store.workers())

@@ -35,7 +35,7 @@ RESULT_STYLE = {"added": "green", "replaced": "yellow", "unchanged": "dim", "kep
 
 
 class Outcome(Struct, frozen=True):
-    """What became of one service of the file."""
+    """The result of importing one service of the file."""
 
     name: str
     target: str

@@ -103,7 +103,7 @@ def _workers(found: list[TableWorker]) -> Table:
 
 
 def why_table_row(app: str, name: str) -> Why | None:
-    """Why the row TABLE:KEY is where it is; None where the app has not adopted a table of that name."""
+    """Explain the row TABLE:KEY; None if the app has not adopted a table of that name."""
     table_name, _, key = name.partition(":")
     adopted = found_app(app).tables.get(table_name)
     if adopted is None:
@@ -162,7 +162,7 @@ def _wanted(path: str, name: str | None) -> list[AdoptedTable]:
 
 
 async def _statements(source: TableSource) -> list[str]:
-    """What the table as it is lacks, and what may be run again."""
+    """Return the statements that add what the table lacks; each may be run again."""
     # Inspected, it knows which columns are missing. Not opened: only a worker may switch an SQLite file to WAL.
     await source.inspect()
     return source.ddl()

@@ -44,7 +44,7 @@ SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
 class UntilCommand(TyperCommand):
-    """Usage that cannot be read ends with 1: 2 says that the time was over."""
+    """A command whose usage errors exit with 1: 2 means timed out."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:
         """Read the arguments."""
@@ -157,7 +157,7 @@ class Until:
         )
 
     def wait(self, *, as_json: bool, quiet: bool) -> int:
-        """Until it has ended; the exit code."""
+        """Wait until the operation has ended, and return the exit code."""
         # With --json, standard output has the answer alone.
         console = Console(stderr=as_json, highlight=False, soft_wrap=True)
         is_live = console.is_terminal and not console.is_dumb_terminal and not quiet
@@ -262,7 +262,7 @@ class Until:
         return Started(begun.handle, self._beside(begun.verdict)) if isinstance(begun, Started) else begun
 
     def _beside(self, verdict: Verdict) -> Verdict:
-        """The verdict without its value, which is kept here: a run holds a row's worth, and this is printed whole."""
+        """Return the verdict without its value, and keep the value: it may be too large for a row."""
         if not isinstance(verdict, Done):
             return verdict
         self._value = verdict.value
@@ -335,7 +335,7 @@ async def _first(waiting: Coroutine[Any, Any, None], interrupted: asyncio.Event)
 
 
 def _words(error: Exception) -> str:
-    """An error for people."""
+    """Return the text of an error for people."""
     if isinstance(error, TimeoutError):
         return str(error) or NO_ANSWER
     if isinstance(error, EverpollError) or type(error) in (ConnectionError, ConnectionRefusedError):

@@ -24,7 +24,7 @@ _PERCENT = re.compile(r"([0-9]{1,3}(?:\.[0-9]+)?) %")
 
 @dataclass(slots=True)
 class Progress:
-    """What is known so far, kept up to date by the looks themselves."""
+    """The state of the wait; each look updates it."""
 
     title: str
     budget_s: float
@@ -42,12 +42,12 @@ class Progress:
 
     @property
     def elapsed(self) -> str:
-        """Since the beginning, for people."""
+        """Return the time since the start, for people."""
         return human(round(self.now() - self.began_at))
 
     @property
     def said(self) -> str:
-        """What the last look brought."""
+        """Return what the last look saw."""
         if self.error is not None:
             return self.masked(self.error)
         words = self.status or "pending"
@@ -55,22 +55,22 @@ class Progress:
 
     @property
     def count(self) -> str:
-        """How many looks."""
+        """Return the number of looks, in words."""
         return "1 look" if self.looks == 1 else f"{self.looks} looks"
 
     def saw(self, looks: int, verdict: object) -> None:
-        """A look has ended."""
+        """Record the end of a look."""
         self.looks, self.error = looks, None
         if isinstance(verdict, Wait):
             self.status, self.note = verdict.status or self.status, verdict.note
 
     def broke(self, error: str, looks: int | None = None) -> None:
-        """A look, or the start, has failed in passing."""
+        """Record a look or a start that failed and is tried again."""
         self.looks = self.looks if looks is None else looks
         self.error = error
 
     def decided(self, _run: str, decision: Decision) -> None:
-        """The watch says when the next look is."""
+        """Record when the next look is, and why."""
         self.next_at = None if decision.next_s is None else self.now() + decision.next_s
         if decision.next_s is None:
             return
@@ -85,7 +85,7 @@ class Progress:
 
 
 async def show_live(console: Console, progress: Progress, over: asyncio.Event) -> None:
-    """Keep the display moving until it is over."""
+    """Update the display until the wait is over."""
     spinner = Spinner("dots")
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while not over.is_set():

@@ -44,7 +44,7 @@ _NO_CANCEL = {"azure": "Azure's services share no way to cancel", "waiter": "a w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What was written on the command line, checked one by one. Not shown: it has secrets."""
+    """The checked options of the command line. It has secrets: never print it."""
 
     url: str
     method: str
@@ -57,13 +57,13 @@ class Wanted:
 
     @property
     def begins(self) -> bool:
-        """Whether the operation is begun by us; else it runs already, and is only looked at."""
+        """Whether this command starts the operation; otherwise it runs already."""
         return self.method != "GET"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What a watch needs to wait for it."""
+    """Start, look and cancel of the operation, for a watch."""
 
     adapter: str
     look: Callable[[Any, Memory], Awaitable[Verdict]]
@@ -77,7 +77,7 @@ class Operation:
 
 
 def operation_for(wanted: Wanted, fetch: Fetch) -> Operation:
-    """The operation; `BadInput` or `Refused` where the options do not go together."""
+    """Return the operation; `BadInput` or `Refused` if the options contradict each other."""
     name = _named(wanted)
     if (wanted.model is None) != (wanted.waiter is None):
         raise BadInput("a waiter is found by its file and its name: write --model waiters.json --waiter TableExists")
@@ -89,7 +89,7 @@ def operation_for(wanted: Wanted, fetch: Fetch) -> Operation:
 
 
 def _named(wanted: Wanted) -> str:
-    """The adapter, where the options or the address alone tell which."""
+    """Return the adapter, if the options or the address determine it."""
     if wanted.adapter != "auto":
         return wanted.adapter
     if wanted.model is not None:
@@ -231,7 +231,7 @@ _MAKERS: dict[str, Callable[[Wanted, Fetch], Operation]] = {
 
 
 class AnyOperation(Http202):
-    """HTTP 202, with an eye on what is none: bodies of others are judged by the rules of their own protocols."""
+    """HTTP 202; bodies of Google, OpenAI and Anthropic are judged by the rules of their own protocols."""
 
     def __init__(self, headers: Mapping[str, str], fetch: Fetch, cancel_method: str | None) -> None:
         super().__init__(headers=headers, fetch=fetch, cancel_method=cancel_method, value_limit=None)
@@ -315,7 +315,7 @@ def _error_code(response: Response) -> str:
 
 
 class Telling:
-    """A client that says in a few words why there is no answer."""
+    """A client whose errors say in a few words why there is no answer."""
 
     def __init__(self, fetch: HttpFetch | None = None) -> None:
         self._fetch = fetch or HttpFetch()
@@ -328,7 +328,7 @@ class Telling:
     async def __call__(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
     ) -> Response:
-        """The answer; `Refused` for what waiting will not mend."""
+        """Return the answer; raise `Refused` for errors that waiting does not solve."""
         return await self._ask(self._fetch, method, url, headers=headers, body=body)
 
     async def _ask(

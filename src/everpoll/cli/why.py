@@ -53,7 +53,7 @@ def explain(task: TaskOrService, url: Url = None, app: OfApp = None, as_json: As
 
 
 def _of_row(app: str | None, name: str) -> Why | None:
-    """The answer for a row of a table that the app has adopted; None where the name means something else."""
+    """Explain a row of an adopted table; None if the name means something else."""
     if app is None or ":" not in name:
         return None
     from everpoll.cli.tables import why_table_row  # noqa: PLC0415 - most answers need no table
@@ -62,7 +62,7 @@ def _of_row(app: str | None, name: str) -> Why | None:
 
 
 async def found_service(store: Store, name: str) -> TaskInfo | None:
-    """The row of the service of that name; None where the name means a task."""
+    """Return the task of the service of that name; None if the name means a task or a run."""
     if _is_id(name) and int(name) in await store.info([int(name)]):
         return None
     if ":" in name and await store.find("watch", name) is not None:
@@ -72,7 +72,7 @@ async def found_service(store: Store, name: str) -> TaskInfo | None:
 
 
 async def found_task(store: Store, name: str) -> TaskInfo:
-    """The task that this means: the number of any task, or the watch and the id of a run."""
+    """Return the task with this number, or of the run WATCH:RUN."""
     if ":" in name:
         run = await store.find("watch", name)
         if run is None:

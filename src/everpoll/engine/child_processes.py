@@ -6,7 +6,8 @@
 
 Promises: a child is a new interpreter, so nothing of the worker's memory is copied. A call that is too late or canceled
 returns once its process is gone. A child whose worker is gone exits. Never more children than `limit`; calls
-wait for one that is free. What goes to a child and back is JSON.
+wait for one that is free. What goes to a child and back is JSON. The timeout of a call counts from its begin, when the
+child has started and imported the function's module.
 """
 
 import asyncio
@@ -30,6 +31,8 @@ TERM_S = 1.0
 """How long a child may take to end after SIGTERM."""
 CLOSE_S = 2.0
 HEAD_BYTES = 4
+START_S = 120.0
+"""How long a child may take to start and to import what it is to run."""
 
 
 class Child:
@@ -60,10 +63,15 @@ class Child:
         return self._process.poll() is None
 
     async def ask(self, request: bytes) -> bytes:
-        """Send a request and return the answer; `ProcessEnded`: the process has ended instead."""
-        try:
+        """Send a request; return nothing when its function begins, or an answer that comes without that."""
+        with contextlib.suppress(ConnectionError):  # it has ended: reading tells how
             self._writer.write(len(request).to_bytes(HEAD_BYTES, "big") + request)
             await self._writer.drain()
+        return await self.answer()
+
+    async def answer(self) -> bytes:
+        """Return the answer; `ProcessEnded`: the process has ended instead."""
+        try:
             size = int.from_bytes(await self._reader.readexactly(HEAD_BYTES), "big")
             return await self._reader.readexactly(size)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -115,20 +123,27 @@ class ChildProcesses:
         return sum(child.is_alive for child in self._all)
 
     async def call(self, request: Any, timeout_s: float | None, on_begin: Callable[[], None]) -> bytes:
-        """Have a free child answer; `on_begin` is called when it begins, and the timeout counts from then.
+        """Have a free child answer; `on_begin` is called when its function begins, and the timeout counts from then.
 
         Raises `JobTimeout` or `ProcessEnded`; canceled or too late, it ends the child first.
         """
         async with self._rooms():
             child = await self._child()
-            on_begin()
-            limit = asyncio.timeout(timeout_s)
+            start, limit = asyncio.timeout(START_S), asyncio.timeout(timeout_s)
             try:
-                async with limit:
+                async with start:
                     answer = await child.ask(msgspec.json.encode(request))
+                on_begin()
+                if not answer:
+                    async with limit:
+                        answer = await child.answer()
             except BaseException as error:
                 self._all.discard(child)
                 await child.end()
+                if isinstance(error, TimeoutError) and start.expired():
+                    raise JobTimeout(
+                        f"its module was not imported within {START_S:g} s; its process was ended"
+                    ) from None
                 if isinstance(error, TimeoutError) and limit.expired():
                     raise JobTimeout(
                         f"took longer than its timeout of {timeout_s:g} s; its process was ended"

@@ -2,13 +2,15 @@
 
 Promises: the first caller goes at once; callers that come while a statement is under way share the next one. A call
 returns when its task is committed. A statement that the store refuses is split until only the task that caused it
-fails. Never: makes a lone caller wait for others.
+fails. A task whose key an open transaction has waits by itself. Never: makes a lone caller wait for others.
 """
 
 import asyncio
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from everpoll.drivers.locks import LockHeld
+from everpoll.engine.held_keys import past_locks
 from everpoll.engine.refusals import may_be_of_one
 from everpoll.stores.contract import Enqueued, NewTask, Store
 from everpoll.stores.limits import STATEMENT_BYTES, task_bytes
@@ -29,32 +31,39 @@ class Enqueuer:
 
     async def one(self, task: NewTask) -> Enqueued:
         """Enqueue one task."""
-        if self._busy:
-            answer: asyncio.Future[Enqueued] = asyncio.get_running_loop().create_future()
-            self._waiting.append((task, answer))
-            return await answer
-        self._busy = True
         try:
-            return (await self._store.enqueue((task,)))[0]
-        finally:
-            self._next()
+            if self._busy:
+                answer: asyncio.Future[Enqueued] = asyncio.get_running_loop().create_future()
+                self._waiting.append((task, answer))
+                return await answer
+            self._busy = True
+            try:
+                return (await self._store.enqueue((task,)))[0]
+            finally:
+                self._next()
+        except LockHeld:
+            return await self._alone(task)
 
     async def one_of(self, task: NewTask) -> Enqueued:
-        """Enqueue one task that may say more about its key: it then shares no statement with plain tasks.
+        """Enqueue one task that may have a key: it then shares no statement with tasks that have none.
 
-        One that replaces goes alone: a statement that locks several tasks could deadlock with a settlement of them.
+        A key may be that of a transaction that is open elsewhere, and is waited for. A task that replaces goes alone: a
+        statement that locks several tasks could deadlock with a settlement of them.
         """
-        if task.unique is None:
+        if task.key is None:
             return await self.one(task)
-        if task.unique.on_conflict == "replace":
-            return (await self._store.enqueue((task,)))[0]
+        if task.unique is not None and task.unique.on_conflict == "replace":
+            return await self._alone(task)
         if self._apart is None:
             self._apart = Enqueuer(self._store)
         return await self._apart.one(task)
 
     async def many(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Enqueue a whole list, all or none."""
-        return await self._store.enqueue(tasks) if tasks else []
+        return await past_locks(lambda: self._store.enqueue(tasks)) if tasks else []
+
+    async def _alone(self, task: NewTask) -> Enqueued:
+        return (await past_locks(lambda: self._store.enqueue((task,))))[0]
 
     def _next(self) -> None:
         if self._waiting:

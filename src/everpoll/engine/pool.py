@@ -26,7 +26,8 @@ from operator import attrgetter
 from typing import Protocol
 
 from everpoll.engine.narration import Narrator
-from everpoll.engine.tally import Entry, Tally
+from everpoll.engine.tally import Tally
+from everpoll.engine.tally_entry import Entry
 from everpoll.engine.tracing import traced, tracer
 from everpoll.engine.unfinished import broken, stopped, unknown
 from everpoll.engine.work import Run, StopReason, Works

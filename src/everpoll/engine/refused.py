@@ -1,11 +1,13 @@
 """Settlements that the store refuses although it can be reached: a user's trigger, a constraint, an unusual value.
 
+    locked ──▶ tried again, with a backoff, for as long as another transaction holds its row
     refused ──▶ tried again, with a backoff, for `patience_s` ──▶ substitutes, each plainer than the one before
                                                                     └── all refused: stuck, and tried again for ever
 
 Promises: a task whose settlement is refused ends or is handed back within `patience_s` and a little, and its trail says
 why; if the store refuses even that, `stuck` names it, so that the rescue can take it back. A value that the store
-cannot keep (`BadInput`) stays so: its substitutes are tried at once. Others are settled meanwhile.
+cannot keep (`BadInput`) stays so: its substitutes are tried at once. A lock says nothing against a settlement: it has
+no substitutes. Others are settled meanwhile.
 """
 
 import asyncio
@@ -13,6 +15,7 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 
+from everpoll.drivers.locks import LockHeld
 from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.failure_events import failure_event
 from everpoll.errors import BadInput
@@ -23,6 +26,8 @@ from everpoll.stores.contract import Again, Ended, EndState, Settlement, encode
 logger = logging.getLogger("everpoll.engine")
 
 PAUSE = Backoff("500ms", cap="5s", jitter=0.2)
+# Each try keeps other settlements waiting for as long as it waits for the lock.
+LOCKED = Backoff("500ms", cap="20s", jitter=0.2)
 STUCK_S = 30.0
 """Between two tries to settle a stuck task."""
 REST_S = 60.0
@@ -72,6 +77,10 @@ class Refused:
     async def _insist(self, incarnation: int, settlement: Settlement, error: Exception, is_repeat: bool) -> None:
         fence = (settlement.id, settlement.sequence)
         try:
+            refusal = await self._unlocked(incarnation, settlement, is_repeat) if _is_lock(error) else error
+            if refusal is None:
+                return
+            error = refusal
             if not isinstance(error, BadInput) and await self._settled_later(incarnation, settlement, error, is_repeat):
                 return
             while not await self._substituted(incarnation, settlement, error):
@@ -84,6 +93,22 @@ class Refused:
                     return
         finally:
             self._stuck.pop(fence, None)
+
+    async def _unlocked(self, incarnation: int, settlement: Settlement, is_repeat: bool) -> Exception | None:
+        """Try it again until no other transaction holds its row; return why it is refused then, None: it is not."""
+        text = "task %d cannot be settled while another transaction holds its row, as one that was left open"
+        logger.warning(text, settlement.id, extra=about(task_id=settlement.id))
+        failures = 0
+        while True:
+            failures += 1
+            await asyncio.sleep(LOCKED.delay(failures, self._rng))
+            try:
+                await self._settle(incarnation, settlement, is_repeat)
+            except Exception as error:  # noqa: BLE001 - returned, unless it is the lock
+                if not _is_lock(error):
+                    return error.__cause__ if isinstance(error.__cause__, Exception) else error
+            else:
+                return None
 
     async def _settled_later(self, incarnation: int, settlement: Settlement, error: Exception, is_repeat: bool) -> bool:
         """Try it again for a while; True: it was settled, or lost."""
@@ -119,6 +144,10 @@ class Refused:
             logger.debug("task %d: refused again: %s", settlement.id, error)
             return False
         return True
+
+
+def _is_lock(error: BaseException) -> bool:
+    return isinstance(error, LockHeld) or isinstance(error.__cause__, LockHeld)
 
 
 def substitutes(settlement: Settlement, error: Exception) -> list[Settlement]:

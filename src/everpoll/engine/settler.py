@@ -17,7 +17,8 @@ from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.engine.meter import Meter
 from everpoll.engine.refusals import may_be_of_one
 from everpoll.engine.refused import Refused
-from everpoll.engine.tally import Batch, Entry
+from everpoll.engine.tally import Batch
+from everpoll.engine.tally_entry import Entry
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Ended, Settlement, Source
 from everpoll.stores.limits import all_plain, in_portions, settlement_bytes

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from everpoll.engine.tally import Entry
+from everpoll.engine.tally_entry import Entry
 from everpoll.logs.context import Fields
 from everpoll.stores.contract import Ended, Lease, Limit, Settlement
 

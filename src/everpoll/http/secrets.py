@@ -40,6 +40,10 @@ HARMLESS = frozenset(
         "x-ms-client-request-id",
     }
 )
+# Looked at first: most values are texts or numbers, and an instance of Mapping is told slowly.
+_NUMBERS = frozenset({int, float, bool, type(None)})
+_MAPPINGS = (dict, Mapping)
+_HOLDERS = (list, tuple, *_MAPPINGS)
 
 
 class Secrets:
@@ -85,11 +89,13 @@ def rewritten(value: Any, change: Callable[[str | None, str], str], levels: int 
     while holders:
         depth, holder = holders.pop()
         for place, one in list(holder.items() if isinstance(holder, dict) else enumerate(holder)):
+            if type(one) in _NUMBERS:
+                continue
             if isinstance(one, str):
                 holder[place] = change(place if isinstance(place, str) else None, one)
-            elif depth == levels and isinstance(one, Mapping | list | tuple):
+            elif depth == levels and isinstance(one, _HOLDERS):
                 holder[place] = CUT
-            elif isinstance(one, Mapping):
+            elif isinstance(one, _MAPPINGS):
                 named = {change(None, name) if isinstance(name, str) else name: inner for name, inner in one.items()}
                 holder[place] = named
                 holders.append((depth + 1, named))

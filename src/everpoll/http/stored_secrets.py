@@ -6,7 +6,7 @@ be, and `everpoll runs show` is for screens that others see. Recognised by their
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -47,6 +47,8 @@ _TRACES = (
 )
 PLAIN_BYTES = 10_000
 """JSON up to this size is searched for traces of secrets before its texts are read one by one."""
+TOGETHER = 16
+"""Values of a list that are searched at once: few enough for PLAIN_BYTES, and for the levels that JSON may have."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -60,6 +62,15 @@ def without_secrets(value: Any) -> Any:
     if isinstance(value, str):
         return _cut(value)
     return value if _is_plain(value) else rewritten(value, _masked, DEPTH_LIMIT)
+
+
+def each_without_secrets(values: Sequence[Any]) -> list[Any]:
+    """Return `without_secrets` of each value. Values without any trace of a secret are recognised many at a time."""
+    found: list[Any] = []
+    for start in range(0, len(values), TOGETHER):
+        some = values[start : start + TOGETHER]
+        found += some if _is_plain(some) else map(without_secrets, some)
+    return found
 
 
 def _is_plain(value: Any) -> bool:
@@ -105,7 +116,7 @@ def _cut(text: str) -> str:
     # A page of a list has thousands of texts, and hardly one of them has any of these: looking for a character first
     # takes a tenth of the time of the patterns.
     if "=" in text:
-        text = _PARAMETER.sub(lambda found: f"{found[1]}={MASK}" if _FIELD.search(found[1]) else found[0], text)
+        text = _PARAMETER.sub(lambda found: f"{found[1]}={MASK}" if _is_telling(found[1]) else found[0], text)
     if "@" in text:
         text = _USER.sub(f"{MASK}@", text)
     if len(text) >= SHORTEST_SCHEME and _names_a_scheme(text.lower()):

@@ -7,12 +7,15 @@ pydantic validate themselves; this module does not import pydantic.
 
 import inspect
 import re
+import sys
 import types
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.inspect import CustomType, Field, Type, type_info
 
 COUNTS_LIMIT = 100
 """Numbers of arguments whose decoders are kept."""
@@ -53,7 +56,7 @@ def to_builtin(value: object) -> Any:
 
 def from_builtin(wanted: Any, value: Any) -> Any:
     """A value of a type that msgspec does not know: a model of pydantic."""
-    if isinstance(wanted, type) and isinstance(value, wanted):
+    if isinstance(wanted, type) and type(wanted) is not _Adapted and isinstance(value, wanted):
         return value
     if not hasattr(wanted, "model_validate"):
         raise NotImplementedError
@@ -115,7 +118,7 @@ class ArgumentTypes:
         if hint is Any:
             return value
         try:
-            return msgspec.convert(value, hint, strict=strict, dec_hook=from_builtin)
+            return msgspec.convert(value, hint, strict=strict, str_keys=True, dec_hook=from_builtin)
         except msgspec.ValidationError as error:
             says, where = _split(str(error))
             raise msgspec.ValidationError(f"{says} - at `$.{name}{where}`") from None
@@ -144,12 +147,45 @@ def _readable(hint: Any) -> Any:
     if hint is object:
         return Any
     try:
-        msgspec.convert(None, hint, dec_hook=from_builtin)
-    except msgspec.ValidationError:
-        return hint
+        with suppress(msgspec.ValidationError):
+            msgspec.convert(None, hint, dec_hook=from_builtin)
+        if not _has_foreign_part(type_info(hint), set()):
+            return hint
+    except Exception:  # noqa: BLE001, S110 - a type of another world
+        pass
+    return _adapted(hint) if _has_model(hint) else Any
+
+
+class _Adapted(type):
+    """The class of what stands for an annotation that pydantic reads and msgspec does not: any value is of it."""
+
+    def __instancecheck__(cls, _: object) -> bool:
+        return True
+
+
+def _has_model(hint: Any) -> bool:
+    """Whether a model of pydantic is in this annotation, as in `Created | Deleted`."""
+    return hasattr(hint, "model_validate") or any(map(_has_model, get_args(hint)))
+
+
+def _adapted(hint: Any) -> Any:
+    """A type that validates as pydantic does; Any where pydantic cannot read it, either."""
+    try:
+        adapter = sys.modules["pydantic"].TypeAdapter(hint)
     except Exception:  # noqa: BLE001 - a type of another world
         return Any
-    return hint
+    return _Adapted("Adapted", (), {"model_validate": staticmethod(adapter.validate_python)})
+
+
+def _has_foreign_part(part: object, seen: set[int]) -> bool:
+    """Whether a type is somewhere in this one that neither msgspec nor pydantic knows, as in `list[Path]`."""
+    if isinstance(part, CustomType):
+        return not hasattr(part.cls, "model_validate")
+    if id(part) in seen or not isinstance(part, Type | Field | tuple):
+        return False
+    seen.add(id(part))
+    parts = part if isinstance(part, tuple) else [getattr(part, name) for name in part.__struct_fields__]
+    return any(_has_foreign_part(one, seen) for one in parts)
 
 
 def result_type(hint: Any, ignored: tuple[type, ...]) -> Any:
@@ -157,4 +193,5 @@ def result_type(hint: Any, ignored: tuple[type, ...]) -> Any:
     if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
         left = tuple(one for one in get_args(hint) if one not in ignored)
         hint = Union[left] if left else Any  # noqa: UP007 - of types that are known only now
-    return Any if hint in {None, type(None), *ignored} else _readable(hint)
+    # Compared one by one: metadata of an annotation may have no hash.
+    return Any if hint in (None, type(None), *ignored) else _readable(hint)

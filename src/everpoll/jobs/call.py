@@ -11,7 +11,7 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -130,7 +130,7 @@ class CallShape:
             return None
         for name, value in given.items():
             try:
-                msgspec.convert(value, self._annotated.get(name, Any), dec_hook=from_builtin)
+                msgspec.convert(value, self._annotated.get(name, Any), str_keys=True, dec_hook=from_builtin)
             except msgspec.ValidationError as error:
                 return ArgumentFlaw(name, str(error).replace("`$", f"`{name}"))
             except (TypeError, NotImplementedError):
@@ -204,7 +204,7 @@ class CallShape:
 def _hints(function: Callable[..., Any], task_type: type) -> dict[str, Any]:
     """The annotations that can be resolved; what cannot is passed as it comes."""
     try:
-        return get_type_hints(function)
+        return get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001 - a name that is local, or was imported for type checkers only
         names = getattr(function, "__globals__", {})
         local = _names_where_registered()
@@ -213,7 +213,7 @@ def _hints(function: Callable[..., Any], task_type: type) -> dict[str, Any]:
             alone = types.SimpleNamespace(__annotations__={name: hint})
             for known in ({}, local):
                 with suppress(Exception):
-                    hints |= get_type_hints(alone, names, known)
+                    hints |= get_type_hints(alone, names, known, include_extras=True)
                     break
             else:
                 # No other type of this name is in sight, so it is ours.
@@ -244,7 +244,9 @@ def _for_all(parameter: inspect.Parameter, hint: Any) -> Any:
 
 
 def _is(wanted: type, hint: Any) -> bool:
-    """Whether a hint is this type: bare, with the type of its result, or optional."""
+    """Whether a hint is this type: bare, with the type of its result, optional, or with metadata."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
     if hint is wanted or get_origin(hint) is wanted:
         return True
     return type(None) in get_args(hint) and any(_is(wanted, one) for one in get_args(hint) if one is not type(None))

@@ -15,7 +15,7 @@ from everpoll.engine.bulk import BulkOrder
 from everpoll.errors import BadInput
 from everpoll.policy import Duration, seconds
 from everpoll.policy.visible_texts import visible
-from everpoll.stores.contract import Store, TaskFilter, TaskInfo, TaskState
+from everpoll.stores.contract import END_STATES, Store, TaskFilter, TaskInfo, TaskState
 
 SEARCHED = 10_000
 PAGE = 500
@@ -147,7 +147,7 @@ class RedriveFilter(Struct, frozen=True, kw_only=True):
 
     def checked(self) -> TaskFilter:
         """Return the filter of the store; raise `BadInput` for one that would find all jobs, or can find none."""
-        if self.state not in {"failed", "canceled", "done"}:
+        if self.state not in END_STATES:
             raise BadInput(f"redrive: state={self.state!r}: only ended jobs are put back: failed, canceled or done")
         filters = (self.name, self.queue, self.error, self.since)
         if all(one is None for one in filters) and not self.everything:

@@ -1,7 +1,8 @@
 """The program of a child process: imports the module of a job, runs its function, answers; until its worker is gone.
 
-Promises: one call at a time. What the function prints goes where the worker's output goes. What it returns or raises is
-answered as JSON. When the worker is gone, the process ends at once, in the middle of a call, too.
+Promises: one call at a time. An empty message says that its function begins. What the function prints goes where the
+worker's output goes. What it returns or raises is answered as JSON, by this process and not by a fork of it. When the
+worker is gone, the process ends at once, in the middle of a call, too.
 """
 
 import importlib
@@ -12,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -25,7 +27,7 @@ from everpoll.jobs.call import CallShape
 from everpoll.jobs.job import Job
 from everpoll.jobs.process_calls import Answer, Request
 from everpoll.jobs.task import Task
-from everpoll.jobs.verdicts import ORDINARY, Verdict
+from everpoll.jobs.verdicts import ErrorRules
 from everpoll.policy import Cancel, Snooze
 
 _encoder = msgspec.json.Encoder(decimal_format="string", enc_hook=to_builtin)
@@ -56,17 +58,27 @@ def found(module: str, file: str | None, name: str) -> Found:
     return Found(function, CallShape(name, function, Task), here if isinstance(here, Job) else None)
 
 
-def answered(request: Request) -> Answer:
+def job_of(one: Found, name: str) -> Any:
+    """Return the job of this name that has the function: where it was decorated, or another of its module."""
+    if one.job is not None:
+        return one.job
+    members = getattr(one.function, "__globals__", {}).values()
+    jobs = (job for job in members if isinstance(job, Job) and vars(job)["__wrapped__"] is one.function)
+    return next((job for job in jobs if job.name == name), None)
+
+
+def answered(request: Request, begin: Callable[[], None]) -> Answer:
     """Run the function."""
-    job: Any = None
+    rules = ErrorRules("", (), None).judge
     try:
         one = found(request.module, request.file, request.name)
-        job = one.job
+        if (job := job_of(one, request.job)) is not None:
+            rules = job.verdict
         args, kwargs = one.shape.decode(request.args, None)
+        begin()
         value = one.function(*args, **kwargs)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the worker decides
-        verdict: Verdict = ORDINARY if job is None else job.verdict(error)
-        return Answer(error=described(error), verdict=verdict)
+        return Answer(error=described(error), verdict=rules(error))
     if isinstance(value, Snooze):
         return Answer(snooze_s=value.delay_s)
     if isinstance(value, Cancel):
@@ -81,15 +93,17 @@ def main() -> None:
     """Answer requests until the worker is gone."""
     pipe = socket.socket(fileno=int(sys.argv[1]))
     requests: queue.SimpleQueue[Request] = queue.SimpleQueue()
-    is_busy = threading.Event()
+    is_busy, own_pid = threading.Event(), os.getpid()
     threading.Thread(target=_receive, args=(pipe, requests, is_busy), daemon=True).start()
     while True:
         is_busy.clear()
         request = requests.get()
         is_busy.set()
         sys.path[:] = request.path
-        answer = msgspec.json.encode(answered(request))
+        answer = msgspec.json.encode(answered(request, lambda: pipe.sendall(bytes(HEAD_BYTES))))
         sys.stdout.flush()
+        if os.getpid() != own_pid:  # the function has forked: its parent answers
+            os._exit(0)
         pipe.sendall(len(answer).to_bytes(HEAD_BYTES, "big") + answer)
 
 

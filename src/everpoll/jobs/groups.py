@@ -155,10 +155,17 @@ class Group:
         try:
             async with asyncio.timeout(limit_s):
                 await results.wait(self.id)
+                # The callback alone may have been canceled; members that are retried run again.
+                counts = await (await self._jobs.store()).member_counts(self.id)
+                if not counts.keys() <= {*END_STATES}:
+                    left = [one.id async for one in self._members() if one.ended_at is None]
+                    await asyncio.gather(*(results.wait(task_id) for task_id in left))
         except TimeoutError:
             info = await self.info()
-            if limit_s is None or info.state in END_STATES:
+            if limit_s is None:
                 raise
+            if info.state in END_STATES and not info.queued + info.running:
+                return info
             raise TimeoutError(
                 f"group {self.id} has not ended within {human(limit_s)}: {info.ended} of its {info.total} tasks have; "
                 f"`everpoll why {self.id}` tells what it waits for"

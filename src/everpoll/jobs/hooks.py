@@ -3,7 +3,7 @@
 Promises: a hook observes; an error that it raises is logged and changes nothing. Hooks of one app are called one after
 another, beside the jobs. A worker calls its hooks for the jobs that it ended itself, by settling or by rescuing them,
 at most once for each job: if the worker dies right after the commit, they are not called. Work that must happen belongs
-in a job that follows. Without hooks, nothing is read.
+in a job that follows. No more than `WAITING_LIMIT` jobs wait for hooks that are slow. Without hooks, nothing is read.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from everpoll.engine.threads import DaemonThreads
 from everpoll.errors import BadInput
 from everpoll.policy import shown
 from everpoll.stores.contract import Store, TaskInfo
@@ -21,6 +22,8 @@ logger = logging.getLogger("everpoll.jobs")
 Hook = Callable[[TaskInfo], Any]
 CLOSE_S = 5.0
 READ_LIMIT = 500
+WAITING_LIMIT = 100_000
+"""For more jobs than these, hooks that are slower than the jobs are not called."""
 
 
 class Hooks:
@@ -30,6 +33,9 @@ class Hooks:
         self._store = store
         self._hooks: dict[str, list[tuple[str | None, Hook]]] = {"done": [], "failed": []}
         self._waiting: list[int] = []
+        self._is_full = False
+        # One that hangs must not keep the program from ending, as a thread of the event loop's own pool would.
+        self._threads = DaemonThreads(limit=1, name="everpoll-hook")
         self._calling: asyncio.Task[None] | None = None
 
     def add(self, state: str, hook: Hook, name: str | None = None) -> Hook:
@@ -48,7 +54,11 @@ class Hooks:
         """Call the hooks for these tasks, which were settled and committed."""
         if self.is_empty:
             return
-        self._waiting.extend(task_ids)
+        room = WAITING_LIMIT - len(self._waiting)
+        self._waiting.extend(task_ids[:room])
+        if len(task_ids) > room and not self._is_full:
+            logger.warning("hooks are slower than jobs: they are not called for more than %d jobs", WAITING_LIMIT)
+        self._is_full = len(task_ids) > room
         if self._calling is None or self._calling.done():
             self._calling = asyncio.get_running_loop().create_task(self._call_all(), name="everpoll-hooks")
 
@@ -63,7 +73,7 @@ class Hooks:
                 "hooks did not end within %g s: they are not called for %d jobs", CLOSE_S, len(self._waiting)
             )
             calling.cancel()
-            await asyncio.gather(calling, return_exceptions=True)
+            await asyncio.wait({calling}, timeout=CLOSE_S)
         self._waiting.clear()
 
     async def _call_all(self) -> None:
@@ -83,9 +93,19 @@ class Hooks:
             if name is not None and name != info.name:
                 continue
             try:
-                if inspect.iscoroutinefunction(hook):
-                    await hook(info)
-                else:
-                    await asyncio.to_thread(hook, info)
-            except Exception:
+                await self._called(hook, info)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
+                calling = asyncio.current_task()
+                if isinstance(error, asyncio.CancelledError) and calling is not None and calling.cancelling():
+                    raise
                 logger.exception("%s#%d: a hook for %s jobs failed", info.name, info.id, info.state)
+
+    async def _called(self, hook: Hook, info: TaskInfo) -> None:
+        if inspect.iscoroutinefunction(hook):
+            await hook(info)
+            return
+        answer = await asyncio.get_running_loop().run_in_executor(self._threads, hook, info)
+        if inspect.isawaitable(answer):  # of an object whose __call__ is async
+            await answer

@@ -76,7 +76,7 @@ class Job(Generic[P, R]):
         self.runs_in_process = checked_run(where, options.get("run"))
         process: ProcessCalls | None = None
         if self.runs_in_process:
-            process = ProcessCalls(where, function, lambda: jobs.children)
+            process = ProcessCalls(self.name, where, function, lambda: jobs.children)
             if self._shape.task_parameter is not None:
                 raise BadInput(f'{where}: run="process" knows no task: leave out {self._shape.task_parameter!r}')
         self._rules = ErrorRules(where, options.get("fatal", ()), options.get("classify"))

@@ -63,13 +63,16 @@ class JobLimits:
             given.apply_defaults()
             return given.arguments[self.per]
         assert self.per is not None, "asked only where there is one"
+        return self._asked(lambda: self.per(*args, **kwargs))  # type: ignore[misc, operator] # it is a function
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
         try:
-            return self.per(*args, **kwargs)
+            return ask()
         except Exception as error:
             raise BadInput(f"{self._where}: per= raised {type(error).__name__}: {error}") from error
 
     def _text(self, value: Any) -> str:
-        text = value if isinstance(value, str) else str(value)
+        text: str = value if isinstance(value, str) else self._asked(lambda: str(value))
         if (unfit := unstorable(text)) is not None:
             raise BadInput(f"{self._where}: per= gave a key that has {unfit}")
         if len(text) <= KEY_CHARS:
@@ -77,6 +80,8 @@ class JobLimits:
         return f"{text[:100]}…{hashlib.sha256(text.encode()).hexdigest()}"
 
     def _checked_per(self, per: object) -> Per | None:
+        if inspect.iscoroutinefunction(per):
+            raise BadInput(f"{self._where}: per={shown(per)} is async: write a plain function of the arguments")
         if per is None or callable(per):
             return per
         if not isinstance(per, str):

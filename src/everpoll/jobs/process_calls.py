@@ -31,6 +31,8 @@ class Request(Struct, frozen=True):
     args: str
     path: list[str]
     """Where the worker imports from."""
+    job: str
+    """The name of the job."""
 
 
 class Answer(Struct, frozen=True, omit_defaults=True):
@@ -66,7 +68,10 @@ _answer = msgspec.json.Decoder(Answer).decode
 class ProcessCalls:
     """How the function of one job is called in another process."""
 
-    def __init__(self, where: str, function: Callable[..., Any], children: Callable[[], ChildProcesses]) -> None:
+    def __init__(
+        self, job: str, where: str, function: Callable[..., Any], children: Callable[[], ChildProcesses]
+    ) -> None:
+        self._job = job
         self._children = children
         self._name = str(getattr(function, "__qualname__", ""))
         self._module = str(getattr(function, "__module__", ""))
@@ -90,7 +95,7 @@ class ProcessCalls:
         """What the function returned; raises what it raised."""
         # While it waits for a free process it has no deadline.
         run.ends_by(None)
-        request = Request(self._module, self._file, self._name, args, sys.path)
+        request = Request(self._module, self._file, self._name, args, sys.path, self._job)
         answer = _answer(await self._children().call(request, timeout_s, begin))
         if answer.error is not None:
             raise RaisedInProcess(answer.error, answer.verdict)
@@ -105,6 +110,6 @@ class ProcessCalls:
 
 def checked_run(where: str, run: object) -> bool:
     """Whether the job runs in a process; `BadInput` for anything but "process" and None."""
-    if run not in {None, "process"}:
+    if run not in (None, "process"):
         raise BadInput(f'{where}: run={shown(run)}: write run="process", or leave it out')
     return run == "process"

@@ -4,7 +4,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from everpoll.jobs.timetable import Missed, Timetable
-from everpoll.stores.contract import Limit, NewTask, WorkerInfo, encode
+from everpoll.stores.contract import Limit, NewTask, Unique, WorkerInfo, encode
 
 KIND = "schedule"
 TASK = "everpoll.schedule"
@@ -27,6 +27,8 @@ class Plan(Struct, frozen=True, omit_defaults=True):
     timeout_s: float | None = None
     limit: Limit | None = None
     version: int = 1
+    key: str | None = None
+    unique: Unique | None = None
 
 
 class Memory(Struct, omit_defaults=True):
@@ -45,7 +47,19 @@ read_plan = msgspec.json.Decoder(Plan).decode
 
 def task_of_schedule(name: str, timetable: Timetable, missed: Missed, job: NewTask, memory: str) -> NewTask:
     """Return the task that stands for a schedule; `job` is what each slot enqueues."""
-    plan = Plan(timetable, missed, job.name, job.args, job.queue, job.priority, job.timeout_s, job.limit, job.version)
+    plan = Plan(
+        timetable,
+        missed,
+        job.name,
+        job.args,
+        job.queue,
+        job.priority,
+        job.timeout_s,
+        job.limit,
+        job.version,
+        job.key,
+        job.unique,
+    )
     return NewTask(name=TASK, kind=KIND, key=name, queue=QUEUE, args=encode(plan), memory=memory, indexed=True)
 
 
@@ -61,6 +75,9 @@ def task_of_slot(plan: Plan, slot: float) -> NewTask:
         timeout_s=plan.timeout_s,
         limit=plan.limit,
         version=plan.version,
+        key=plan.key,
+        unique=plan.unique,
+        indexed=plan.unique is not None and plan.unique.for_s is not None,
     )
 
 

@@ -252,11 +252,11 @@ class SyncInside:
         self._task = task
         self._calls = calls
 
-    def progress(self, value: Any) -> None:
+    def progress(self, value: Any, text: str | None = None) -> None:
         """Store how far the job is, as `await task.progress(…)` does."""
 
         def asked(jobs: "Jobs") -> Coroutine[Any, Any, None]:
-            return self._task.on(jobs).progress(value)
+            return self._task.on(jobs).progress(value, text)
 
         self._calls.call(asked, "await task.progress(…)")
 

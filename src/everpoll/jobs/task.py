@@ -157,16 +157,17 @@ class Task(Generic[R_co]):
         """Inside the job: whether it is to end, by a cancel, a shutdown or a timeout; for plain functions to check."""
         return self._running("is_stopping").stop_reason is not None
 
-    async def progress(self, value: Any) -> None:
+    async def progress(self, value: Any, text: str | None = None) -> None:
         """Inside the job: store how far it is, for `info()` to show. Raises `LeaseLost` if it has lost its lease.
 
-        While the database is away it waits, for as long as the job may run.
+        With a text, `info().progress` is `{"value": value, "text": text}`, else the value. While the database is away
+        it waits, for as long as the job may run.
         """
         run = self._running("progress()")
         if run.completing is not None:
             raise WrongState(f"task {self.id}: complete() was called: there is no progress after that")
-        text = encode(value)
-        if (size := size_of(text)) > PROGRESS_LIMIT:
+        stored = encode(value if text is None else {"value": value, "text": text})
+        if (size := size_of(stored)) > PROGRESS_LIMIT:
             raise BadInput(
                 f"task {self.id}: its progress takes {size:,} bytes, more than {PROGRESS_LIMIT:,}; pass a figure or a "
                 "line of text"
@@ -174,7 +175,7 @@ class Task(Generic[R_co]):
         store = await self._jobs.store()
 
         async def ask() -> bool:
-            return await store.progress(run.incarnation, run.lease, text)
+            return await store.progress(run.incarnation, run.lease, stored)
 
         if not await through_outages(store, ask, f"{run.lease.label}: cannot store its progress"):
             raise LeaseLost(f"task {self.id}: its lease was lost; end without further effects")
@@ -190,7 +191,11 @@ class Task(Generic[R_co]):
         instead = "task.sync.complete(…)"
         check_kind(connection, is_async=True, instead=instead)
         ended = completion(run, result)
-        await inside(self._jobs, connection, completing_of(run, ended), instead)
+        try:
+            await inside(self._jobs, connection, completing_of(run, ended), instead)
+        except BadInput:  # refused before anything was written
+            run.completing = None
+            raise
 
     def complete_sync(self, result: Any, connection: object, calls: SyncCalls) -> None:
         """The same through a synchronous connection: what `task.sync.complete` does."""
@@ -198,7 +203,11 @@ class Task(Generic[R_co]):
         instead = "await task.complete(…)"
         check_kind(connection, is_async=False, instead=instead)
         ended = completion(run, result)
-        inside_sync(calls.call, connection, completing_of(run, ended), instead)
+        try:
+            inside_sync(calls.call, connection, completing_of(run, ended), instead)
+        except BadInput:  # refused before anything was written
+            run.completing = None
+            raise
 
     def _value(self, info: TaskInfo) -> R_co:
         if info.state != "done":

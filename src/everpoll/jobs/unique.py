@@ -8,6 +8,7 @@
 Promises: a job without these options pays nothing for them. What makes no sense is refused where it is written.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -41,6 +42,8 @@ class KeyRules:
                 f"{where}: key={shown(of_call)}: one key would be the same for every task; write a function of the "
                 "arguments, as key=lambda url: f'audit:{url}'"
             )
+        if inspect.iscoroutinefunction(of_call):
+            raise BadInput(f"{where}: key={shown(of_call)} is async: write a plain function of the arguments")
         rules = cls(where, of_call).changed(options)
         return None if rules == cls(where) else rules
 

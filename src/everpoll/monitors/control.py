@@ -155,6 +155,12 @@ def shown_status(definition: Definition, control: Control, now: float) -> Status
     return "stale" if turns_at is not None and now > turns_at else control.status
 
 
+def reports_stale_at(definition: Definition, control: Control) -> float | None:
+    """Return when what the service said about its dependencies turns too old; None: no answer ever came."""
+    return None if control.answered_at is None else control.answered_at + STALE_INTERVALS * definition.every_s
+
+
 def are_reports_stale(definition: Definition, control: Control, now: float) -> bool:
     """Whether what the service said about its dependencies is too old: no answer came for three intervals."""
-    return control.answered_at is None or now > control.answered_at + STALE_INTERVALS * definition.every_s
+    turns_at = reports_stale_at(definition, control)
+    return turns_at is None or now > turns_at

@@ -39,7 +39,7 @@ class ServiceFacts(Struct, frozen=True, gc=False, kw_only=True):
     """Its incidents are sent to a channel: only what alerts itself holds back others."""
 
 
-class Opinion(Struct, frozen=True):
+class Opinion(Struct, frozen=True, gc=False):
     """What a caller reports about a thing."""
 
     caller: str
@@ -47,7 +47,7 @@ class Opinion(Struct, frozen=True):
     since: float
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, gc=False):
     """A thing in the graph, as it is shown."""
 
     name: str
@@ -84,7 +84,7 @@ class Graph:
 
     def resolve(self, name: str) -> str:
         """Return the node that a name stands for: a service keeps its own name, whatever aliases say."""
-        return name if name in self._services else canonical(name, self._aliases)
+        return name if name in self._services or name not in self._aliases else canonical(name, self._aliases)
 
     def names(self) -> list[str]:
         """Return the names of all nodes."""
@@ -100,6 +100,11 @@ class Graph:
         since = min((opinion.since for opinion in opinions if opinion.status is status), default=0.0)
         return Node(name, False, status, since, opinions)
 
+    def status(self, name: str) -> Status:
+        """Return the status of a node."""
+        facts = self._services.get(name)
+        return self.node(name).status if facts is None else facts.status
+
     def depends_on(self, name: str) -> tuple[str, ...]:
         """Return what a thing depends on directly."""
         return tuple(self._below.get(self.resolve(name), ()))
@@ -111,7 +116,7 @@ class Graph:
     def root_cause(self, name: str) -> tuple[str, ...]:
         """Return the failed roots below a failed thing; none where it is not failed, or is the root itself."""
         name = self.resolve(name)
-        if name not in self._below or self.node(name).status is not Status.DOWN:
+        if name not in self._below or self.status(name) is not Status.DOWN:
             return ()
         groups, roots = self._groups, set()
         start = groups.of[name]
@@ -189,13 +194,24 @@ class Graph:
         said = {self.resolve(one): status for one, status, _ in facts.reported if status is not Status.UNKNOWN}
         return [below for below in self._below[name] if (said.get(below) or self._statuses[below]) in _TROUBLED]
 
+    def _troubled(self) -> dict[str, list[str]]:
+        """Failed things, and all below them that is in trouble, each with what of that is directly below it."""
+        found: dict[str, list[str]] = {}
+        left = [name for name, status in self._statuses.items() if status is Status.DOWN]
+        while left:
+            name = left.pop()
+            if name not in found:
+                found[name] = self._troubled_below(name)
+                left += found[name]
+        return found
+
     @cached_property
     def _statuses(self) -> dict[str, Status]:
-        return {name: self.node(name).status for name in self._below}
+        return {name: self.status(name) for name in self._below}
 
     @cached_property
     def _groups(self) -> _Groups:
-        troubled = {name: self._troubled_below(name) for name in self._below}
+        troubled = self._troubled()
         groups = grouped(troubled)
         of = {name: number for number, group in enumerate(groups) for name in group}
         below: list[set[int]] = []

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from everpoll.server.route import Asked, Route
+from everpoll.server.route import Asked, Handler, Method, Route
 
 
 class BeatQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,29 +30,22 @@ async def count_posted_beat(asked: Asked) -> Beaten:
     return await count_beat(asked)
 
 
+def _route(method: Method, summary: str, handler: Handler) -> Route:
+    return Route(
+        method=method,
+        path="/api/beat/{token}",
+        noun="services",
+        summary=summary,
+        handler=handler,
+        query=BeatQuery,
+        answer=Beaten,
+        example={"ok": True},
+        problems=(404,),
+        access="public",
+    )
+
+
 BEAT_ROUTES = [
-    Route(
-        method="GET",
-        path="/api/beat/{token}",
-        noun="services",
-        summary="Tell that a service lives; its target is `beat:TOKEN`.",
-        handler=count_beat,
-        query=BeatQuery,
-        answer=Beaten,
-        example={"ok": True},
-        problems=(404,),
-        access="public",
-    ),
-    Route(
-        method="POST",
-        path="/api/beat/{token}",
-        noun="services",
-        summary="Tell that a service lives, as GET does.",
-        handler=count_posted_beat,
-        query=BeatQuery,
-        answer=Beaten,
-        example={"ok": True},
-        problems=(404,),
-        access="public",
-    ),
+    _route("GET", "Tell that a service lives; its target is `beat:TOKEN`.", count_beat),
+    _route("POST", "Tell that a service lives, as GET does.", count_posted_beat),
 ]

@@ -1,19 +1,27 @@
-"""Explanations: why a task is where it is, and where to find what says it."""
+"""Explanations: why a job, a run or a service is as it is, without secrets, and the routes that answer with them."""
+
+from typing import Unpack
 
 import msgspec
 
 from everpoll.engine.why import Why
 from everpoll.http.stored_secrets import without_secrets
-
-
-def without_secrets_in(why: Why) -> Why:
-    """Return an explanation without secrets that an error repeats."""
-    said = msgspec.to_builtins(why)
-    return msgspec.convert({name: without_secrets(value) for name, value in said.items()}, Why)
-
+from everpoll.server.route import Route
+from everpoll.server.route_kinds import Named, detail
 
 WHY = {
     "verdict": "It failed after 3 attempts.",
     "evidence": ["2026-01-02 03:04:09 failed by web-1 (HTTPError: 503 Service Unavailable)"],
     "advice": "retry it when the cause is gone",
 }
+
+
+def explanation(example: dict[str, str] | None = None, **named: Unpack[Named]) -> Route:
+    """Return a call that explains one thing; `example` has what differs from the explanation of a job."""
+    return detail(answer=Why, example=WHY | (example or {}), **named)
+
+
+def without_secrets_in(why: Why) -> Why:
+    """Return an explanation without secrets that an error repeats."""
+    said = msgspec.to_builtins(why)
+    return msgspec.convert({name: without_secrets(value) for name, value in said.items()}, Why)

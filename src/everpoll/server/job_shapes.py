@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from everpoll.http.stored_secrets import without_secrets
+from everpoll.http.stored_secrets import each_without_secrets, without_secrets
 from everpoll.jobs import Jobs
 from everpoll.server.shapes import Page, instant_example
 from everpoll.stores.contract import Event, TaskInfo, TaskState
@@ -27,7 +27,7 @@ class JobError(Struct, frozen=True, kw_only=True, omit_defaults=True):
     traceback: str | None = None
 
 
-class JobItem(Struct, frozen=True, kw_only=True):
+class JobItem(Struct, frozen=True, kw_only=True, gc=False):
     """A job in a list."""
 
     id: int
@@ -105,9 +105,10 @@ class JobPage(Page, frozen=True, kw_only=True, omit_defaults=True):
 Shown = TypeVar("Shown", bound=JobItem)
 
 
-def job_item(task: TaskInfo, jobs: Jobs) -> JobItem:
-    """Return a job as lists show it; `jobs` are those that are registered here."""
-    return _item(JobItem, task, jobs)
+def job_items(tasks: Sequence[TaskInfo], jobs: Jobs) -> list[JobItem]:
+    """Return jobs as lists show them; `jobs` are those that are registered here."""
+    texts = each_without_secrets([_texts(task) for task in tasks])
+    return [_item(JobItem, task, jobs, safe) for task, safe in zip(tasks, texts, strict=True)]
 
 
 def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: Sequence[TaskInfo] = ()) -> JobDetail:
@@ -116,6 +117,7 @@ def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: 
         JobDetail,
         task,
         jobs,
+        without_secrets(_texts(task)),
         result=without_secrets(task.result),
         errors=[_error(entry) for entry in task.errors],
         trail=without_secrets(list(task.trail)),
@@ -126,14 +128,19 @@ def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: 
     )
 
 
-def _item(shape: type[Shown], task: TaskInfo, jobs: Jobs, **more: Any) -> Shown:
-    """Return a job in this shape; `more` are the fields that lists do not show."""
+def _texts(task: TaskInfo) -> list[Any]:
+    """Return what may have a secret in it: arguments, progress, and the last error."""
     args, kwargs = _call(task.args)
-    last = next((entry for entry in reversed(task.trail) if "error" in entry), None)
+    last = next((entry for entry in reversed(task.trail) if "error" in entry), None) if task.trail else None
     # Without its traceback before anything else: that is by far the longest text of a list.
     error = None if last is None else {name: last[name] for name in last if name != "traceback"}
-    # One call for all texts, and no loop over the fields: a page has up to a thousand jobs.
-    args, kwargs, progress, error = without_secrets([args, kwargs, task.progress, error])
+    return [args, kwargs, task.progress, error]
+
+
+def _item(shape: type[Shown], task: TaskInfo, jobs: Jobs, texts: list[Any], **more: Any) -> Shown:
+    """Return a job in this shape, with its texts; `more` are the fields that lists do not show."""
+    # No loop over the fields: a page has hundreds of jobs.
+    args, kwargs, progress, error = texts
     return shape(
         id=task.id,
         name=task.name,

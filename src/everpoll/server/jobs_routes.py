@@ -14,13 +14,13 @@ from everpoll.errors import JobNotFound, TaskNotFound
 from everpoll.jobs.options import EnqueueOptions
 from everpoll.server import cursors
 from everpoll.server.answers import Reply
-from everpoll.server.explaining import WHY, without_secrets_in
+from everpoll.server.explaining import explanation, without_secrets_in
 from everpoll.server.job_filter import JobFilter
-from everpoll.server.job_shapes import DETAIL, ITEM, JobDetail, JobPage, job_detail, job_item
+from everpoll.server.job_shapes import DETAIL, ITEM, JobDetail, JobPage, job_detail, job_items
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked
 from everpoll.server.route_kinds import detail, listing, order
-from everpoll.server.shapes import After, Limit, Reason, task_number
+from everpoll.server.shapes import TASKS_LIMIT, After, Limit, Reason, task_number
 from everpoll.stores.contract import OnConflict, Store, TaskInfo, TaskPage
 from everpoll.stores.operations import Retried
 
@@ -34,6 +34,7 @@ class JobsQuery(JobFilter, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Which jobs to list."""
 
     limit: Limit = 50
+    """A page has at most 500 jobs, also for a higher limit: `after` continues the list."""
     after: After = None
 
 
@@ -68,22 +69,21 @@ async def list_jobs(asked: Asked) -> JobPage:
     store = await asked.serving.store()
     page = await _page(store, query)
     after = None if page.after is None else cursors.write(LIST, page.after)
-    jobs = asked.serving.app.jobs
-    return JobPage(
-        items=[job_item(task, jobs) for task in page.tasks], after=after, searched_back_to=page.searched_back_to
-    )
+    items = job_items(page.tasks, asked.serving.app.jobs)
+    return JobPage(items=items, after=after, searched_back_to=page.searched_back_to)
 
 
 async def _page(store: Store, query: JobsQuery) -> TaskPage:
     wanted = query.wanted
-    page = await store.tasks(wanted, query.limit, cursors.read_number(LIST, query.after))
+    limit = min(query.limit, TASKS_LIMIT)
+    page = await store.tasks(wanted, limit, cursors.read_number(LIST, query.after))
     if wanted not in _WITHOUT_FILTER:
         return page
     # Many services and runs may be newer than the newest job: a list without a filter must not seem empty.
     for _ in range(SEARCHES_LIMIT - 1):
         if page.tasks or page.after is None:
             break
-        page = await store.tasks(wanted, query.limit, page.after)
+        page = await store.tasks(wanted, limit, page.after)
     return page
 
 
@@ -217,13 +217,11 @@ JOB_ROUTES = [
         answer=JobDetail,
         example=DETAIL,
     ),
-    detail(
+    explanation(
         path="/api/jobs/{id}/why",
         noun="jobs",
         summary="Say why a job is where it is, with the evidence.",
         handler=explain_job,
-        answer=Why,
-        example=WHY,
     ),
     order(
         path="/api/jobs/{id}/cancel",

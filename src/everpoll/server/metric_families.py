@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric
 
 from everpoll.engine.meter import Meter, PollerHealth
-from everpoll.engine.tally import Entry
+from everpoll.engine.tally_entry import Entry
 from everpoll.policy.histogram import BASE
 from everpoll.stores.contract import QueueInfo, WorkerInfo
 from everpoll.stores.figures import LoopCard

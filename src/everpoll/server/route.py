@@ -11,6 +11,7 @@ from everpoll.server.access import Role
 from everpoll.server.serving import Serving
 
 Access = Literal["public", "read", "write"]
+Method = Literal["GET", "POST", "PATCH", "DELETE"]
 LIMIT_S = 2.0
 """How long a call may ask the database."""
 
@@ -44,7 +45,7 @@ Handler = Callable[[Asked], Awaitable[Any]]
 class Route:
     """One call."""
 
-    method: Literal["GET", "POST", "PATCH", "DELETE"]
+    method: Method
     path: str
     """`{id}` stands for one segment, in which `/` is written as %2F."""
     noun: str

@@ -15,13 +15,13 @@ from everpoll.errors import TaskNotFound, WatchNotFound
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.server import cursors
 from everpoll.server.answers import Reply, encoded
-from everpoll.server.explaining import WHY, without_secrets_in
+from everpoll.server.explaining import explanation, without_secrets_in
 from everpoll.server.jobs_routes import CancelOrder
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked, Route
 from everpoll.server.route_kinds import detail, listing, order
-from everpoll.server.run_shapes import DETAIL, ITEM, RunDetail, RunPage, run_detail, run_item
-from everpoll.server.shapes import After, Limit, task_number
+from everpoll.server.run_shapes import DETAIL, ITEM, RunDetail, RunPage, run_detail, run_items
+from everpoll.server.shapes import TASKS_LIMIT, After, Limit, task_number
 from everpoll.server.streams import MEDIA as EVENTS
 from everpoll.server.streams import EventStream, frame
 from everpoll.stores.contract import Store, TaskFilter, TaskInfo, TaskState
@@ -38,6 +38,7 @@ class RunsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     state: TaskState | None = None
     watch: str | None = None
     limit: Limit = 50
+    """A page has at most 500 runs, also for a higher limit: `after` continues the list."""
     after: After = None
 
 
@@ -63,10 +64,9 @@ async def list_runs(asked: Asked) -> RunPage:
     query: RunsQuery = asked.query
     store = await asked.serving.store()
     wanted = TaskFilter(state=query.state, name=query.watch, kind="watch", indexed=True)
-    page = await store.tasks(wanted, query.limit, cursors.read_number(LIST, query.after))
+    page = await store.tasks(wanted, min(query.limit, TASKS_LIMIT), cursors.read_number(LIST, query.after))
     after = None if page.after is None else cursors.write(LIST, page.after)
-    items = [run_item(task) for task in page.tasks]
-    return RunPage(items=items, after=after, searched_back_to=page.searched_back_to)
+    return RunPage(items=run_items(page.tasks), after=after, searched_back_to=page.searched_back_to)
 
 
 async def begin_run(asked: Asked) -> Reply:
@@ -207,13 +207,12 @@ RUN_ROUTES = [
         answer=RunDetail,
         example=DETAIL,
     ),
-    detail(
+    explanation(
         path="/api/runs/{id}/why",
         noun="runs",
         summary="Say why a run is where it is, with the evidence.",
         handler=explain_run,
-        answer=Why,
-        example=WHY | {"verdict": "It waits for its next look, in 8s."},
+        example={"verdict": "It waits for its next look, in 8s."},
     ),
     order(
         path="/api/runs/{id}/cancel",

@@ -1,14 +1,15 @@
 """The graph of services as screens draw it: nodes, edges, and the roots of what failed."""
 
 import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
-from everpoll.monitors.control import are_reports_stale, shown_status
+from everpoll.monitors.control import are_reports_stale, reports_stale_at, shown_status, stale_at
 from everpoll.monitors.graph import MAX_NAMED, Graph, ServiceFacts
 from everpoll.monitors.report import Status
 from everpoll.monitors.service_rows import KnownRows, ServiceRow, service_rows
@@ -17,6 +18,7 @@ from everpoll.server.answers import Encoded
 from everpoll.server.served import ServedApp
 from everpoll.server.shapes import instant
 from everpoll.stores.contract import Store
+from everpoll.stores.health import Edge
 
 NODES_LIMIT = 5_000
 _PAGE = 5_000
@@ -26,7 +28,7 @@ _TROUBLED = frozenset({Status.DOWN, Status.DEGRADED})
 _STATUSES: dict[str, Status] = {status.value: status for status in Status}
 
 
-class NodeItem(Struct, frozen=True, kw_only=True):
+class NodeItem(Struct, frozen=True, kw_only=True, gc=False):
     """A service, or a dependency that services report."""
 
     name: str
@@ -37,7 +39,7 @@ class NodeItem(Struct, frozen=True, kw_only=True):
     """Of what is down or degraded: the failed things below it that explain it."""
 
 
-class EdgeItem(Struct, frozen=True):
+class EdgeItem(Struct, frozen=True, gc=False):
     """`source` depends on `target`."""
 
     source: str
@@ -53,6 +55,10 @@ class GraphAnswer(Struct, frozen=True, kw_only=True):
     """There are more than 5,000 nodes: a focus shows the others."""
 
 
+Reports = tuple[tuple[str, Status], ...]
+"""What one service reports: names and statuses."""
+
+
 class ServiceGraphs:
     """The graph as the requests of one event loop share it: drawn anew only when a fact in it has changed."""
 
@@ -62,6 +68,8 @@ class ServiceGraphs:
         self._aliases: dict[str, str] = {}
         self._graph = Graph([])
         self._rows = KnownRows()
+        self._known_facts = _KnownFacts()
+        self._reports = _Reports()
         self._drawn: dict[tuple[str | None, int, bool], Encoded] = {}
         self._turn = asyncio.Lock()
 
@@ -80,35 +88,87 @@ class ServiceGraphs:
         # One after the other: the second of two requests at a time finds what the first has made.
         async with self._turn:
             store, now = await self._app.store(), self._app.services.wall()
-            rows, reported = await service_rows(store, self._rows.read), await _reported(store)
+            rows, reported = await service_rows(store, self._rows.read), await self._reports.read(store)
             self._rows.keep(rows)
             aliases = await store.health.aliases()
-            # In a thread: 100 ms for 10,000 services, and other requests must not wait for it.
-            facts = await asyncio.to_thread(lambda: [_facts(row, reported, now) for row in rows])
+            # In a thread: 100 ms for 10,000 services that are new, and other requests must not wait for it.
+            facts = await asyncio.to_thread(self._known_facts.of, rows, reported, now)
             if facts != self._facts or aliases != self._aliases:
                 self._graph = await asyncio.to_thread(Graph, facts, aliases)
                 self._facts, self._aliases, self._drawn = facts, aliases, {}
             return self._graph, self._drawn
 
 
-async def _reported(store: Store) -> dict[str, tuple[tuple[str, Status], ...]]:
-    """Return what each service reports."""
-    found: defaultdict[str, list[tuple[str, Status]]] = defaultdict(list)
-    after: tuple[str, str] | None = None
-    while True:
-        page = await store.health.edges(after, _PAGE)
-        for edge in page.edges:
-            if not edge.vanished:
-                found[edge.service].append((edge.name, _STATUSES[edge.status]))
-        if page.after is None:
-            return {service: tuple(edges) for service, edges in found.items()}
-        after = page.after
+class _Reports:
+    """What services report. It is sorted by service again only if an edge differs from the last time."""
+
+    def __init__(self) -> None:
+        self._edges: list[Edge] = []
+        self._by_service: dict[str, Reports] = {}
+
+    async def read(self, store: Store) -> dict[str, Reports]:
+        """Return what each service reports now."""
+        edges: list[Edge] = []
+        after: tuple[str, str] | None = None
+        while True:
+            page = await store.health.edges(after, _PAGE)
+            edges += page.edges
+            if page.after is None:
+                break
+            after = page.after
+        if edges != self._edges:
+            found: defaultdict[str, list[tuple[str, Status]]] = defaultdict(list)
+            for edge in edges:
+                if not edge.vanished:
+                    found[edge.service].append((edge.name, _STATUSES[edge.status]))
+            self._edges, self._by_service = edges, {service: tuple(some) for service, some in found.items()}
+        return self._by_service
 
 
-def _facts(row: ServiceRow, reported: Mapping[str, tuple[tuple[str, Status], ...]], now: float) -> ServiceFacts:
+class _Known(Struct, frozen=True, gc=False):
+    """The facts about a service, what they were made from, and the first and last instant at which they hold."""
+
+    row: ServiceRow
+    reported: Reports
+    from_at: float
+    until: float
+    facts: ServiceFacts
+
+    def holds(self, row: ServiceRow, reported: Reports, now: float) -> bool:
+        """Whether the same facts would be made from these."""
+        return self.row is row and self.from_at <= now <= self.until and self.reported == reported
+
+
+class _KnownFacts:
+    """The facts about services. Those of a service are made again only if its row, its reports or time change them."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Known] = {}
+
+    def of(self, rows: Sequence[ServiceRow], reported: Mapping[str, Reports], now: float) -> list[ServiceFacts]:
+        """Return the facts of these services at that instant."""
+        before, self._known = self._known, {}
+        found: list[ServiceFacts] = []
+        for row in rows:
+            edges = reported.get(row.definition.name, ())
+            known = before.get(row.id)
+            if known is None or not known.holds(row, edges, now):
+                known = _Known(row, edges, now, _turns_at(row, now), _facts(row, edges, now))
+            self._known[row.id] = known
+            found.append(known.facts)
+        return found
+
+
+def _turns_at(row: ServiceRow, now: float) -> float:
+    """Return the last instant at which the facts about a service hold, if no look comes before."""
+    turns = stale_at(row.definition, row.control), reports_stale_at(row.definition, row.control)
+    return min((at for at in turns if at is not None and at >= now), default=math.inf)
+
+
+def _facts(row: ServiceRow, reported: Reports, now: float) -> ServiceFacts:
     definition, control = row.definition, row.control
     status = shown_status(definition, control, now)
-    edges = () if are_reports_stale(definition, control, now) else reported.get(definition.name, ())
+    edges = () if are_reports_stale(definition, control, now) else reported
     since = control.changed_at or 0.0
     return ServiceFacts(
         name=definition.name,
@@ -123,7 +183,7 @@ def _facts(row: ServiceRow, reported: Mapping[str, tuple[tuple[str, Status], ...
 def _drawn(graph: Graph, focus: str | None, depth: int, only_problems: bool) -> GraphAnswer:
     names = set(graph.names()) if focus is None else _near(graph, graph.resolve(focus), depth)
     if only_problems:
-        troubled = {name for name in names if graph.node(name).status in _TROUBLED}
+        troubled = {name for name in names if graph.status(name) in _TROUBLED}
         names = troubled | {caller for name in troubled for caller in graph.callers(name) if caller in names}
     shown = sorted(names)[:NODES_LIMIT]
     inside = set(shown)
@@ -160,7 +220,7 @@ def _explained_by(graph: Graph, name: str, status: Status) -> list[str]:
     if status is not Status.DEGRADED:
         return list(graph.root_cause(name))
     for worst in (Status.DOWN, Status.DEGRADED):
-        blamed = [below for below in sorted(graph.depends_on(name)) if graph.node(below).status is worst]
+        blamed = [below for below in sorted(graph.depends_on(name)) if graph.status(below) is worst]
         if blamed:
             roots = {root for below in blamed for root in graph.root_cause(below) or (below,)} - {name}
             return sorted(roots)[:MAX_NAMED]

@@ -23,14 +23,14 @@ fromtimestamp = datetime.fromtimestamp
 StatusWord = Literal["up", "degraded", "down", "unknown", "stale"]
 
 
-class UptimeShown(Struct, frozen=True):
+class UptimeShown(Struct, frozen=True, gc=False):
     """The share of a span in which a service was up or degraded, and how much of the span is known."""
 
     percent: float | None
     covered: float
 
 
-class LookItem(Struct, frozen=True, kw_only=True):
+class LookItem(Struct, frozen=True, kw_only=True, gc=False):
     """One look."""
 
     at: datetime
@@ -40,7 +40,7 @@ class LookItem(Struct, frozen=True, kw_only=True):
     http_status: int | None = None
 
 
-class ServiceItem(Struct, frozen=True, kw_only=True):
+class ServiceItem(Struct, frozen=True, kw_only=True, gc=False):
     """A service in a list."""
 
     name: str

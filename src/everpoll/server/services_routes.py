@@ -14,7 +14,7 @@ from everpoll.monitors.service_why import why_service
 from everpoll.policy import seconds
 from everpoll.policy.uptime import uptime_of
 from everpoll.server import cursors
-from everpoll.server.explaining import WHY
+from everpoll.server.explaining import explanation
 from everpoll.server.mounts import base_of
 from everpoll.server.route import Asked
 from everpoll.server.route_kinds import detail, listing
@@ -138,12 +138,11 @@ SERVICE_ROUTES = [
         answer=ServiceDetail,
         example=SERVICE_DETAIL,
     ),
-    detail(
+    explanation(
         path="/api/services/{name}/why",
         noun="services",
         summary="Say why a service is as it is, with the evidence.",
         handler=explain_service,
-        answer=Why,
-        example=WHY | {"verdict": "billing has been down for 4m: connection refused."},
+        example={"verdict": "billing has been down for 4m: connection refused."},
     ),
 ]

@@ -14,7 +14,7 @@ TRAIL_LIMIT = 100
 """How many decisions a task remembers; the oldest go first."""
 
 
-class TaskInfo(Struct, frozen=True, kw_only=True):
+class TaskInfo(Struct, frozen=True, kw_only=True, gc=False):
     """A task as people see it; JSON columns are decoded."""
 
     id: int

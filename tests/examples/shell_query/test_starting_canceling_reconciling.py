@@ -40,7 +40,7 @@ def test_a_query_that_cannot_run_fails_before_anything_is_made(stage: Stage) -> 
         info = await stage.ended(await stage.begin(sql="DROP TABLE _Subscribers"))
         assert info.outcome == "failed"
         assert info.reason is not None
-        assert "begins with SELECT or WITH" in info.reason
+        assert "must begin with SELECT or WITH" in info.reason
         assert (await stage.runs.all())["r"]["status"] == "failed"
 
     stage.play(scene)

@@ -76,9 +76,9 @@ def test_a_request_is_understood_whatever_its_prefixes_are() -> None:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (b"", "no XML"),
-        (b"{}", "no XML"),
-        (b"<a/>", "no SOAP envelope"),
+        (b"", "not XML"),
+        (b"{}", "not XML"),
+        (b"<a/>", "not a SOAP envelope"),
         (b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "no document type"),
         (envelope(node("CreateRequest"), "stolen"), "Token Expired or Invalid"),
         (envelope(node("ConfigureRequest"), TOKEN), "is not a request"),

@@ -8,6 +8,7 @@ import pytest
 
 from everpoll.errors import StoreUnavailable
 from everpoll.stores.contract import NewTask, TaskFilter
+from everpoll.stores.flows import FlowTask
 from everpoll.stores.postgres.repeats import TRIES
 from stores.stage import Stage, done
 
@@ -51,6 +52,15 @@ async def test_a_large_enqueue_in_one_transaction(stage: Stage) -> None:
     async with losing(stage, "insert", 2):
         answers = await stage.store.enqueue([NewTask(name="f")] * 5_001)
     assert len({answer.id for answer in answers}) == 5_001
+
+
+async def test_a_flow(stage: Stage) -> None:
+    """What the loser has begun is rolled back: the next statement finds the connection as it was."""
+    async with losing(stage, "insert", 2):
+        answers = await stage.store.enqueue_flow(
+            [FlowTask(NewTask(name="f"), takes="end"), FlowTask(NewTask(name="g"), 0)]
+        )
+    assert [one.id for one in (await stage.store.tasks(TaskFilter())).tasks] == [answers[1].id, answers[0].id]
 
 
 async def test_a_settlement(stage: Stage) -> None:

@@ -32,6 +32,11 @@ def failed(kind: str) -> BadInput:
     return BadInput(f"connection=: the transaction of this {kind} has failed: roll it back first")
 
 
+def read_only(kind: str) -> BadInput:
+    """The connection may read only."""
+    return BadInput(f"connection=: this {kind} may not write: its transaction, its server or its file is read-only")
+
+
 def other_engine(kind: str, engine: str, wanted: str) -> BadInput:
     """Return the error for a connection to another kind of database."""
     return BadInput(f"connection=: this {kind} leads to {engine}, and the tasks of this app are in {wanted}")
@@ -47,7 +52,7 @@ def meant(error: Exception, kind: str) -> EverpollError | None:
         case "25P02":
             return failed(kind)
         case "25006":
-            return BadInput(f"connection=: this {kind} may not write: its transaction, or its server, is read-only")
+            return read_only(kind)
         case "42501":
             return RightsMissing(
                 f"connection=: the role of this {kind} lacks a right on the schema everpoll: {_line(error)}; grant "

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from everpoll.drivers.callers import refusals
 from everpoll.drivers.callers.work import Elsewhere, SqliteWork
 from everpoll.drivers.sqlite.faults import BUSY, code_of
-from everpoll.errors import LeaseLost, StoreUnavailable
+from everpoll.errors import EverpollError, LeaseLost, StoreUnavailable
 
 T = TypeVar("T")
 
@@ -53,15 +53,24 @@ def run(connection: Any, driver: Any, work: SqliteWork[T], kind: str) -> T:
             raise refusals.closed(kind) from error
         raise
     except sqlite3.OperationalError as error:
-        if code_of(error) not in BUSY:
+        if (meant := _meant(error, work.path, kind)) is None:
             raise
-        raise StoreUnavailable(
-            f"{work.path}: another connection is writing, or has written since this transaction read ({error}): roll "
-            "it back and try again; `begin immediate` waits at the beginning"
-        ) from error
+        raise meant from error
     finally:
         if texts is not str:
             driver.text_factory = texts
+
+
+def _meant(error: sqlite3.OperationalError, path: Path, kind: str) -> EverpollError | None:
+    """The error to raise in its place; None: that one."""
+    if code_of(error) == sqlite3.SQLITE_READONLY:
+        return refusals.read_only(kind)
+    if code_of(error) not in BUSY:
+        return None
+    return StoreUnavailable(
+        f"{path}: another connection is writing, or has written since this transaction read ({error}): roll it back "
+        "and try again; `begin immediate` waits at the beginning"
+    )
 
 
 def _check_file(guest: Guest, path: Path, kind: str) -> None:

@@ -1,6 +1,7 @@
 """What an error of the driver means to a caller of the store.
 
-    the connection, the server or its locks      StoreUnavailable: it may work again later
+    the connection or the server                 StoreUnavailable: it may work again later
+    a lock that another transaction holds        LockHeld, a StoreUnavailable
     a password, database or host that is wrong   CannotConnect: waiting does not mend the address
     a parameter of the address that is unknown   CannotConnect
     a right that the role does not have          RightsMissing: ends a start; a running worker tries again
@@ -17,14 +18,16 @@ from dataclasses import replace
 
 import asyncpg
 
+from everpoll.drivers.locks import LockHeld
 from everpoll.drivers.postgres.address import OWN, Address
 from everpoll.drivers.postgres.hosts import AllHostsFailed
 from everpoll.errors import BadInput, CannotConnect, EverpollError, RightsMissing, SchemaOutdated, StoreUnavailable
 
 # By SQLSTATE, or its first two characters: connection, transaction rollback, resources, operator intervention, system.
 AWAY_CLASSES = ("08", "40", "53", "57", "58")
-# An idle session or transaction that the server ended, a lock not to be had, a server that turned read-only (failover).
-AWAY_STATES = ("25006", "25P03", "55P03")
+# An idle session or transaction that the server ended, a server that turned read-only (failover).
+AWAY_STATES = ("25006", "25P03")
+LOCKED = "55P03"
 # After these a connection is of no use any more: it is closed, or leads to a server that may not write.
 ENDING_STATES = ("08", "57", "25006", "25P03")
 DENIED = "42501"
@@ -143,6 +146,8 @@ def _said_by_server(error: asyncpg.PostgresError, text: str, address: Address) -
         return RightsMissing(f"Postgres: {text}; {_grant(text, address)}")
     if state.startswith("22"):
         return BadInput(f"Postgres cannot keep this: {text}")
+    if state == LOCKED:
+        return LockHeld(f"Postgres: {text}: another transaction holds it")
     if state.startswith(AWAY_CLASSES) or state in AWAY_STATES:
         return StoreUnavailable(f"Postgres: {text}")
     return None

@@ -55,12 +55,25 @@ LIMITED = """with put as (
            u(queue, name, rank, args, timeout_s, kind, version, memory, delay_s, limit_key, limit_running, limit_starts,
              limit_per_s) returning id)
     select array_agg(id), case when $10 then pg_notify('everpoll', '') end from put"""
-KEYED = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+
+
+def _briefly(sql: str) -> str:
+    """The call of a function that takes keys, which waits a moment for a key that an open transaction has.
+
+    A lane has few connections: `held_keys` of the engine asks again.
+    """
+    waits = "from (select set_config('lock_timeout', '300ms', true) as said) moment cross join lateral everpoll."
+    return versioned(
+        sql.replace("from everpoll.", waits).replace("($1,", "(case when moment.said <> '' then $1::text[] end,")
+    )
+
+
+KEYED = _briefly("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_keyed($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) e""")
-SPECIAL = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+SPECIAL = _briefly("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_special($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17, $18,
         $19, $20, $21, $22, $23) e""")
-TOGETHER = versioned("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
+TOGETHER = _briefly("""select e.ids, e.are_new, case when $11 then pg_notify('everpoll', '') end
     from everpoll.enqueue_together($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $12, $13, $14, $15, $16, $17, $18,
         $19, $20, $21, $22, $23, $24) e""")
 

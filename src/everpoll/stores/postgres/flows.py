@@ -17,7 +17,9 @@ from everpoll.stores.postgres import reading
 from everpoll.stores.postgres.enqueueing import CHUNK, limit_columns
 from everpoll.stores.postgres.functions import versioned
 
-IDS = """select array(select nextval('everpoll.tasks_id_seq') from generate_series(1, $1::int))"""
+# A key that an open transaction has is waited for, but not for long: a lane has few connections.
+IDS = """select array(select nextval('everpoll.tasks_id_seq') from generate_series(1, $1::int)),
+    set_config('lock_timeout', '300ms', true)"""
 # Keys in their own order, so that two flows with the same keys cannot deadlock.
 INSERT = f"""with put as (
     insert into everpoll.tasks (id, created_at, due_at, line, queue, name, rank, args, timeout_s, kind, version, memory,
@@ -52,17 +54,21 @@ async def enqueue(lane: Lane, flow: Sequence[FlowTask]) -> list[Enqueued]:
 
 
 async def _put(connection: Connection, flow: Sequence[FlowTask]) -> list[Enqueued]:
-    transaction = connection.transaction()
-    await transaction.start()
-    ids = await connection.fetchval(IDS, len(flow))
-    blockers = blockers_of(flow)
-    rows = [_row(ids, place, one, blockers[place]) for place, one in enumerate(flow)]
-    for portion in in_portions(rows, [task_bytes(one.task) for one in flow], CHUNK):
-        if await connection.fetchval(INSERT, *zip(*portion, strict=True)) < len(portion):
-            await transaction.rollback()
-            return await _taken(connection, flow)
-    await transaction.commit()
+    try:
+        async with connection.transaction():
+            ids = await connection.fetchval(IDS, len(flow))
+            blockers = blockers_of(flow)
+            rows = [_row(ids, place, one, blockers[place]) for place, one in enumerate(flow)]
+            for portion in in_portions(rows, [task_bytes(one.task) for one in flow], CHUNK):
+                if await connection.fetchval(INSERT, *zip(*portion, strict=True)) < len(portion):
+                    raise _KeysTaken
+    except _KeysTaken:
+        return await _taken(connection, flow)
     return [Enqueued(task_id) for task_id in ids]
+
+
+class _KeysTaken(Exception):
+    """Rolls back what was put in."""
 
 
 def _row(ids: Sequence[int], place: int, one: FlowTask, blockers: int) -> tuple[Any, ...]:

@@ -96,6 +96,8 @@ class PostgresStore:
         first = 1 if connections.size > LANES else 0
         self._settlements = Lane(connections, first, is_busy=True)
         self._entrance = Lane(connections, first + 2, is_busy=True)
+        # A key may be that of a transaction that is open elsewhere: tasks without keys do not wait behind it.
+        self._keyed_entrance = Lane(connections, first + 2, is_busy=True)
         self._queries = Lane(connections, first + 3, is_slow=True)
         self._calls = Lane(connections, first + 3)
         self._heartbeats = connections.heartbeats()
@@ -160,8 +162,9 @@ class PostgresStore:
         if not tasks:
             return []
         notify = self._notifier.rides()
+        entrance = self._keyed_entrance if any(task.key is not None for task in tasks) else self._entrance
         try:
-            answers = await repeated(lambda: enqueueing.enqueue(self._entrance, tasks, notify))
+            answers = await repeated(lambda: enqueueing.enqueue(entrance, tasks, notify))
         except BaseException:
             self._notifier.failed()
             raise
@@ -190,7 +193,8 @@ class PostgresStore:
         """See the contract."""
         if not flow:
             return []
-        answers = await repeated(lambda: flows.enqueue(self._entrance, flow))
+        entrance = self._keyed_entrance if any(one.task.key is not None for one in flow) else self._entrance
+        answers = await repeated(lambda: flows.enqueue(entrance, flow))
         if answers[0].is_new:
             self._waking.everywhere()
         return answers

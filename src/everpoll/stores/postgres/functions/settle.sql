@@ -6,6 +6,8 @@
 -- it was asked while it ran, which its due time tells (see cancel), it could not know, and is due at once. So is one
 -- that was revised while it ran.
 --   event_tasks: what happened to which task (events), unless it was lost.
+-- Another transaction may hold one of the rows for long, as one that a job has left open after complete(): the call
+-- fails then, after two seconds, for the settler to leave that task out.
 --   due_s: in how many seconds the first task is due that waited for one of these to end; null: none does.
 create function everpoll.settle(me bigint, done_ids bigint[], done_sequence int,
     ids bigint[], sequences int[], states text[], results text[], notes text[],
@@ -14,7 +16,7 @@ create function everpoll.settle(me bigint, done_ids bigint[], done_sequence int,
     out lost bigint[], out due_s float8)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_nestloop = off set enable_mergejoin = off set jit = off
-set plan_cache_mode = force_generic_plan
+set plan_cache_mode = force_generic_plan set lock_timeout = '2s'
 as $$
 declare
     touched bigint[]; moved bigint[]; moves int; me_label text; away record; link_ids bigint[];
