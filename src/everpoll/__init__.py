@@ -50,7 +50,7 @@ if _typing.TYPE_CHECKING:
     from everpoll.policy import Adaptive, Backoff, Breaker, Budget, Cancel, PauseReason, Rate, Snooze
     from everpoll.stores.contract import TaskInfo
     from everpoll.tables import AdoptedTable, Row, Table
-    from everpoll.watches import Done, Fail, Learned, RunInfo, Started, Wait, Watch, WatchRun
+    from everpoll.watches import Done, Fail, Learned, LookContext, RunInfo, Started, Wait, Watch, WatchRun
 
 __all__ = [
     "Adaptive",
@@ -82,6 +82,7 @@ __all__ = [
     "KeyTaken",
     "Learned",
     "LeaseLost",
+    "LookContext",
     "Loop",
     "LoopNotFound",
     "LoopPolicy",
@@ -133,7 +134,7 @@ _NAMES = {
     "everpoll.policy": "Adaptive Backoff Breaker Budget Cancel PauseReason Rate Snooze",
     "everpoll.stores.contract": "TaskInfo",
     "everpoll.tables": "AdoptedTable Row Table",
-    "everpoll.watches": "Done Fail Learned RunInfo Started Wait Watch WatchRun",
+    "everpoll.watches": "Done Fail Learned LookContext RunInfo Started Wait Watch WatchRun",
 }
 """Where names are at home, for the interpreter; all others are errors. Type checkers read the imports above."""
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}

@@ -95,7 +95,7 @@ async def test_each_slot_of_a_year_exactly_once(seed: int) -> None:
     await fleet.app.schedules.publish()
     await fleet.look()
     while fleet.clock.wall() < began + YEAR_S:
-        # Sometimes nobody works for days: the slots are made up for.
+        # Sometimes no worker runs for days: the slots are made up for.
         fleet.clock.step(fleet.rng.choice([HOUR_S, 3 * HOUR_S, 5 * DAY_S if fleet.rng.random() < 0.05 else HOUR_S]))
         for _ in range(3):
             await fleet.look()
@@ -154,7 +154,7 @@ async def test_a_schedule_that_no_live_worker_registers_is_gone() -> None:
     ended = [
         one for one in (await fleet.store.tasks(TaskFilter(kind=KIND, indexed=True), limit=100)).tasks if one.ended_at
     ]
-    assert ended, "some were due while nobody registered them"
+    assert ended, "some were due while no worker registered them"
     assert all("no live worker has registered it for 1h" in str(one.trail[-1]["why"]) for one in ended)
     assert {one.key for one in left.tasks} | {one.key for one in ended} == set(fleet.app.schedules)
     assert await fleet.slots() == Counter()

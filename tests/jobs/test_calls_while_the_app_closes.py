@@ -1,4 +1,4 @@
-"""Calls that come while the app lets go of its store: an error at once, and nothing is opened behind its back."""
+"""A call that comes while the app closes fails at once, and does not open the store again."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Canceling a job: queued, running in the event loop, running in a thread; and being stopped is no failure."""
+"""Canceling a job: queued, running in the event loop, running in a thread; and a stop does not count as a failure."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Concurrent enqueues of one process share a statement; nobody waits for others, and nobody suffers for others."""
+"""Concurrent enqueues of one process share a statement; no caller waits for others, or fails because of one."""
 
 import asyncio
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ async def test_concurrent_callers_share_one_statement_on_every_store(app: Everpo
     calls = counted(app, "enqueue")
     tasks = await asyncio.gather(*(f.enqueue(number) for number in range(200)))
     assert len({task.id for task in tasks}) == 200
-    # The first goes at once, alone; whoever comes meanwhile shares the next one. Memory is never under way.
+    # The first goes at once, alone; callers that come meanwhile share the next one. Memory is never under way.
     expected = [1] * 200 if isinstance(app._store, MemoryStore) else [1, 199]
     assert [len(batch) for (batch,) in calls] == expected
     infos = await (await app.store()).info([task.id for task in tasks])

@@ -1,4 +1,4 @@
-"""Failed jobs are grouped by cause and put back by filter; errors say what becomes of the next attempt; hooks hear."""
+"""Failed jobs are grouped by cause and put back by filter; errors decide about the next attempt; hooks are called."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Chains and groups with a crash and a zombie at every point: in order, told once, and nothing waits for ever."""
+"""Chains and groups with a crash and a zombie at every point: they run in order, once, and nothing waits for ever."""
 
 from typing import Any
 
@@ -54,9 +54,9 @@ async def all_told_once(world: World) -> None:
     assert found[notes["group"]].result == said
     # A process that dies in the middle of a run leaves it to another: then that run happens once more, and no other.
     runs = notes["ran"]["report"]
-    assert runs in ([said], [said] * 2 if world.knife.fell_at is not None else [said])
+    assert runs in ([said], [said] * 2 if world.fault.injected_at is not None else [said])
     again = len(notes["ran"]["step"]) - 7
-    assert 0 <= again <= (0 if world.knife.fell_at is None else 7)
+    assert 0 <= again <= (0 if world.fault.injected_at is None else 7)
     assert set(notes["ran"]["step"]) == {0, 1, 2, 10, 20, 21, 30}
     everything = (await database.tasks(TaskFilter(), limit=100)).tasks
     assert len(everything) == 3 + 6 + 1 + 2

@@ -1,4 +1,4 @@
-"""Plain jobs that hang past their timeout lose their thread's place to others, and are counted; then it is refused."""
+"""A plain job that hangs past its timeout keeps its thread; others get new threads, up to a limit, then runs fail."""
 
 import asyncio
 import threading

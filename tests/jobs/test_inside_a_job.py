@@ -86,7 +86,7 @@ async def test_progress_of_a_run_that_lost_its_lease_raises(app: Everpoll) -> No
     async def f(task: Task) -> None:
         run = task._run
         assert run is not None
-        # Somebody else has settled it meanwhile: the same as if it had been rescued, run and ended elsewhere.
+        # Another worker has settled it meanwhile: the same as if it had been rescued, run and ended elsewhere.
         await (await app.store()).settle(run.incarnation, [Ended(run.lease.id, run.lease.sequence, "done", '"theirs"')])
         try:
             await task.progress(50)

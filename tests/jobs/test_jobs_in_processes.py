@@ -1,4 +1,4 @@
-"""`run="process"`: calls in other processes, whose timeouts and cancels kill, and whose ends are told."""
+"""`run="process"`: a timeout or a cancel ends the process, and an unexpected end is reported."""
 
 import asyncio
 import os

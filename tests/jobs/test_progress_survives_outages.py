@@ -70,7 +70,7 @@ async def test_a_task_that_was_lost_meanwhile_raises_when_it_is_back(app: Everpo
         outage.over()
         assert (await ended(task)).state == "canceled"
         async with asyncio.timeout(LIMIT_S):
-            while not raised:  # noqa: ASYNC110 - the zombie has nobody to tell
+            while not raised:  # noqa: ASYNC110 - the zombie cannot report it
                 await asyncio.sleep(0.01)
     assert "its lease was lost" in str(raised[0])
 

@@ -1,4 +1,4 @@
-"""Waiting for results: one batched look for all waiters, quick at first, bounded after, and none when nobody waits."""
+"""Waiting for results: one batched look for all waiters, quick at first, bounded after, and none without waiters."""
 
 import asyncio
 import logging
@@ -46,7 +46,7 @@ async def test_the_waiters_of_a_process_share_one_look(app: Everpoll) -> None:
         let_go.set()
         results = await asyncio.gather(*waiting)
     assert results == [number for number in range(40) for _ in range(5)]
-    # Each look asks about everybody who still waits, once: a handful of looks, not one for each of the 200 waiters.
+    # Each look asks once about all tasks with waiters: a handful of looks, not one for each of the 200 waiters.
     assert len(calls) < 40
     assert max(len(asked) for (asked,) in calls) == 40
 

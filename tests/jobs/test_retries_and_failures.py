@@ -257,7 +257,7 @@ async def test_a_job_that_exits_the_program_fails_and_the_worker_lives_on(app: E
 
 
 async def test_a_cancellation_of_its_own_making_is_a_failure_and_no_endless_loop(app: Everpoll) -> None:
-    """It awaited something that was canceled: nobody canceled the job, and it must not be run again for ever."""
+    """It awaited something that was canceled, but the job was not: it must not be run again for ever."""
 
     @app.job(retry=QUICK)
     async def trips() -> None:

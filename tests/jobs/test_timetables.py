@@ -1,4 +1,4 @@
-"""The slots of a timetable are the same instants for everyone, over every clock change."""
+"""The slots of a timetable are the same instants in every process, over every clock change."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import islice

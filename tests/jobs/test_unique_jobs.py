@@ -1,4 +1,4 @@
-"""Keys of jobs: a taken key answers, rejects or passes on for as long as was said; a bad one fails its caller alone."""
+"""A key that is taken returns the task, rejects the call or replaces the task; a bad key fails its own call only."""
 
 import asyncio
 from collections.abc import Callable

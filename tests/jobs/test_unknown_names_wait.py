@@ -1,4 +1,4 @@
-"""A job whose name a worker does not know waits for a worker that does, starves none, and fails in the end."""
+"""A job whose name a worker has not registered waits for one that has, holds up no other, and fails in the end."""
 
 import asyncio
 import logging

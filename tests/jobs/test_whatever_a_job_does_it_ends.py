@@ -79,14 +79,14 @@ asyncio.run(main())
 
 
 def test_a_keyboard_interrupt_in_the_event_loop_ends_the_program() -> None:
-    """Somebody pressed Ctrl-C, and it hit a handler: that must not be swallowed."""
+    """Ctrl-C was pressed while a handler ran: that must not be swallowed."""
     ended = subprocess.run([sys.executable, "-c", CTRL_C], capture_output=True, text=True, check=False, timeout=LIMIT_S)
     assert ended.returncode != 0
     assert ended.stderr.endswith("KeyboardInterrupt\n")
 
 
 def test_a_job_that_cancels_its_own_task_is_not_run_again_at_once() -> None:
-    """It is handed back as if somebody else had canceled it, with a rest: a thousand runs a second help nobody."""
+    """It is handed back as if it was canceled from outside, after a rest: it does not run all the time."""
     clock = VirtualClock()
     app = Everpoll("memory://", clock=clock)
     runs: list[float] = []

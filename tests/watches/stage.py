@@ -1,4 +1,4 @@
-"""Watches in virtual time, on a store in memory, against a remote that answers as it is told."""
+"""Watches in virtual time, on a store in memory, against a remote with scripted answers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,6 +8,7 @@ from typing import Any
 from everpoll import Backoff, Budget, Everpoll
 from everpoll.testing import ScriptedRemote, Timeline, VirtualClock
 from everpoll.watches import Done, Fail, Wait, Watch, WatchRun
+from everpoll.watches.runtime import Runtime
 
 DOCUMENT = Backoff("2s", factor=2, cap="30s", jitter=0)
 BUDGET = Budget("29m", looks=120)
@@ -61,6 +62,9 @@ class WatchStage:
     def whole(self, **options: Any) -> Watch[Any]:
         """With everything."""
         return self.with_cleanup(self.with_cancel(self.with_start(self.watch(**options))))
+
+    def runtime(self, watch: Watch[Any]) -> Runtime:
+        return self.app.watches.runtime(watch.name)
 
     def timeline(self, watch: Watch[Any]) -> Timeline:
         return Timeline(watch)

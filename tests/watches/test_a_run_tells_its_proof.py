@@ -1,4 +1,4 @@
-"""Which proof made a run ready is its reason: for `why`, the log, and whoever asks later."""
+"""The reason of a ready run names the proof, in `why`, in the log and in its info."""
 
 from typing import Any
 

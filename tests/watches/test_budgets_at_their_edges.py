@@ -1,4 +1,4 @@
-"""Invariant 7 at the edges: no run outlives its budget, asks more often than it may, or gives up before it has to."""
+"""At the edges of its budget, a run neither outlives it, nor looks more often than allowed, nor gives up too early."""
 
 import asyncio
 from typing import Any
@@ -199,7 +199,7 @@ def test_only_failures_in_a_row_are_too_many(stage: WatchStage) -> None:
 
 
 def test_an_outage_without_end_can_be_canceled(stage: WatchStage) -> None:
-    """While the budget stands still, a cancel ends the run."""
+    """While the budget is paused, a cancel ends the run."""
     stage.script(status=[ConnectionError("down")], cancel=[ConnectionError("down")])
     watch = stage.whole(budget=Budget("10m"), breaker=Breaker(3, "1m"), outage_budget="2d")
 
@@ -250,10 +250,11 @@ def test_thousands_of_remotes_are_remembered_within_bounds(stage: WatchStage) ->
         return Done()
 
     watch = stage.watch(look, remote=str, rate=Rate(1, per="1h"), breaker=Breaker(2, "1m"))
+    remotes = stage.runtime(watch).remotes
     for number in range(30_000):
-        assert watch.remotes.ask(f"tenant {number}", 0.0) is None
-    assert len(watch.remotes._remotes) == 10_000
-    assert watch.remotes.ask("tenant 29999", 0.0) is not None, "its rate is still known"
+        assert remotes.ask(f"tenant {number}", 0.0) is None
+    assert len(remotes._remotes) == 10_000
+    assert remotes.ask("tenant 29999", 0.0) is not None, "its rate is still known"
 
 
 @pytest.mark.parametrize("fault", ["timeout", "cancel", "error"])

@@ -1,7 +1,9 @@
-"""The schedule is a seam: any pure object is a cadence; one that learns looks where runs end."""
+"""Any object with `next_s` is a cadence; `Learned` puts its looks where earlier runs ended."""
 
 import asyncio
+import logging
 import math
+import sys
 from random import Random
 from typing import Any
 
@@ -9,11 +11,16 @@ import pytest
 
 from bench import cadence
 from everpoll import Backoff
+from everpoll.engine.rationed_log import RationedLog
+from everpoll.errors import BadInput
 from everpoll.policy import Rng
 from everpoll.watches import Cadence, Done, History, Learned, PastRun, Wait, learned_plan
 from everpoll.watches.cadence import Growing
-from everpoll.watches.learned_plan import weighted
-from everpoll.watches.learning import past_run
+from everpoll.watches.end_curve import POINTS, Curve
+from everpoll.watches.learning import Learning, past_run
+from everpoll.watches.memory import RunMemory
+from everpoll.watches.past_runs import weighted
+from everpoll.watches.runtime import Runtime
 from watches.stage import WatchStage
 
 FALLBACK = Backoff("2s", cap="30s", jitter=0)
@@ -91,7 +98,7 @@ def test_a_plan_takes_as_many_steps_as_there_are_points(monkeypatch: pytest.Monk
     """Counted, not timed: at most four solutions, of one step a point, whatever the history."""
     solved, sizes = learned_plan.solved, list[int]()
 
-    def counted(curve: learned_plan.Curve, price_s: float) -> list[float]:
+    def counted(curve: Curve, price_s: float) -> list[float]:
         sizes.append(len(curve.points))
         return solved(curve, price_s)
 
@@ -99,7 +106,7 @@ def test_a_plan_takes_as_many_steps_as_there_are_points(monkeypatch: pytest.Monk
     rng = Random(3)
     Learned(FALLBACK).learn([PastRun(end * 0.9, end) for end in (rng.paretovariate(1.2) for _ in range(200))])
     assert 1 <= len(sizes) <= learned_plan.SOLUTIONS
-    assert max(sizes) <= learned_plan.POINTS + 1
+    assert max(sizes) <= POINTS + 1
 
 
 @pytest.mark.parametrize("name", ["about 60 s", "5 s or 180 s"])
@@ -131,8 +138,119 @@ def test_rows_of_earlier_releases_are_understood_and_broken_ones_are_left_out() 
     assert past_run({"took_s": 12.5}) == PastRun(12.5, 12.5)
     assert past_run({"span": [3, None]}) == PastRun(3, math.inf)
     assert past_run({"span": [3, 4], "marks": [[0.5, 2.0]]}) == PastRun(3, 4, ((0.5, 2.0),))
-    broken: list[Any] = [None, [], {}, {"span": [4, 3]}, {"span": ["x", 1]}, {"span": [1, 2], "marks": [[0, 1]]}]
+    broken: list[Any] = [None, [], {}, "x", {"span": [4, 3]}, {"span": ["x", 1]}, {"span": [-1, 2]}, {"span": [1]}]
+    broken += [{"span": [10**400, None]}, {"span": ["nan", "nan"]}, {"span": [1, 2], "marks": 7}, {"took_s": -1}]
     assert [past_run(one) for one in broken] == [None] * len(broken)
+
+
+def test_a_broken_mark_of_progress_does_not_lose_the_run() -> None:
+    marks = [[0, 1], [0.5, 2.0], [1.5, 3], ["nan", 4], [0.7, "inf"], [0.9, -1]]
+    assert past_run({"span": [3, 4], "marks": marks}) == PastRun(3, 4, ((0.5, 2.0),))
+
+
+def test_rows_that_were_changed_by_hand_stop_no_run(stage: WatchStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = stage.watch(every=Learned(FALLBACK))
+    stage.script(status=["running", "complete"])
+
+    async def scene() -> None:
+        store: Any = await stage.app.store()
+
+        async def changed(*_: Any) -> list[Any]:
+            return [{"span": [10**400, 1]}, {"span": [{}, []]}, 7, {"span": [1, 2], "marks": [[1, 2, 3]]}]
+
+        monkeypatch.setattr(store, "last_results", changed)
+        run = await watch.begin({}, id="r", handle="h")
+        await run.result()
+        assert (await run.info()).errors == 0
+
+    stage.play(scene)
+
+
+class _Unprintable:
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+@pytest.mark.parametrize(
+    "learn_by",
+    [
+        "missing",
+        lambda _op: 1 / 0,
+        lambda _op: _Unprintable(),
+        lambda _op: math.nan,
+        lambda _op: "x" * 10_000,
+        lambda _op: "\x00\ud800",
+        lambda _op: sys.exit(3),
+    ],
+    ids=["missing", "raises", "unprintable", "nan", "long", "surrogate", "exits"],
+)
+def test_whatever_learn_by_does_the_run_goes_on(stage: WatchStage, learn_by: Any) -> None:
+    stage.script(status=["running", "running", "complete"])
+    watch = stage.watch(every=Learned(FALLBACK), learn_by=learn_by)
+
+    async def scene() -> None:
+        run = await watch.begin({}, id="r", handle="h")
+        await run.result()
+        info = await run.info()
+        assert (info.outcome, info.looks, info.errors) == ("ready", 3, 0)
+
+    stage.play(scene)
+
+
+def test_learn_by_must_be_a_plain_function(stage: WatchStage) -> None:
+    async def kind(_op: Any) -> str:
+        return "small"
+
+    with pytest.raises(BadInput, match="learn_by must be a plain function: write def"):
+        stage.watch(every=Learned(FALLBACK), learn_by=kind)
+
+
+def test_a_kind_for_each_operation_fills_no_memory() -> None:
+    learning = Learning("watch 'query'", Learned(FALLBACK), str, RationedLog(logging.getLogger("everpoll.watches")))
+    learning.read([{"span": [1, 2], "learned_as": f"known {number}"} for number in range(1_000)])
+    for number in range(10_000):
+        learning.decided(learning.kind_of(number), 0, RunMemory("r"), 0.0, Random(1))
+    assert len(learning._known) == 1
+    for number in range(1_000):
+        learning.decided(f"known {number}", 0, RunMemory("r"), 0.0, Random(1))
+    assert len(learning._known) == 1_001
+
+
+def test_kinds_without_a_history_leave_the_others_as_they_are() -> None:
+    learning = Learning("watch 'query'", Learned(FALLBACK), str, RationedLog(logging.getLogger("everpoll.watches")))
+    learning.read([{"span": [57, 63]}] * 30)
+    _, unknown = learning.decided("new", 0, RunMemory("r"), 0.0, Random(1))
+    _, known = learning.decided("", 0, RunMemory("r"), 0.0, Random(1))
+    assert str(unknown).startswith("fewer than 5 runs have ended")
+    assert str(known).startswith("half of the runs ended within")
+
+
+@pytest.mark.parametrize("share", [1.2, -0.1, math.nan, math.inf, "40 %"])
+def test_progress_that_is_not_a_share_is_refused_with_what_to_write(share: Any) -> None:
+    with pytest.raises(BadInput, match=r"progress=.*write a share, as 0\.4 for 40 %"):
+        Wait(progress=share)
+
+
+def test_what_was_learned_outlives_a_restart(stage: WatchStage) -> None:
+    """All of it is in the rows of ended runs: the runtime of a new process reads it there."""
+
+    async def look(op: Any, w: Any) -> Any:
+        return Done() if w.elapsed >= op else Wait(progress=min(1.0, w.elapsed / op))
+
+    watch = stage.watch(look, every=Learned(FALLBACK))
+
+    async def scene() -> None:
+        for number in range(6):
+            await (await watch.begin(60, id=f"r{number}")).result()
+        restarted = Runtime(stage.app.watches, watch)
+        await restarted.learn()
+        runs = restarted.learning.runs()
+        assert [run.running_s < 60 <= run.ended_s for run in runs] == [True] * 6
+        assert all(run.progress for run in runs)
+        _, why = restarted.learning.decided("", 0, RunMemory("r"), 0.0, Random(1))
+        assert str(why).startswith("half of the runs ended within the next")
+
+    stage.play(scene)
 
 
 def test_the_end_of_a_run_that_was_confirmed_is_its_first_sighting(stage: WatchStage) -> None:
@@ -164,8 +282,9 @@ def test_each_kind_of_operation_has_its_own_history_and_progress_is_kept(stage: 
         await asyncio.sleep(400)
         run = await watch.begin({"size": "large", "takes": 200}, id="last")
         await asyncio.sleep(1)
-        assert len(watch.learning.runs("small")) == len(watch.learning.runs("large")) == 6
-        assert all(60 <= one.ended_s < 120 and one.progress for one in watch.learning.runs("small"))
+        learning = stage.runtime(watch).learning
+        assert len(learning.runs("small")) == len(learning.runs("large")) == 6
+        assert all(60 <= one.ended_s < 120 and one.progress for one in learning.runs("small"))
         assert "ended within the next" in (await run.info()).log[0].why
         await run.result()
 

@@ -1,4 +1,4 @@
-"""B11 and B14: a cancel reaches the remote, is waited for, and cleans up; cleanup comes after the outcome, always."""
+"""A cancel asks the remote, waits for the end and cleans up; a cleanup always comes after the outcome."""
 
 import asyncio
 from typing import Any

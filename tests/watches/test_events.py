@@ -1,4 +1,4 @@
-"""B16 and invariant 9: the state first, what was missed, then live, and nothing twice or never."""
+"""Subscribers get the state, then the changes that they missed, then new ones: each exactly once."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""B7 to B10: what counts as proof. Sightings far enough apart, checks under eventual consistency, gates."""
+"""What proves the end of an operation: sightings far enough apart, checks that are repeated, gates."""
 
 import asyncio
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Invariants 7 and 8: a crash and a zombie at every point; each run ends right, started once, cleaned up by its key."""
+"""With a crash and a zombie at every point, each run ends right, is started once, and is cleaned up by its key."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 from everpoll import Backoff, Budget, Everpoll
 from everpoll.testing import BrokenPromise, ScriptedRemote, World, explore
 from everpoll.watches import Done, Wait
-from everpoll.watches.handle import RunInfo, run_info
+from everpoll.watches.run_info import RunInfo, run_info
 
 
 class Cloud:
@@ -91,7 +91,7 @@ async def ends_ready(world: World) -> None:
 
 async def ends_canceled(world: World) -> None:
     info = await _ends(world, "canceled")
-    if world.knife.fate == "zombie" and world.knife.fell_at in {"after_lease", "before_start"}:
+    if world.fault.fate == "zombie" and world.fault.injected_at in {"after_lease", "before_start"}:
         return  # it may start what was canceled meanwhile: only a remote that remembers canceled keys can refuse it
     if info.handle is None:
         assert world.remote.started == {}, "crashed before the start: there is nothing, and that was found out"
@@ -140,8 +140,8 @@ def test_a_zombie_wakes_up_and_does_its_worst() -> None:
     calls: dict[str, int] = {}
 
     async def count(world: World) -> None:
-        if world.knife.fate == "zombie" and world.knife.fell_at == "before_start":
-            calls[world.knife.fell_at] = world.remote.api.count("start")
+        if world.fault.fate == "zombie" and world.fault.injected_at == "before_start":
+            calls[world.fault.injected_at] = world.remote.api.count("start")
 
     explore(make, begin, count, remote=Cloud)
     assert calls == {"before_start": 2}

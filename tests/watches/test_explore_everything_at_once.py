@@ -1,4 +1,4 @@
-"""Invariants 7 and 8 once more, over every crash and every zombie, with much going on at the same time.
+"""Several runs, cancels and failures at the same time, with a crash and a zombie at every point.
 
 Several runs, looks in common, checks that need several tries, a cleanup that fails at first, a breaker that opens, an
 `ensure` beside `begin`, and a cancel at every few seconds.
@@ -13,8 +13,8 @@ from everpoll import Backoff, Breaker, Budget, Everpoll
 from everpoll.stores.contract import TaskFilter
 from everpoll.testing import ScriptedRemote, World, explore
 from everpoll.watches import Done, Wait
-from everpoll.watches.handle import RunInfo, run_info
 from everpoll.watches.rounds import ensure, sweep
+from everpoll.watches.run_info import RunInfo, run_info
 
 EVEN = Backoff("2s", factor=1.5, cap="10s", jitter=0)
 
@@ -119,8 +119,8 @@ async def ended(world: World) -> list[RunInfo]:
 def _all_cleaned(world: World, infos: list[RunInfo]) -> None:
     for info in infos:
         assert (info.phase, info.cleaned) == ("ended", True), info
-    # By its key: once, or once more where whoever did it could not say so any more.
-    most = 1 if world.knife.fell_at is None else 2
+    # By its key: once, or once more if the process could not store that it did it.
+    most = 1 if world.fault.injected_at is None else 2
     assert all(1 <= number <= most for number in world.remote.cleaned.values()), world.remote.cleaned
     assert set(world.remote.cleaned) == {f"query:{info.id}" for info in infos}
 
@@ -150,9 +150,9 @@ def test_one_of_two_is_canceled_at_any_moment(after_s: float) -> None:
         assert by_id["b"].outcome == ("canceled" if world.notes["asked"] else "ready")
         touched = [info for info in by_id.values() if f"query:{info.id}" in world.remote.started]
         for info in touched:
-            if info.outcome == "canceled" and world.knife.fate != "zombie":
+            if info.outcome == "canceled" and world.fault.fate != "zombie":
                 assert info.handle is None or info.handle in world.remote.canceled
-        if world.knife.fate != "zombie":
+        if world.fault.fate != "zombie":
             _all_cleaned(world, [info for info in by_id.values() if info.cleaned is not None])
 
     explore(make, begin_and_cancel, right, remote=Cloud)

@@ -8,19 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everpoll import Backoff
-from everpoll.watches.learned_plan import CAPS, FEWEST, PastRun, Plan, planned, tenth, waited_s
+from everpoll.watches.end_curve import FEWEST
+from everpoll.watches.learned_plan import CAPS, Plan, planned, waited_s
+from everpoll.watches.past_runs import PastRun, tenth
 
 HALF = type("Half", (Random,), {"random": lambda _self: 0.5})()
 """A chance that leaves every wait as it is."""
+ANY = st.floats(allow_nan=True, allow_infinity=True)
+"""Any float: not a number, negative, infinite, the smallest and the largest."""
 TIMES = st.one_of(st.floats(0, 10), st.floats(0, 5_000), st.floats(0, 1e308), st.sampled_from([0.0, 60.0, math.inf]))
+MARKS = st.tuples(st.floats(0, 1, exclude_min=True), st.floats(0.001, 10_000))
 
 
 @st.composite
 def past_runs(draw: st.DrawFn) -> PastRun:
+    if draw(st.integers(0, 5)) == 0:
+        marks = draw(st.lists(st.tuples(ANY, ANY), max_size=4))
+        return PastRun(draw(ANY), draw(ANY), tuple(marks))
     low, high = sorted((draw(TIMES), draw(TIMES)))
-    share = st.floats(0, 1, exclude_min=True)
-    marks = draw(st.lists(st.tuples(share, st.floats(0.001, 10_000)), max_size=4))
-    return PastRun(low, high, tuple(marks))
+    return PastRun(low, high, tuple(draw(st.lists(MARKS, max_size=4))))
 
 
 @st.composite
@@ -68,6 +74,27 @@ def test_no_look_comes_before_that_of_the_fallback_and_no_gap_is_too_long(
         at_s += wait_s
         if number < len(shares) and (not marks or tenth(shares[number]) > tenth(marks[-1][0])):
             marks.append((shares[number], at_s))
+
+
+@given(
+    backoffs(),
+    HISTORIES,
+    st.sampled_from([None, 1.0, 0.5]),
+    st.integers(0, 1_000_000),
+    ANY,
+    st.lists(st.tuples(ANY, ANY), max_size=3),
+)
+def test_whatever_a_run_has_shown_there_is_a_wait_and_a_reason(
+    fallback: Backoff,
+    history: list[PastRun],
+    looks: float | None,
+    number: int,
+    elapsed_s: float,
+    marks: list[tuple[float, float]],
+) -> None:
+    wait_s, why = planned(fallback, looks, 1.0, history).next_look(number, elapsed_s, marks, HALF)
+    assert 0 < wait_s < math.inf
+    assert why
 
 
 @given(backoffs(), st.integers(0, 60))

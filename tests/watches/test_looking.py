@@ -1,4 +1,4 @@
-"""B3 to B6 and the budget: the order of a look, its delays, and how a run ends when time is over."""
+"""The order of the questions in a look, the delays between looks, and how a run ends when its budget is spent."""
 
 import asyncio
 from random import Random
@@ -26,7 +26,7 @@ def test_delays_are_2_4_8_16_30_30(stage: WatchStage) -> None:
 
 def test_with_jitter_of_20_percent_to_either_side(stage: WatchStage) -> None:
     watch = stage.whole(every=Backoff("2s", factor=2, cap="30s", jitter=0.2))
-    watch.rng = Random(7)
+    stage.runtime(watch).rng = Random(7)
     timeline = stage.timeline(watch)
 
     async def scene() -> None:
@@ -86,7 +86,7 @@ def test_120_looks_and_the_message_says_which_budget_and_its_figure(stage: Watch
 
 
 def test_time_counts_from_the_persisted_start_over_any_outage(stage: WatchStage) -> None:
-    """Nobody works for an hour: the deadline has passed, and the remote is not asked any more."""
+    """No worker runs for an hour: the deadline has passed, and the remote is not asked any more."""
     watch = stage.whole()
 
     async def scene() -> None:

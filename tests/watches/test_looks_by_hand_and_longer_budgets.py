@@ -1,4 +1,4 @@
-"""A person makes the next look due now, or adds to a run's budget; neither is undone by a look that is under way."""
+"""A caller makes the next look due now, or adds to a run's budget; a look that is under way undoes neither."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Invariant 7 against functions that hang or swallow their cancellation: the run ends in time, its slot is free."""
+"""A function that hangs or swallows its cancellation keeps no run alive beyond its budget, and no slot."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -239,7 +239,7 @@ def test_a_start_and_a_cleanup_that_hang_end_with_their_budgets(stage: WatchStag
 def test_a_remote_that_never_comes_back_keeps_no_run_for_ever(
     stage: WatchStage, options: dict[str, Any], longest_s: float, what: str
 ) -> None:
-    """The budget stands still for as long again as it lasts, or for `outage_budget`; then it runs on."""
+    """The budget is paused for as long again as it lasts, or for `outage_budget`; then it runs on."""
     stage.script(**{what: [ConnectionError("down")]})
     watch = stage.whole(every=STEADY, budget=Budget("10m"), breaker=Breaker(3, "1m"), **options)
 
@@ -271,7 +271,7 @@ def test_the_pause_before_a_start_lengthens_no_budget_after_it(stage: WatchStage
 
 
 def test_a_worker_that_was_away_lengthens_no_pause(stage: WatchStage) -> None:
-    """The budget stands still for ten minutes of the outage, although no worker looks for a day."""
+    """The budget is paused for ten minutes of the outage, although no worker looks for a day."""
     stage.script(status=[ConnectionError("down")])
     watch = stage.whole(every=STEADY, budget=Budget("10m"), breaker=Breaker(3, "1m"))
 

@@ -1,4 +1,4 @@
-"""The same on real databases, in real time: a run from begin to cleanup, canceled, begun twice, followed by others."""
+"""Runs on real databases, in real time: from begin to cleanup, canceled, begun twice, followed by several readers."""
 
 import asyncio
 from collections.abc import Iterator

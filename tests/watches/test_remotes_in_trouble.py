@@ -1,4 +1,4 @@
-"""Rates and breakers under attack: doomed runs, calls for many, canceled probes, clocks that are set back."""
+"""Rates and breakers hold for runs without time left, batched looks, canceled probes and clocks that are set back."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ from watches.stage import WatchStage
 
 
 def test_who_comes_too_late_for_the_rate_takes_no_turn_from_others(stage: WatchStage) -> None:
-    """200 runs at once with time for six of them: whoever comes later is asked about at once."""
+    """200 runs at once with time for six of them: a run that comes later is looked at without delay."""
     remote = stage.script(status=["running"])
     watch = stage.watch(every="1s", rate=Rate(1, per="1s"), budget=Budget("5s"))
 

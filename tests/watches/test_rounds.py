@@ -1,4 +1,4 @@
-"""B13 and B14: business rows that should have a run get one, whoever forgot to begin it; what leaked is swept."""
+"""Business rows without a run get one, and cleanups that were given up are tried again."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What a run remembers is bounded, whatever its functions write: a row is written with every look."""
+"""The row of a run stays bounded, whatever its functions write: it is written with every look."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""B1, B2, B15 and invariant 8: intent, start with a key, handle stored; nothing is started twice or forgotten."""
+"""A start is stored as an intent, called with a key, and its handle is stored: nothing starts twice or is forgotten."""
 
 import asyncio
 from dataclasses import dataclass

@@ -75,9 +75,9 @@ def test_a_run_that_was_given_up_teaches_that_it_ran_at_least_so_long(stage: Wat
         await stage.clock.advance(20)
         await canceled.cancel()
         await stage.ended(canceled)
-        watch._learned_at = None
-        await watch._learn()
-        assert [run.ended_s == math.inf for run in watch.learning.runs()] == [True, True, False]
-        assert all(0 < run.running_s <= 65 for run in watch.learning.runs())
+        await stage.runtime(watch).learn()
+        runs = stage.runtime(watch).learning.runs()
+        assert [run.ended_s == math.inf for run in runs] == [True, True, False]
+        assert all(0 < run.running_s <= 65 for run in runs)
 
     stage.play(scene)

@@ -1,4 +1,4 @@
-"""B17 to B19: counters, names that nobody knows, and rows of older and newer code."""
+"""Counters, watches that no worker registers, and rows of older and newer code."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ def test_a_run_of_a_watch_that_this_worker_does_not_know_waits_for_one_that_does
             assert 10 < info.log[-1].times < 30, "ever more rarely"
             await run.cancel("not needed")
             await asyncio.sleep(600)
-            assert (await run.info()).outcome is None, "nobody was told"
+            assert (await run.info()).outcome is None, "it has not ended"
         assert (remote.count("status"), remote.count("cancel")) == (looked, 0)
         remote._answers["status"] = ["complete"]
         async with stage.app:

@@ -1,4 +1,4 @@
-"""Who waits for a run: over outages of the store, until the app is closed, and without leaving anything behind."""
+"""Callers that wait for a run wait through outages of the store, until the app is closed, and leave nothing behind."""
 
 import asyncio
 from collections import Counter

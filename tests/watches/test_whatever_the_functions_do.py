@@ -1,4 +1,4 @@
-"""Whatever the functions of a watch raise, return or write: a failure of theirs, told clearly, and cleaned up after.
+"""Whatever the functions of a watch raise, return or write becomes a clear failure of that call.
 
 No run ends behind the back of its cleanup, no worker ends with a run, and no other run is harmed.
 """

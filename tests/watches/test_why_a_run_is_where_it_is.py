@@ -118,7 +118,7 @@ def test_a_breaker_and_a_rate_are_named_with_the_remote(stage: WatchStage) -> No
         told = await answer(stage, broken)
         assert told.verdict.startswith("It is postponed by the breaker of its remote, and asks again in ")
         assert "mc.example failed 1 times in a row: not asked for " in told.verdict
-        assert "its budget of time stands still meanwhile, for 28m" in told.verdict
+        assert "its time budget is paused meanwhile, for 28m" in told.verdict
         assert " more at most" in told.verdict
         told = await answer(stage, later)
         assert told.verdict.startswith("It is postponed by the rate of its remote, and has its turn in ")

@@ -243,7 +243,7 @@ class Everpoll(Fronts):
             self._opened.release(event_loop)
 
     def _hand_on(self, run: Run) -> Settlement:
-        return self.watches.hand_on(run)
+        return self.watches.settle_unregistered(run)
 
     def _leased_queues(self) -> list[str]:
         return list(self.worker_options.queues or self._works.queues)

@@ -33,8 +33,8 @@ from everpoll.policy import human
 from everpoll.policy.visible_texts import escaped, visible
 from everpoll.stores.contract import END_STATES, LIVE_STATES, Store, TaskFilter, TaskInfo, TaskPage, encode
 from everpoll.watches import RunEvent, RunInfo, Watches, WatchRun
-from everpoll.watches.handle import memory_of, run_info
 from everpoll.watches.memory import Decision
+from everpoll.watches.run_info import memory_of, run_info
 
 STATES = (*LIVE_STATES, *END_STATES)
 OUTCOME_STYLE = {"ready": "green", "failed": "bold red", "timed_out": "bold red", "canceled": "yellow"}

@@ -66,7 +66,7 @@ def _reached(facts: Facts) -> Verdict:
 
 
 def _judged(fact: T | Unseen | None, judge: Callable[[T], Verdict]) -> Verdict | None:
-    """None: this kind of store has nothing of that."""
+    """Judge a fact; return None if this kind of store does not have it."""
     if fact is None:
         return None
     if isinstance(fact, Unseen):

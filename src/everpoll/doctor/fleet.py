@@ -58,7 +58,7 @@ def workers(fleet: Fleet, due: Sequence[DueTasks]) -> Verdict:
 
 
 def leases(facts: LeaseFacts, fleet: Fleet) -> Verdict:
-    """Whether each leased task is in the hands of a worker that is alive."""
+    """Whether a live worker holds each leased task."""
     known = {one.incarnation: one for one in fleet.workers}
     alive = {one.incarnation for one in fleet.alive}
     found = [

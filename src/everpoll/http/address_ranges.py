@@ -1,4 +1,4 @@
-"""Addresses of the inside: this machine, its networks, the metadata of a cloud.
+"""Inner addresses: this machine, its networks, the metadata of a cloud.
 
 Pure. An IPv6 address that leads to an IPv4 one (mapped, 6to4, NAT64, Teredo) is judged as that one. Addresses that a
 resolver or `connect` would accept are read as they do: 127.1, 0x7f000001, 0177.0.0.1 and 2130706433 are 127.0.0.1.

@@ -21,7 +21,7 @@ from everpoll.http.unpacking import Body
 
 _WITHOUT_BODY = frozenset({204, 304})
 _AT_LEAST = 100
-"""Statuses below are none."""
+"""The lowest valid status."""
 
 
 class Unfamiliar(Exception):
@@ -63,7 +63,7 @@ class LeanConnection(asyncio.Protocol):
         self._begin()
 
     def _begin(self) -> None:
-        """Forget the answer before."""
+        """Forget the last answer."""
         self.status = 0
         self.headers = Headers()
         self.is_kept = False
@@ -135,7 +135,7 @@ class LeanConnection(asyncio.Protocol):
         self.certificate_expires_at = expiry_of(transport.get_extra_info("ssl_object"))
 
     def data_received(self, data: bytes) -> None:
-        """Read on."""
+        """Give what came to the parser."""
         if self._waiter is None or self._parser is None:
             # Nothing was asked: what comes now would be taken for the next answer.
             self.abort()
@@ -159,11 +159,11 @@ class LeanConnection(asyncio.Protocol):
                 self._fail(HeadTooLarge())
 
     def eof_received(self) -> None:
-        """The other side has closed: so is this one, by what is returned."""
+        """Note that the other side has closed. asyncio closes this side, because None is returned."""
         self.is_open = False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end, of either side's making."""
+        """Note that the connection has ended, whichever side closed it."""
         self.is_open = False
         self._transport = None
         if self._waiter is None:

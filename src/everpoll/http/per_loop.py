@@ -2,7 +2,7 @@
 
 A connection belongs to the event loop that opened it, and a client may serve several: that of the app, those of plain
 functions that call `asyncio.run`, those of tests. Python closes what is left when a loop shuts down its asynchronous
-generators, as `asyncio.run` and `asyncio.Runner` do: so each holder is one.
+generators, as `asyncio.run` and `asyncio.Runner` do: so such a generator holds each object.
 """
 
 import asyncio

@@ -19,7 +19,7 @@ from typing import Any, cast
 from everpoll.policy import Duration, seconds
 
 LONGEST = "1d"
-"""What a remote may ask for at most: a slip of its pen must not park a run for years."""
+"""What a remote may ask for at most: a mistake there must not stop a run for years."""
 
 # Milliseconds first: a server that sends both means the finer one.
 _IN_MILLISECONDS = ("retry-after-ms", "x-ms-retry-after-ms")
@@ -90,7 +90,7 @@ def _headers(said: object) -> Mapping[str, str] | None:
     fallback = None
     for _ in range(_LONGEST_CAUSE_CHAIN):
         for candidate in (_attribute(said, "response"), said):
-            # `is not None`, for the truth of a `requests` response is whether it went well: a 429 is false.
+            # `is not None`, because a response of `requests` with an error status, such as 429, is false.
             headers = None if candidate is None else _lowered(candidate)
             if headers is not None and any("retry-after" in name for name in headers):
                 return headers

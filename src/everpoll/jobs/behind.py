@@ -5,7 +5,7 @@
     {"group":10,"args":[42],"kwargs":{}}                   the callback of a group of ten
 
 Promises: the other arguments are checked when the call is enqueued, as those of any call. A job outside of
-chains and groups pays one comparison for all this.
+chains and groups costs one comparison more.
 """
 
 import inspect
@@ -105,4 +105,4 @@ def _without(function: Callable[..., Any], first: inspect.Parameter) -> Callable
 
 
 def _never_called() -> None:
-    """Have the code of a function that takes nothing."""
+    """Lend its code to stand-ins, which are inspected and never called."""

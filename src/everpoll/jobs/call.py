@@ -1,6 +1,6 @@
 """A call as data: arguments to JSON when a job is enqueued, and back when it runs.
 
-Promises: what cannot be called or stored is refused at `enqueue`, in the caller's face, not hours later in a worker.
+Promises: what cannot be called or stored is refused at `enqueue`, where the caller sees it, and not later in a worker.
 Parameters that are annotated with more than plain JSON types (datetime, dataclass, Struct, …) are converted back.
 Annotations that are text are looked up in the function's module, then where the function was registered.
 """
@@ -39,7 +39,7 @@ decode = msgspec.json.Decoder(Call).decode
 
 
 class CallShape:
-    """How one function is called; `given`: what an error says of arguments that callers do not pass."""
+    """How one function is called. `given` is added to error messages: which arguments callers do not pass."""
 
     def __init__(self, name: str, function: Callable[..., Any], task_type: type, given: str = "") -> None:
         self._name = name
@@ -244,7 +244,7 @@ def _for_all(parameter: inspect.Parameter, hint: Any) -> Any:
 
 
 def _is(wanted: type, hint: Any) -> bool:
-    """The type itself, of whatever result, optional or with metadata."""
+    """Whether a hint is this type: bare, with the type of its result, optional, or with metadata."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if hint is wanted or get_origin(hint) is wanted:

@@ -58,7 +58,7 @@ class Causes(Struct, frozen=True):
 
 
 class Redriven(Struct, frozen=True, kw_only=True):
-    """What became of a redrive; of a dry run, what would."""
+    """The result of a redrive; of a dry run, what it would be."""
 
     matched: int
     moved: int
@@ -101,7 +101,7 @@ def _group(groups: dict[tuple[str, str, str], list[TaskInfo]], tasks: Iterable[T
 
 
 def _slim(task: TaskInfo) -> TaskInfo:
-    """Without its payloads: thousands are held at a time."""
+    """Return the task without its payloads: thousands are in memory at a time."""
     return TaskInfo(
         id=task.id,
         kind=task.kind,
@@ -143,10 +143,10 @@ class RedriveFilter(Struct, frozen=True, kw_only=True):
     """Enqueued then or later."""
     state: TaskState = "failed"
     everything: bool = False
-    """All of that state: without a filter this must be said."""
+    """Put back all jobs of that state; required where no filter is given."""
 
     def checked(self) -> TaskFilter:
-        """As the store wants it; `BadInput` where it would be all jobs, or could be none."""
+        """Return the filter of the store; raise `BadInput` for one that would find all jobs, or can find none."""
         if self.state not in END_STATES:
             raise BadInput(f"redrive: state={self.state!r}: only ended jobs are put back: failed, canceled or done")
         filters = (self.name, self.queue, self.error, self.since)
@@ -176,7 +176,7 @@ async def redriven(store: Store, wanted: RedriveFilter, *, by: str = "", dry_run
 
 
 def instant_of(since: datetime | Duration | None) -> datetime | None:
-    """An instant, or so long ago."""
+    """Return an instant; a duration counts back from now."""
     if since is None:
         return None
     if isinstance(since, datetime):

@@ -118,7 +118,7 @@ class Job(Generic[P, R]):
     if not TYPE_CHECKING:  # with it, checkers would take every misspelled name for an attribute
 
         def __getattr__(self, attribute: str) -> Any:
-            """Say what the habits of other queues are called here; only called for names that there are not."""
+            """Raise `AttributeError`; for a method of another queue, it names ours. Called for missing names only."""
             own = self.__dict__.get("name", "job")
             hint = meant(own, attribute)
             raise AttributeError(f"job {own!r} has no {attribute!r}" + (f": {hint}" if hint else ""))
@@ -170,7 +170,7 @@ class Job(Generic[P, R]):
         return options
 
     async def enqueue_call(self, args: Sequence[Any], kwargs: dict[str, Any], options: EnqueueOptions) -> Task[R]:
-        """Enqueue a call whose arguments and options come apart: one may be called as the other is."""
+        """Enqueue a call with its arguments and options apart: an argument may have the name of an option."""
         if (found := tracer()) is None:
             return await self._enqueue(args, kwargs, options)
         with enqueueing(found, self.name, self.queue) as span:

@@ -1,7 +1,7 @@
 """The limits of a job: how many tasks run at a time, how many start in a stretch, and which of them count together.
 
 Promises: what cannot limit anything is refused where the job is registered. A call whose key is None counts for no
-limit. Keys of different jobs never meet.
+limit. Keys of different jobs are never equal.
 """
 
 import hashlib

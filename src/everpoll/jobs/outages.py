@@ -16,7 +16,7 @@ _rng = random.Random()  # noqa: S311 - jitter, not a secret
 
 
 async def through_outages(store: Store, ask: Callable[[], Awaitable[T]], problem: str) -> T:
-    """The answer; the job's timeout, or the engine, cancels this. `problem` is what the log says meanwhile."""
+    """Return the answer, however long it takes; a timeout or the engine cancels this. `problem` goes to the log."""
     failures = 0
     while True:
         try:

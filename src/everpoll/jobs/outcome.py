@@ -88,13 +88,13 @@ def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng, verdict: 
 
 
 def refused(lease: Lease, problem: str) -> Settlement:
-    """The task cannot be run at all, now or later."""
+    """Settle a task that cannot be run, now or later."""
     error = storable(problem, ERROR_LIMIT)
     note = {"what": "failed", "why": "it cannot be run", "attempt": lease.attempt, "error": error}
     return _ended(lease, "failed", note)
 
 
 def _ended(lease: Lease, state: EndState, note: dict[str, Any]) -> Settlement:
-    """An end that people want to hear of. Its number is that of the lease: no other settlement has it."""
+    """Return an end with its event, which has the number of the lease: no other settlement has that number."""
     events = failure_event(note, lease.sequence)
     return Ended(lease.id, lease.sequence, state, None, encode(note), events)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WorkOf = Callable[[Store, bool], Awaitable[CallerWork[T]]]
-"""Asks a store for work; True: anew, since the work before led elsewhere."""
+"""Asks a store for the work to do. True: ask again, because the connection leads to another database now."""
 
 
 async def inside(jobs: "Jobs", connection: object, work_of: WorkOf[T], instead: str) -> T:

@@ -1,4 +1,4 @@
-"""All jobs of one app, and what they share: the store, the way in, the waiters, the threads."""
+"""All jobs of one app, and what they share: the store, the enqueuer, the waiters, the threads."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -151,7 +151,7 @@ class Jobs:
         return Task(self, task_id, is_known=is_known)
 
     async def enqueuer(self) -> Enqueuer:
-        """The one way in."""
+        """Return the enqueuer of this app."""
         store = await self.store()
         if not self.coalesces:
             return Enqueuer(store)
@@ -160,20 +160,20 @@ class Jobs:
         return self._enqueuer
 
     async def results(self) -> Results:
-        """The shared waiters."""
+        """Return the waiters of this app."""
         store = await self.store()
         if self._results is None:
             self._results = Results(store)
         return self._results
 
     def settled(self, task_ids: list[int]) -> None:
-        """This process's worker has settled these."""
+        """Wake the callers that wait for these tasks, which this process's worker has settled."""
         self.hooks.settled(task_ids)
         if self._results is not None:
             self._results.settled(task_ids)
 
     async def close(self) -> None:
-        """Let go of waiters; a later call begins anew."""
+        """Stop the waiters; a later call starts them again."""
         await self.hooks.close()
         await self.children.close()
         results = self._results

@@ -4,7 +4,8 @@ Promises: the same calls with the same meaning, blocking. They have an event loo
 beside the caller: an app that runs in this process is not touched, and need not run. A call inside an event loop is
 refused at once. Never a hang: a call ends with its answer, its timeout, or an error.
 
-A store in memory has no second way in: there the call is made where the app runs, or, while it does not, right here.
+A store in memory cannot be opened twice: its calls are made in the event loop of the app, or, while the app does not
+run, in the thread of the caller.
 """
 
 import asyncio
@@ -67,7 +68,7 @@ class SyncCalls:
         return SyncTask(self, checked_id(task_id), is_known=False)
 
     def exchange(self, another: Callable[[], Awaitable[Store]] | None) -> Callable[[], Awaitable[Store]] | None:
-        """Make stores in this way from now on; return the way of before."""
+        """Make stores with this function from now on; return the function used so far."""
         before, self._another = self._another, another
         self.close()
         return before
@@ -166,7 +167,7 @@ class SyncJob(Generic[P, R]):
         return self.enqueue_call(args, kwargs, self._job.split_options(kwargs))
 
     def enqueue_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: "EnqueueOptions") -> "SyncTask[R]":
-        """Enqueue a call whose arguments and options come apart: one may be called as the other is."""
+        """Enqueue a call with its arguments and options apart: an argument may have the name of an option."""
         task = self._job.new_task(args, kwargs, **options)
         if options.get("connection") is not None:
             return self._enqueue_inside([task], options)[0]

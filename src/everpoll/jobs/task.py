@@ -68,11 +68,11 @@ class Task(Generic[R_co]):
         return SyncInside(self, self._jobs.sync)
 
     def on(self, jobs: "Jobs") -> "Task[R_co]":
-        """The same task, through another way in."""
+        """Return the same task for callers that use these jobs."""
         return Task(jobs, self.id, is_new=self.is_new, is_known=self._is_known, run=self._run)
 
     async def info(self) -> TaskInfo:
-        """Everything that is known about it."""
+        """Read everything that is known about it."""
         store = await self._jobs.store()
         found = await store.info([self.id])
         if self.id not in found:
@@ -158,7 +158,7 @@ class Task(Generic[R_co]):
         return self._running("is_stopping").stop_reason is not None
 
     async def progress(self, value: Any, text: str | None = None) -> None:
-        """Inside the job: store how far it is, for `info()` to show. Raises `LeaseLost` if others own it by now.
+        """Inside the job: store how far it is, for `info()` to show. Raises `LeaseLost` if it has lost its lease.
 
         With a text, `info().progress` is `{"value": value, "text": text}`, else the value. While the database is away
         it waits, for as long as the job may run.
@@ -184,7 +184,7 @@ class Task(Generic[R_co]):
         """Inside the job: end it as done, with this result, in the transaction of this connection.
 
         The end counts when the transaction is committed, together with whatever else it wrote; the job commits before
-        it returns. Rolled back, the attempt has failed. Raises `LeaseLost` if others own the task by now, and then the
+        it returns. Rolled back, the attempt has failed. Raises `LeaseLost` if it has lost its lease, and then the
         transaction cannot be committed.
         """
         run = self._running("complete()")

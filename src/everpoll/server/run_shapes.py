@@ -11,8 +11,8 @@ from everpoll.http.stored_secrets import each_without_secrets, without_secrets
 from everpoll.server.shapes import Page, instant, instant_example
 from everpoll.stores.contract import TaskInfo, TaskState
 from everpoll.watches import RunInfo
-from everpoll.watches.handle import Fact, run_info
 from everpoll.watches.memory import Outcome
+from everpoll.watches.run_info import Fact, run_info
 
 
 class FactItem(Struct, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from everpoll.server.streams import MEDIA as EVENTS
 from everpoll.server.streams import EventStream, frame
 from everpoll.stores.contract import Store, TaskFilter, TaskInfo, TaskState
 from everpoll.watches import RunEvent, WatchRun
-from everpoll.watches.handle import run_info
+from everpoll.watches.run_info import run_info
 from everpoll.watches.why import why as why_run
 
 LIST = "runs"

@@ -23,7 +23,7 @@ from everpoll.policy import Duration, human, seconds
 from everpoll.stores.contract import TaskFilter
 from everpoll.stores.memory import MemoryStore
 from everpoll.testing.clock import VirtualClock
-from everpoll.testing.points import Fate, Knife, Process, here
+from everpoll.testing.points import Fate, InjectedFault, Process, here
 from everpoll.testing.processes import ProcessStore
 
 RESTART_S = 1.0
@@ -44,7 +44,7 @@ class World:
 
     clock: VirtualClock
     database: MemoryStore
-    knife: Knife
+    fault: InjectedFault
     remote: Any = None
     notes: dict[str, Any] = field(default_factory=dict)
     """Yours: what the story did, for the check."""
@@ -80,7 +80,7 @@ class Exploration:
 
 
 class BrokenPromise(EverpollError, AssertionError):
-    """A story went wrong; the message says where the knife fell."""
+    """A story went wrong; the message names the point and the fate of the process."""
 
 
 def explore(
@@ -100,18 +100,18 @@ def explore(
     if not set(fates) <= set(get_args(Fate)):
         raise BadInput(f"fates={fates!r}: write some of {get_args(Fate)!r}")
 
-    def tell(knife: Knife) -> list[str]:
+    def tell(fault: InjectedFault) -> list[str]:
         clock = VirtualClock()
-        world = World(clock, MemoryStore(clock), knife)
+        world = World(clock, MemoryStore(clock), fault)
         clock.run(_run_story(world, make, story, check, remote, limit_s))
-        return knife.passed
+        return fault.passed
 
-    points = _guarded(lambda: tell(Knife()), "undisturbed")
+    points = _guarded(lambda: tell(InjectedFault()), "undisturbed")
     stories = 1
     for fate in fates:
         for number, name in enumerate(points):
             where = f"{fate} at point {number} of {len(points)}, {name}"
-            _guarded(lambda: tell(Knife(number, fate)), where)  # noqa: B023 - called at once
+            _guarded(lambda: tell(InjectedFault(number, fate)), where)  # noqa: B023 - called at once
             stories += 1
     return Exploration(tuple(points), stories)
 
@@ -136,7 +136,7 @@ async def _run_story(
         while not await world.is_over():
             if world.clock.now() >= until:
                 raise TimeoutError(f"the story has not ended within {human(limit_s)}")
-            if world.knife.on_fall.is_set() and len(workers) == 1:
+            if world.fault.injected.is_set() and len(workers) == 1:
                 await asyncio.sleep(RESTART_S)
                 workers.append(_Running(world, make))
             await asyncio.sleep(LOOK_S)
@@ -156,7 +156,7 @@ class _Running:
     """A process with a worker."""
 
     def __init__(self, world: World, make: Make) -> None:
-        self._process = Process(f"process {len(world.processes) + 1}", world.knife)
+        self._process = Process(f"process {len(world.processes) + 1}", world.fault)
         world.processes.append(self._process)
         self.started = asyncio.Event()
         self._leave = asyncio.Event()

@@ -1,7 +1,7 @@
 """Crash points: places where a process may die or freeze, named, in order.
 
-A point does nothing outside of `explore`. Inside, it is where the explorer's knife falls: the process stops there, for
-ever or until it is thawed, and whatever it would have done next does not happen, or happens much too late.
+A point does nothing outside of `explore`. Inside, the explorer may inject a fault: the process stops there, for ever or
+until it is thawed, and whatever it would have done next does not happen, or happens much too late.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ class Process:
     """One simulated process: alive, dead, or frozen until the test thaws it."""
 
     name: str
-    knife: "Knife"
+    fault: "InjectedFault"
     state: Literal["alive", "dead", "frozen"] = "alive"
     thawed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -30,22 +30,22 @@ class Process:
 
 
 @dataclass(slots=True, eq=False)
-class Knife:
-    """Where it falls: at the nth point that is passed, once."""
+class InjectedFault:
+    """The one fault of a story: what happens to the process that passes the nth point."""
 
     at: int | None = None
     fate: Fate = "crash"
     passed: list[str] = field(default_factory=list)
-    fell_at: str | None = None
-    on_fall: asyncio.Event = field(default_factory=asyncio.Event)
+    injected_at: str | None = None
+    injected: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def meets(self, process: Process, name: str) -> None:
-        """This process passes this point."""
+    def passes(self, process: Process, name: str) -> None:
+        """Note that a process passes a point; if it is the chosen one, stop the process there."""
         self.passed.append(name)
-        if self.fell_at is None and self.at == len(self.passed) - 1:
-            self.fell_at = name
+        if self.injected_at is None and self.at == len(self.passed) - 1:
+            self.injected_at = name
             process.state = "dead" if self.fate == "crash" else "frozen"
-            self.on_fall.set()
+            self.injected.set()
 
 
 here: contextvars.ContextVar[Process | None] = contextvars.ContextVar("everpoll_process", default=None)
@@ -57,5 +57,5 @@ async def crash_point(name: str) -> None:
     if process is None:
         return
     await process.gate()
-    process.knife.meets(process, name)
+    process.fault.passes(process, name)
     await process.gate()

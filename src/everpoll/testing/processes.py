@@ -58,7 +58,7 @@ class ProcessStore:
 
     async def _pass(self, name: str) -> None:
         await self._process.gate()
-        self._process.knife.meets(self._process, name)
+        self._process.fault.passes(self._process, name)
         await self._process.gate()
 
     def pulse(self) -> Pulse:

@@ -2,12 +2,13 @@
 
 from everpoll.watches.cadence import Cadence, History, Learned
 from everpoll.watches.context import LookContext
-from everpoll.watches.handle import RunEvent, RunInfo, WatchRun
-from everpoll.watches.learned_plan import PastRun
 from everpoll.watches.options import WatchOptions
+from everpoll.watches.past_runs import PastRun
 from everpoll.watches.registry import Watches
+from everpoll.watches.run_info import RunInfo
 from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Verify, Wait
 from everpoll.watches.watch import Watch
+from everpoll.watches.watch_run import RunEvent, WatchRun
 
 __all__ = [
     "Cadence",

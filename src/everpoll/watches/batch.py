@@ -6,7 +6,6 @@ run that is canceled or times out does not disturb the others; a call without a 
 """
 
 import asyncio
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -25,8 +24,6 @@ class Batch:
     """The runs of one watch that wait for the next call of `look_many`."""
 
     def __init__(self, where: str, function: Callable[..., Any], subject: Subject | None = None) -> None:
-        if not inspect.iscoroutinefunction(function):
-            raise BadInput(f"{where}: look_many must be an async function")
         self._where = where
         self._function = function
         self._subject = subject

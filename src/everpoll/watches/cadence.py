@@ -10,7 +10,8 @@ from typing import Protocol, runtime_checkable
 
 from everpoll.errors import BadInput
 from everpoll.policy import Backoff, Duration, Rng, number, seconds, shown
-from everpoll.watches.learned_plan import PastRun, Plan, planned
+from everpoll.watches.learned_plan import Plan, planned
+from everpoll.watches.past_runs import Mark, PastRun
 
 LEAST_LOOKS = 0.05
 
@@ -28,7 +29,7 @@ class History:
     before it. Runs that timed out or were canceled are left out."""
     runs: tuple[PastRun, ...] = ()
     """The earlier runs themselves, newest first: between which two looks each ended, and its progress."""
-    progress: tuple[tuple[float, float], ...] = ()
+    progress: tuple[Mark, ...] = ()
     """What the remote reported about this run: the first (share, seconds since the start) in each tenth."""
 
 
@@ -37,7 +38,7 @@ class Cadence(Protocol):
     """Anything that says how long to wait until the next look."""
 
     def next_s(self, history: History, rng: Rng) -> float:
-        """Seconds until the next look."""
+        """Return the seconds until the next look."""
         ...
 
 
@@ -63,7 +64,7 @@ class Planned:
         return self.decided(history, rng)[0]
 
     def decided(self, history: History, rng: Rng) -> tuple[float, str]:
-        """Seconds until the next look, and why."""
+        """Return the seconds until the next look, and why."""
         return self.plan.next_look(history.looks, history.elapsed_s, history.progress, rng)
 
 
@@ -97,17 +98,17 @@ class Learned:
         return self.learn(history.runs or [PastRun(one, one) for one in history.durations_s]).next_s(history, rng)
 
     def learn(self, runs: Sequence[PastRun]) -> Planned:
-        """The cadence that follows from these runs, newest first."""
+        """Return the cadence that follows from these runs, newest first."""
         return Planned(planned(self.fallback, self.looks, self.least_s, runs))
 
 
 def decided(cadence: Cadence, history: History, rng: Rng) -> tuple[float, str | None]:
-    """Ask a cadence: seconds until the next look, and its reason where it names one."""
+    """Ask a cadence: return the seconds until the next look, and the reason if it names one."""
     return cadence.decided(history, rng) if isinstance(cadence, Planned) else (cadence.next_s(history, rng), None)
 
 
 def cadence_of(every: object) -> Cadence | None:
-    """The cadence that `every=` means; None: it is none."""
+    """Return the cadence that `every=` means; None if it means none."""
     if isinstance(every, Backoff):
         return Growing(every)
     if isinstance(every, Cadence):

@@ -17,6 +17,7 @@ from everpoll.watches.context import LookContext
 from everpoll.watches.decisions.events import Event, Looked, Verified
 from everpoll.watches.decisions.plans import Call
 from everpoll.watches.limits import as_json, error_text
+from everpoll.watches.pacing import pace_after_look
 from everpoll.watches.verdicts import Done, Fail, Verdict, Verify, Wait
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ async def look(step: "Step", _plan: Call) -> Event:
     checked = _checked(verdict, watch.name)
     pace = None
     if checked is None or isinstance(checked, Wait):
-        pace = step.pace(None if checked is None else checked.progress)
+        pace = pace_after_look(step, None if checked is None else checked.progress)
     return Looked(checked, context.report(), pace, step.look_took_s, step.named_remote)
 
 

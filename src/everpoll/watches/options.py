@@ -1,5 +1,6 @@
 """The options of `app.watch`, checked, as the policy of a watch."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
@@ -26,8 +27,8 @@ class WatchOptions(TypedDict, total=False):
     queue: str
     priority: int
     timeout: Duration
-    """How long one look, start, cancel or cleanup may take, and never longer than what is left of its budget; then it
-    has failed in passing. Default: 1 minute."""
+    """How long one look, start, cancel or cleanup may take, and never longer than what is left of its budget; then the
+    call has failed, and is tried again. Default: 1 minute."""
     version: int
     """Raise it when rows of the version before cannot be understood; see `@….migrate`."""
     remote: str | Callable[[Any], str]
@@ -37,9 +38,9 @@ class WatchOptions(TypedDict, total=False):
     breaker: Breaker
     """When to stop asking a remote that cannot be reached."""
     outage: Literal["pause", "burn"]
-    """While the breaker is open: pause the budget of time (the default), or burn it."""
+    """While the breaker is open: pause the time budget (the default), or burn it."""
     outage_budget: Duration
-    """How long, over all outages of a run, its budget may stand still. Default: as long again as the budget."""
+    """How long, over all outages of a run, its budget may be paused. Default: as long again as the budget."""
     transient: tuple[type[BaseException], ...]
     fatal: tuple[type[BaseException], ...]
     classify: Classify
@@ -70,7 +71,7 @@ class WatchPolicy:
     rate: Rate | None
     breaker: Breaker | None
     outage_s: float
-    """How long the budget may stand still while the breaker is open, in all; 0: it never does."""
+    """How long the budget may be paused while the breaker is open, in all; 0: never."""
     rules: tuple[Classify, ...]
     odd_errors: int
     cancel_s: float
@@ -167,6 +168,8 @@ def _remote(where: str, value: str | Callable[[Any], str]) -> str | Callable[[An
 
 def _learn_by(where: str, options: WatchOptions) -> str | Callable[[Any], Any] | None:
     value = options.get("learn_by")
+    if inspect.iscoroutinefunction(value):
+        raise BadInput(f"{where}: learn_by must be a plain function: write def")
     if value is None or isinstance(value, str) or callable(value):
         return value
     raise BadInput(f"{where}: learn_by={shown(value)}: write the name of a field, or a function of the operation")

@@ -10,13 +10,13 @@ from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run, Work, Works
 from everpoll.errors import BadInput, TaskNotFound, WatchNotFound
 from everpoll.stores.contract import Settlement, Store, TaskInfo, TaskState
-from everpoll.watches.handle import WatchRun
 from everpoll.watches.options import WatchOptions
 from everpoll.watches.rounds import Rounds
 from everpoll.watches.runtime import Runtime
-from everpoll.watches.unknown import handed_on
+from everpoll.watches.unregistered import settled_unregistered
 from everpoll.watches.waiting import RunWaiters
 from everpoll.watches.watch import Watch
+from everpoll.watches.watch_run import WatchRun
 
 THREADS = 1_000
 
@@ -28,6 +28,7 @@ class Watches:
         self._works = works
         self.store = store
         self._watches: dict[str, Watch[Any]] = {}
+        self._runtimes: dict[str, Runtime] = {}
         self._enqueuer: Enqueuer | None = None
         self._waiters: RunWaiters | None = None
         self._infos: Coalescer[int, TaskInfo | None] = Coalescer(self._read_infos)
@@ -43,13 +44,13 @@ class Watches:
         if self._works.get(watch.name) is not None:
             raise BadInput(f"{watch.name!r} is registered already; give one of the two another name=")
         self._watches[watch.name] = watch
-        work = Work(watch.name, watch.policy.queue, Runtime(self, watch).run, watch.policy.timeout_s, True, "watch")
-        self._works.add(work)
+        runtime = self._runtimes[watch.name] = Runtime(self, watch)
+        self._works.add(Work(watch.name, watch.policy.queue, runtime.run, watch.policy.timeout_s, True, "watch"))
         return watch
 
-    def hand_on(self, run: Run) -> Settlement:
+    def settle_unregistered(self, run: Run) -> Settlement:
         """Settle a run whose watch is not registered in this worker: another worker may have it."""
-        return handed_on(run, sorted(self._watches), run.now(asyncio.get_running_loop().time()))
+        return settled_unregistered(run, sorted(self._watches), run.now(asyncio.get_running_loop().time()))
 
     def __getitem__(self, name: str) -> Watch[Any]:
         try:
@@ -57,6 +58,10 @@ class Watches:
         except KeyError:
             known = ", ".join(sorted(self._watches)[:20]) or "none"
             raise WatchNotFound(f"no watch is called {name!r}; registered: {known}") from None
+
+    def runtime(self, name: str) -> Runtime:
+        """Return what runs the steps of a watch in this process."""
+        return self._runtimes[self[name].name]
 
     def __iter__(self) -> Iterator[Watch[Any]]:
         return iter(self._watches.values())

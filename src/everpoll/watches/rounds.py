@@ -17,8 +17,8 @@ from everpoll.engine.enqueuer import Enqueuer
 from everpoll.errors import BadInput, StoreUnavailable
 from everpoll.policy import shown, spread
 from everpoll.stores.contract import NewTask, TaskFilter, TaskInfo, TaskState, encode
-from everpoll.watches.handle import memory_of, run_info
 from everpoll.watches.memory import encode as encode_memory
+from everpoll.watches.run_info import memory_of, run_info
 
 if TYPE_CHECKING:
     from everpoll.watches.registry import Watches
@@ -43,11 +43,11 @@ async def ensure(watch: "Watch[Any]", rows: Callable[[], Any]) -> int:
         async for some in _in_pages(found):
             begun += await _ensured(watch, some)
     finally:
-        _tell(watch, begun)
+        _log_begun(watch, begun)
     return begun
 
 
-def _tell(watch: "Watch[Any]", begun: int) -> None:
+def _log_begun(watch: "Watch[Any]", begun: int) -> None:
     if begun:
         watch.counters["repairs"] += begun
         rows_had = "1 business row" if begun == 1 else f"{begun} business rows"
@@ -212,7 +212,7 @@ class Rounds:
                 async with asyncio.timeout(ROUND_S):
                     await ensure(watch, rows)
             except BaseException:
-                _refuse_if_stopped()
+                _raise_if_stopped()
                 logger.exception("watch %s: the round for rows without a run failed; it is tried again", watch.name)
             await asyncio.sleep(spread(every_s, 0.1, self._rng.random()))
 
@@ -222,14 +222,14 @@ class Rounds:
             try:
                 swept = await sweep(self._watches, watch.name)
             except BaseException:
-                _refuse_if_stopped()
+                _raise_if_stopped()
                 logger.exception("watch %s: sweeping failed; it is tried again", watch.name)
             else:
                 if swept:
                     logger.warning("watch %s: the cleanup of %d runs is tried again", watch.name, swept)
 
 
-def _refuse_if_stopped() -> None:
+def _raise_if_stopped() -> None:
     """Inside an except block: re-raise if the round is being stopped or the user pressed Ctrl-C."""
     task, error = asyncio.current_task(), sys.exception()
     if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):

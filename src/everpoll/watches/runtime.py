@@ -7,21 +7,27 @@ cannot be read fails. Rows are migrated on copies, so that a migration that fail
 import asyncio
 import copy
 import logging
+import random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
 
 from everpoll.engine.calls import failure
+from everpoll.engine.rationed_log import RationedLog
 from everpoll.engine.work import Run, StopReason
 from everpoll.errors import BadInput
+from everpoll.logs.context import Labels
 from everpoll.policy import shown
 from everpoll.stores.contract import Again, Ended, Settlement, TaskInfo
 from everpoll.stores.contract import encode as encode_json
+from everpoll.watches.batch import Batch
 from everpoll.watches.context import LookContext
 from everpoll.watches.extension import read_args
+from everpoll.watches.learning import Learning
 from everpoll.watches.limits import MEMORY_LIMIT, as_json
 from everpoll.watches.memory import OTHERS, RunMemory, decode
+from everpoll.watches.remotes import Remotes
 from everpoll.watches.step import Step
 
 if TYPE_CHECKING:
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("everpoll.watches")
 
 PARK_S = 300.0
+LEARN_EVERY_S = 300.0
 COUNTERS_LIMIT = 1_000
 """How many counters a watch has; names beyond that share one."""
 
@@ -41,6 +48,14 @@ class Runtime:
     def __init__(self, watches: "Watches", watch: "Watch[Any]") -> None:
         self._watches = watches
         self.watch = watch
+        policy, where = watch.policy, f"watch {watch.name!r}"
+        self.rng: random.Random = random.Random()  # noqa: S311 - jitter, not a secret
+        self.remotes = Remotes(policy.rate, policy.breaker, self.rng.random)
+        self.changes, self.failures = RationedLog(logger), RationedLog(logger)
+        """The log of starts and ends, and that of failures; the lines of each are rationed."""
+        self.learning = Learning(where, policy.cadence, policy.learn_by, self.failures)
+        self._learned_at: float | None = None
+        self._batch: Batch | None = None
 
     async def run(self, run: Run) -> Settlement:
         """Make one step of one run."""
@@ -52,7 +67,7 @@ class Runtime:
             note = encode_json({"what": "failed", "error": f"its memory cannot be read: {error}"})
             return Ended(lease.id, lease.sequence, "failed", None, note)
         try:
-            await self.watch._learn()  # noqa: SLF001 - its tests reset when it last learned
+            await self._learn()
             return await self._stepped(run, memory)
         except asyncio.CancelledError:
             if run.stop_reason is StopReason.CANCELED:
@@ -102,17 +117,25 @@ class Runtime:
 
     # ── what a step needs ────────────────────────────────────────────────────────────────────────────────────────
 
+    @property
+    def batch(self) -> Batch | None:
+        """The runs that wait for a call of `look_many`, if the watch has one."""
+        watch = self.watch
+        if self._batch is None and watch.looks_together is not None:
+            labels = Labels(kind="watch", name=watch.name, queue=watch.policy.queue)
+            self._batch = Batch(f"watch {watch.name!r}", watch.looks_together, labels)
+        return self._batch
+
     def joins_a_call(self, remote: str) -> bool:
         """Whether a look at this remote would join a call of `look_many` that is being gathered."""
-        batch = self.watch.batch
+        batch = self.batch
         return batch is not None and batch.is_about_to_ask(remote)
 
     async def ask(self, limit_s: float, op: Any, context: LookContext, remote: str) -> Any:
         """Look once, alone or in a call of `look_many`, within `limit_s`."""
-        watch = self.watch
-        if watch.batch is not None:
-            return await watch.batch.ask(op, context, remote, limit_s)
-        return await watch.looks(limit_s, op, key=context.key, handle=context.handle, outcome=None, w=context)
+        if (batch := self.batch) is not None:
+            return await batch.ask(op, context, remote, limit_s)
+        return await self.watch.looks(limit_s, op, key=context.key, handle=context.handle, outcome=None, w=context)
 
     async def task(self, task_id: int) -> TaskInfo | None:
         """Read the task of a run."""
@@ -125,3 +148,20 @@ class Runtime:
             if number != (before := counted.get(name, 0)):
                 has_room = name in known or len(known) < COUNTERS_LIMIT
                 known[name if has_room else OTHERS] += number - before
+
+    async def learn(self) -> None:
+        """Read when earlier runs ended, for a cadence that uses it."""
+        learning, name = self.learning, self.watch.name
+        try:
+            store = await self._watches.store()
+            learning.read(await store.last_results("watch", name, learning.most))
+        except Exception as error:  # noqa: BLE001 - the cadence goes on with what it knows
+            logger.warning("watch %r: cannot read when earlier runs ended: %s", name, error)
+
+    async def _learn(self) -> None:
+        """Learn, if the cadence does and the last time was long enough ago."""
+        now = asyncio.get_running_loop().time()
+        is_known = self._learned_at is not None and now - self._learned_at < LEARN_EVERY_S
+        if self.learning.is_wanted and not is_known:
+            self._learned_at = now
+            await self.learn()

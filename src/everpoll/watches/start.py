@@ -16,6 +16,7 @@ from everpoll.watches.decisions.events import Adopted, Event, StartReturned
 from everpoll.watches.decisions.plans import Call
 from everpoll.watches.limits import as_json
 from everpoll.watches.look import stored
+from everpoll.watches.pacing import pace_at_start
 from everpoll.watches.verdicts import Done, Fail, Started, Wait
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ async def start(step: "Step", _plan: Call) -> Event:
         handle = as_json(begun.handle, f"watch {watch.name!r}: what start returns") if has_handle else None
     except BadInput as error:
         raise _not_storable(error) from error
-    return StartReturned(handle, verdict, step.pace_at_start())
+    return StartReturned(handle, verdict, pace_at_start(step))
 
 
 async def adopt(step: "Step", plan: Call) -> Event:
@@ -59,7 +60,7 @@ async def adopt(step: "Step", plan: Call) -> Event:
         handle = as_json(found, f"watch {watch.name!r}: what adopt returns")
     except BadInput as error:
         raise (_not_storable(error) if is_start else error) from error
-    return Adopted(handle, plan.verdict, step.pace_at_start() if is_start else None)
+    return Adopted(handle, plan.verdict, pace_at_start(step) if is_start else None)
 
 
 def _no_handle(returned: object) -> str:

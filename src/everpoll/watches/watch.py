@@ -7,11 +7,8 @@ async def shell_query(op: ShellQuery, w) -> Done | Fail | Wait: ...
 async def start(op, key): ...
 """
 
-import asyncio
 import functools
 import inspect
-import logging
-import random
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -19,34 +16,26 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from everpoll.engine.enqueuer import Enqueuer
-from everpoll.engine.rationed_log import RationedLog
 from everpoll.engine.threads import DaemonThreads
 from everpoll.errors import BadInput
-from everpoll.logs.context import Labels
 from everpoll.policy import Backoff, Duration, seconds, shown, whole_number
 from everpoll.stores.contract import NewEvent, NewTask
 from everpoll.stores.contract import encode as encode_json
-from everpoll.watches.batch import Batch
 from everpoll.watches.context import is_id
 from everpoll.watches.decisions.policy import CheckPolicy, Exhausted, RunPolicy
 from everpoll.watches.extension import Extension
 from everpoll.watches.functions import OperationType, UserFunction
-from everpoll.watches.handle import WatchRun
-from everpoll.watches.learning import Learning
 from everpoll.watches.limits import as_json, short_text
 from everpoll.watches.memory import Decision, RunMemory, encode
 from everpoll.watches.options import NAME_LIMIT, WatchOptions, checked, text
-from everpoll.watches.remotes import Remotes
+from everpoll.watches.watch_run import WatchRun
 
 if TYPE_CHECKING:
     from everpoll.watches.registry import Watches
 
-logger = logging.getLogger("everpoll.watches")
-
 Op = TypeVar("Op")
 F = TypeVar("F", bound=Callable[..., Any])
 ID_LIMIT = 200
-LEARN_EVERY_S = 300.0
 DEFAULT_CHECK = Backoff("1.5s", factor=2, cap="8s", jitter=0)
 Migration = Callable[[Any, dict[str, Any]], tuple[Any, dict[str, Any]] | None]
 
@@ -75,7 +64,7 @@ class Watch(Generic[Op]):
         self._where = f"watch {self.name!r}"
         self.op_type = OperationType(self._where, look)
         self.looks = self._made("look", look)
-        self.batch: Batch | None = None
+        self.looks_together: Callable[..., Any] | None = None
         self.starts: UserFunction | None = None
         self.adopts: UserFunction | None = None
         self.cancels: UserFunction | None = None
@@ -83,16 +72,10 @@ class Watch(Generic[Op]):
         self.checks: dict[str, Check] = {}
         self.migrations: dict[int, tuple[int, Migration]] = {}
         self.ensures: list[tuple[float, Callable[[], Any]]] = []
-        self.rng: random.Random = random.Random()  # noqa: S311 - jitter, not a secret
-        self.remotes = Remotes(self.policy.rate, self.policy.breaker, self.rng.random)
         self.counters: Counter[str] = Counter()
         """Counts of this process, over all runs."""
         self.on_decision: list[Callable[[str, Decision], None]] = []
         """Functions that are called with each decision: for timelines."""
-        self.changes, self.failures = RationedLog(logger), RationedLog(logger)
-        """The log of starts and ends, and that of failures; the lines of each are rationed."""
-        self.learning = Learning(self._where, self.policy.cadence, self.policy.learn_by)
-        self._learned_at: float | None = None
         self._run_policy: RunPolicy | None = None
 
     def __repr__(self) -> str:
@@ -148,9 +131,11 @@ class Watch(Generic[Op]):
     def look_many(self, function: F) -> F:
         """Look at all runs that are due together: takes a list of (op, w), returns the verdicts in the same order."""
         self._run_policy = None
-        if self.batch is not None:
+        if self.looks_together is not None:
             raise BadInput(f"{self._where}: there is a look_many already")
-        self.batch = Batch(self._where, function, Labels(kind="watch", name=self.name, queue=self.policy.queue))
+        if not inspect.iscoroutinefunction(function):
+            raise BadInput(f"{self._where}: look_many must be an async function")
+        self.looks_together = function
         return function
 
     def migrate(self, old: int, new: int) -> Callable[[Migration], Migration]:
@@ -282,22 +267,6 @@ class Watch(Generic[Op]):
             can_adopt=self.adopts is not None,
             can_cancel=self.cancels is not None,
             can_clean=self.cleans is not None,
-            looks_together=self.batch is not None,
+            looks_together=self.looks_together is not None,
             checks={name: CheckPolicy(one.tries, one.every, one.exhausted) for name, one in self.checks.items()},
         )
-
-    async def _learn(self) -> None:
-        """Read how long earlier runs took, for cadences that use it; at most once per interval."""
-        if not self.learning.is_wanted:
-            return
-        now = asyncio.get_running_loop().time()
-        if self._learned_at is not None and now - self._learned_at < LEARN_EVERY_S:
-            return
-        self._learned_at = now
-        try:
-            store = await self._watches.store()
-            results = await store.last_results("watch", self.name, self.learning.most)
-        except Exception as error:  # noqa: BLE001 - the cadence knows less, and that is all
-            logger.warning("%s: cannot read how long earlier runs took: %s", self._where, error)
-            return
-        self.learning.read(results)

@@ -14,8 +14,8 @@ from everpoll.engine.why import why as why_task
 from everpoll.policy import human
 from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
 from everpoll.watches.extension import split_args
-from everpoll.watches.handle import RunInfo, memory_of, run_info
 from everpoll.watches.memory import Decision, RunMemory
+from everpoll.watches.run_info import RunInfo, memory_of, run_info
 
 EARLIER = 5
 """How many decisions before the last one are shown; `everpoll runs show` shows all."""
@@ -94,7 +94,7 @@ def _waiting(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) ->
     if memory.parked is not None:
         return Why(
             f"It needs code: {memory.parked}. A worker looks whether it has it {due}.",
-            advice="deploy what the message asks for; its budget stands still meanwhile, and it goes on by itself",
+            advice="deploy what the message asks for; its budget is paused meanwhile, and it goes on by itself",
         )
     if info.outcome is not None:
         return Why(
@@ -106,26 +106,26 @@ def _waiting(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) ->
     if last is None:
         begun = "started" if info.phase == "intent" else "looked at"
         return Why(f"It was begun with a delay, and is first {begun} {due}.")
-    return _by_rule(last, info, _stands_still(memory, now), due)
+    return _by_rule(last, info, _pause_of(memory, now), due)
 
 
-def _stands_still(memory: RunMemory, now: datetime) -> str:
+def _pause_of(memory: RunMemory, now: datetime) -> str:
     """Say how an outage of the remote affects the budget of the run."""
     if memory.paused_at is None:
         used_s = round(memory.outage_s)
-        return f"; its budget of time runs, after it stood still for {human(used_s)} in outages" if used_s else ""
+        return f"; its time budget runs, after it was paused for {human(used_s)} in outages" if used_s else ""
     if memory.paused_most_s is None:
-        return "; its budget of time stands still meanwhile"
+        return "; its time budget is paused meanwhile"
     left_s = memory.paused_most_s - memory.pause_s(now.timestamp())
-    return f"; its budget of time stands still meanwhile, for {human(round(left_s))} more at most"
+    return f"; its time budget is paused meanwhile, for {human(round(left_s))} more at most"
 
 
-def _by_rule(last: Decision, info: RunInfo, still: str, due: str) -> Why:
+def _by_rule(last: Decision, info: RunInfo, pause: str, due: str) -> Why:
     error = last.facts.get("error")
     match last.rule:
         case "breaker":
             return Why(
-                f"It is postponed by the breaker of its remote, and asks again {due}: {last.why}{still}.",
+                f"It is postponed by the breaker of its remote, and asks again {due}: {last.why}{pause}.",
                 advice="see what is wrong with the remote; its answer closes the breaker",
             )
         case "rate":
@@ -187,7 +187,7 @@ def _clock(at: float) -> str:
     try:
         return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (OverflowError, OSError, ValueError):
-        return f"at {at:g}"  # written by hand: no clock says that
+        return f"at {at:g}"  # written by hand: not an instant of the calendar
 
 
 def _span(start: datetime, end: datetime) -> str:

@@ -71,7 +71,7 @@ def test_however_a_process_ends_the_query_is_started_once_and_cleaned_up_once(tm
         starts = cloud.records.starts[key_of("r")]
         assert starts == 1 or (starts == 0 and is_canceled), cloud.records.requests
         # Only a zombie that was halfway through its start leaves anything, which is what the sweeper is for.
-        if world.knife.fate == "crash":
+        if world.fault.fate == "crash":
             assert cloud.leaked == [], cloud.records.requests
         await ShellQueries(app, CloudClient("http://cloud", TOKEN, InProcess(cloud)), world.notes["runs"]).sweep()
         assert cloud.leaked == [], cloud.records.requests

@@ -20,7 +20,7 @@ FATES = {
 def test_each_query_ends_right_and_was_started_and_cleaned_up_once(tmp_path: Path, seed: int) -> None:
     faults = Faults(seed, lost=0.04, answer_lost=0.04, silent=0.02, late=0.05, error=0.03, too_many=0.03)
     stage = Stage(tmp_path, Figures(), faults)
-    stage.queries.watch.rng.seed(seed)
+    stage.app.watches.runtime(stage.queries.watch.name).rng.seed(seed)
     names = [f"{kind}-{number}" for kind in FATES for number in range(6)]
 
     async def scene() -> None:

@@ -80,7 +80,7 @@ def test_no_more_than_the_limit_at_one_host_and_the_least_recently_looked_at_fir
 
     most, order = VirtualClock().run(main())
     assert most == 2
-    assert order[:2] == [0, 1], "slots that are free go to whoever comes"
+    assert order[:2] == [0, 1], "free slots go to the first looks that come"
     assert order[2:8] == [7, 6, 5, 4, 3, 2]
 
 

@@ -93,7 +93,7 @@ async def test_circles_and_endless_chains_are_refused() -> None:
     with pytest.raises(Refused, match="redirect loop"):
         await send({HOME: moved("/b"), "https://api.example.com/b": moved("/start")})
     chain = {f"https://api.example.com/{n}": moved(f"/{n + 1}") for n in range(20)}
-    with pytest.raises(Refused, match="on and on"):
+    with pytest.raises(Refused, match="too many redirects"):
         await send({HOME: moved("/0"), **chain})
 
 
@@ -105,7 +105,7 @@ async def test_a_chain_is_as_long_as_was_allowed_and_not_longer() -> None:
         if is_enough:
             assert (await client.send(Request(HOME, "GET"))).status == 200
         else:
-            with pytest.raises(Refused, match="on and on"):
+            with pytest.raises(Refused, match="too many redirects"):
                 await client.send(Request(HOME, "GET"))
 
 

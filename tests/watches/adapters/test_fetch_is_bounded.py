@@ -46,7 +46,7 @@ async def raw_server(talk: Callable[[socket.socket, threading.Event], None]) -> 
             yield f"http://127.0.0.1:{listener.getsockname()[1]}/x"
         finally:
             over.set()
-            # A client that gave up before it came leaves the server waiting: somebody has to come.
+            # A client that gave up before it came leaves the server waiting for a connection.
             with suppress(OSError):
                 socket.create_connection(listener.getsockname(), LIMIT_S).close()
             # The loop goes on meanwhile: a transport that was aborted hangs up in its next turn.
@@ -263,7 +263,7 @@ async def test_a_header_cannot_smuggle_in_another() -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate for 127.0.0.1 that nobody vouches for, made for this run."""
+    """A key and a certificate for 127.0.0.1 that no authority has signed, made for this test run."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     made_at = datetime.now(UTC) - timedelta(days=1)

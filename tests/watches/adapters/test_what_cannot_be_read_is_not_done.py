@@ -1,4 +1,4 @@
-"""An answer that nobody could read may say "running": it is waited for, and only what is plainly a result is done."""
+"""An answer that cannot be read is not an end: it may say "running", so the run waits."""
 
 import gzip
 from typing import Any

@@ -1,4 +1,4 @@
-"""URLs that a remote hands over: made absolute, and refused where they lead astray.
+"""URLs from a remote: made absolute, and refused if they are not safe to follow.
 
 Pure. A remote may say where to look next, but not make us leave HTTPS, read a file, or carry the user's credentials to
 another host.
@@ -12,7 +12,7 @@ from everpoll.http.urls import joined as joined_url
 
 
 class Refused(Hopeless):
-    """The remote led to something that is not done: plain HTTP after HTTPS, another scheme, a loop, a huge body."""
+    """The remote led to something that is refused: plain HTTP after HTTPS, another scheme, a loop, a huge body."""
 
 
 def resolved(base: str, location: str) -> str:

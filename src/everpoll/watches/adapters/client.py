@@ -82,7 +82,7 @@ class RemoteBusy(HttpError, ConnectionError):
 
 
 def refusal(response: Response) -> HttpError:
-    """The error that this answer is."""
+    """Return the error for an answer that is not a success."""
     return RemoteBusy(response) if is_transient(response.status) else HttpError(response)
 
 
@@ -137,13 +137,13 @@ class Client:
             if url in seen:
                 raise Refused(f"{shown(request.url)}: redirect loop over {shown(url)}")
             if len(seen) > self._redirects:
-                raise Refused(f"{shown(request.url)} leads on and on: {len(seen)} redirects")
+                raise Refused(f"{shown(request.url)}: too many redirects ({len(seen)})")
             seen.add(url)
 
     async def accepted(
         self, request: Request, *, home: str | None = None, tolerated: frozenset[int] = frozenset()
     ) -> Response:
-        """The answer to an effect: a success, or a refusal that is as good (what is gone need not be canceled)."""
+        """Send a request with an effect; return its answer if it succeeded or has one of the `tolerated` statuses."""
         response = await self.send(request, home=home)
         if 200 <= response.status < 300 or response.status in tolerated:
             return response
@@ -272,7 +272,7 @@ class OverHttp:
             return self._without_secrets(await self._look(handle, {} if memory is None else memory))
         except Refused as error:
             return Fail(str(error))
-        except _StrangePage as page:
+        except _LoginPage as page:
             return Wait(page.floor_s, note=str(page), status=page.status)
 
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
@@ -293,7 +293,7 @@ class OverHttp:
         # What is done elsewhere is a file or JSON. A page is most likely one to log in, after a session has ended.
         is_page = 200 <= response.status < 300 and response.content_type == "text/html"
         if is_page and not self._client.is_known(response.url, home=home or url):
-            raise _StrangePage(response)
+            raise _LoginPage(response)
         return response
 
     def _without_secrets(self, verdict: Verdict) -> Verdict:
@@ -332,8 +332,8 @@ class OverHttp:
         return before
 
 
-class _StrangePage(Exception):
-    """A page for people, from a host that the user did not name."""
+class _LoginPage(Exception):
+    """A page for people, most likely one to log in, from a host that the user did not name."""
 
     def __init__(self, response: Response) -> None:
         super().__init__(f"a page of {shown(response.url)} instead of an answer: is it one to log in?")
@@ -357,7 +357,7 @@ def as_request(op: Any) -> Request:
         return Request(op)
     if isinstance(op, Mapping) and isinstance(op.get("url"), str) and set(op) <= {"url", "method", "json", "headers"}:
         return Request(**op)
-    raise BadInput(f"{type(op).__name__} begins no operation: write Request(url, method=…, json=…)")
+    raise BadInput(f"{type(op).__name__} is not a request: write Request(url, method=…, json=…)")
 
 
 def as_key(key: str) -> str:

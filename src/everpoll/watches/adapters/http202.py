@@ -8,8 +8,8 @@
     404                 tolerated a few times in a row: what was just started may not be found yet
     410, other 4xx      failed                    408, 425, 429, 5xx    the remote is in trouble: asked again
 
-Retry-After is a floor wherever it appears. Never leaves HTTPS, never runs in circles, never ends "done" on a word that
-it does not know, or on one that it could not read.
+Retry-After is a floor wherever it appears. Never leaves HTTPS, never follows a redirect loop, never ends "done" on a
+word that it does not know, or on one that it could not read.
 
     report = http202.Http202(headers={"Authorization": f"Bearer {token}"})
     begun = await report.start(Request("https://api.example.com/reports"), key="run-42")

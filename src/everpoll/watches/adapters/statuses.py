@@ -87,7 +87,7 @@ def content(response: Response, limit: int | None = PAYLOAD_LIMIT) -> Any:
 def fitting(value: Any, response: Response, limit: int | None = PAYLOAD_LIMIT) -> Any:
     """The value, or where it is and how big, if it takes more than `limit` bytes of JSON; None: no limit.
 
-    What was found and does not fit a row is found all the same: an operation that went well has not failed.
+    An operation that went well is done, even if its value does not fit a row.
     """
     if limit is None:
         return value
@@ -100,7 +100,7 @@ def fitting(value: Any, response: Response, limit: int | None = PAYLOAD_LIMIT) -
 
 
 def figure(value: Any) -> str | None:
-    """A number for people, however big a remote makes it; None: it is none."""
+    """Return a number as text, however large it is; None if the value is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def in_thread(threads: DaemonThreads, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """What it returns. Canceled, it is left to end by itself: looks are reads."""
+    """Call the function in a thread. If the caller is canceled, the function runs on: looks are reads."""
     call = ThreadCall(functools.partial(contextvars.copy_context().run, function, *args, **kwargs), threads)
     try:
         return cast("T", await asyncio.get_running_loop().run_in_executor(threads, call))

@@ -27,7 +27,7 @@ def reasoned(draft: Draft, event: CancelReason) -> Plan:
     if memory.phase == "intent" and not draft.notes.may_have_started:
         return draft.conclude("canceled", f"{_canceled(draft)}; it was not started yet")
     memory.phase, memory.errors_in_a_row = "canceling", 0
-    memory.canceling_at = draft.now if memory.canceling_at is None else memory.canceling_at
+    memory.canceling_at = draft.now
     return _proceed(draft)
 
 

@@ -168,7 +168,7 @@ class Draft:
             said = next((facts["error"] for facts in errors if "error" in facts), None)
             what = "starts" if memory.phase == "intent" else "looks"
             return f"{outage}; the last {memory.errors_in_a_row} {what} failed: {said}" if said else outage
-        if memory.looks and memory.counters.get(SILENT) == memory.counters.get("looks"):
+        if 0 < memory.counters.get(SILENT, 0) == memory.counters.get("looks"):
             return "; every look returned None: is there a return missing?"
         said = ", ".join(one for one in (memory.status, memory.progress) if one)
         return f"; last seen: {said}" if said else ""

@@ -3,12 +3,12 @@
 Promises: a span starts at a look that saw the operation running and stops at the first look that saw its end.
 """
 
-from everpoll.watches.learned_plan import tenth
 from everpoll.watches.memory import RunMemory
+from everpoll.watches.past_runs import tenth
 
 
 def since_start_s(memory: RunMemory, now: float) -> float:
-    """Seconds since the operation was started. It runs on while nothing can look at it, so pauses count."""
+    """Return the seconds since the start. The operation runs on while no look is possible, so pauses count."""
     return 0.0 if memory.started_at is None else max(0.0, now - memory.started_at)
 
 
@@ -23,9 +23,9 @@ def mark_progress(memory: RunMemory, share: float, now: float) -> None:
 
 
 def span_of(memory: RunMemory, *, has_start: bool) -> tuple[float, float | None] | None:
-    """Between which two looks the run ended, in seconds since its start; no end where it was given up.
+    """Return the two looks between which the run ended, in seconds since its start; no second one if it was given up.
 
-    None: it teaches nothing. It was never looked at, or it was started elsewhere at a time that is not known.
+    None: the run teaches nothing. It was never looked at, or it was started elsewhere at an unknown time.
     """
     started_at, decided_at = memory.started_at, memory.decided_at
     if started_at is None or decided_at is None or memory.looks == 0 or (memory.is_given and has_start):

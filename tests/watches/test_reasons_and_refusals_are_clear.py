@@ -1,4 +1,4 @@
-"""What a newcomer meets: reasons, words and refusals that say what happened, to whom, and what to do."""
+"""Reasons and error messages of watches say what happened, to which run, and what to do."""
 
 import asyncio
 from collections.abc import Callable

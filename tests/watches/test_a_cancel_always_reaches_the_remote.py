@@ -1,4 +1,4 @@
-"""B11, at every moment of the engine: a cancel asks a run, and whatever the worker is about, the remote hears of it."""
+"""Whatever the worker is doing when a run is canceled, the remote is asked to cancel."""
 
 import asyncio
 from typing import Any
@@ -70,7 +70,7 @@ def test_a_cancel_while_its_worker_reads_what_earlier_runs_took_is_told_to_the_r
         async with stage.working():
             run = await watch.begin({}, id="r")
             await asyncio.sleep(1)
-            watch._learned_at = None
+            stage.runtime(watch)._learned_at = None
             store.last_results = slow
             await reading.wait()
             await run.cancel()

@@ -1,4 +1,4 @@
-"""B12: errors of looks. What passes is counted and waited out, what does not fails; a remote that is down rests."""
+"""Looks that raise: transient errors are tried again, fatal ones fail the run; a remote that is down is not asked."""
 
 import asyncio
 import logging

@@ -22,7 +22,7 @@ WAIT = Backoff("1s", factor=2, cap="5m", jitter=0)
 PARKED_AFTER = 3
 
 
-def handed_on(run: Run, known: list[str], now: float) -> Settlement:
+def settled_unregistered(run: Run, known: list[str], now: float) -> Settlement:
     """Settle a leased run of an unregistered watch: due again later, parked after some tries."""
     lease = run.lease
     watches = ", ".join(known[:20]) or "none"

@@ -1,4 +1,4 @@
-"""What a look holds in its hands, without a store around it: facts, their clock and what they ask of the next look."""
+"""The facts of a `LookContext`, without a store: what changes them, and when they ask for the next look."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_equal_decisions_in_a_row_keep_the_time_of_the_first() -> None:
 
 
 def test_a_probe_that_the_rate_holds_up_is_no_probe() -> None:
-    """Else nobody would ask for a whole cooldown, and the silence would count as a failure."""
+    """Else no run would ask for a whole cooldown, and the silence would count as a failure."""
     remotes = Remotes(Rate(1, per="1s"), Breaker(1, "1m"), lambda: 0.0)
     assert remotes.ask("host", 0.0) is None
     assert remotes.failed("host", 0.0) is not None

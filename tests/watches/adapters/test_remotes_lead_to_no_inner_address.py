@@ -1,4 +1,4 @@
-"""A remote of the outside leads to no address inside, and nobody is made to change anything at somebody else's."""
+"""A remote on the internet cannot lead a look to an inner address, nor a request with an effect to another host."""
 
 import socket
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ HOME = "http://public.example/reports"
 
 
 class Wire:
-    """A client of somebody's: the start is answered with where to look, everything else with a value."""
+    """A client of the user: it answers the start with where to look, and everything else with a value."""
 
     def __init__(self, location: str) -> None:
         self.location = location

@@ -1,0 +1,61 @@
+"""Asking the cadence of a watch how long to wait for the next look.
+
+Promises: a cadence of the user that fails, or returns what is not a wait, is logged and replaced by the fallback, so
+that the verdict of the look is not lost. The draw of chance is that of the runtime.
+"""
+
+import logging
+import math
+from copy import copy
+from typing import TYPE_CHECKING
+
+from everpoll.engine.calls import failure
+from everpoll.errors import BadInput
+from everpoll.policy import shown
+from everpoll.watches.decisions.events import Pace
+from everpoll.watches.decisions.spans import mark_progress
+from everpoll.watches.limits import error_text, short_text
+from everpoll.watches.memory import RunMemory
+from everpoll.watches.options import FALLBACK
+
+if TYPE_CHECKING:
+    from everpoll.watches.step import Step
+
+logger = logging.getLogger("everpoll.watches")
+
+
+def pace_at_start(step: "Step") -> Pace:
+    """Return the wait before the first look."""
+    memory = copy(step.memory)
+    memory.started_at = None
+    return _pace(step, memory, memory.looks)
+
+
+def pace_after_look(step: "Step", progress: float | None) -> Pace:
+    """Return the wait before the next look, given the share of progress that this look reported."""
+    memory = step.memory
+    if progress is not None:
+        memory = copy(memory)
+        mark_progress(memory, progress, step.now())
+    return _pace(step, memory, memory.looks)
+
+
+def pace_after_failure(step: "Step", *, is_unasked: bool) -> Pace:
+    """Return the wait after a look that failed; one that failed before its call was not counted yet."""
+    return _pace(step, step.memory, step.memory.looks + is_unasked)
+
+
+def _pace(step: "Step", memory: RunMemory, looks: int) -> Pace:
+    # An operation that was started elsewhere is looked at at once: the first wait comes after that look.
+    looks = max(0, looks - memory.is_given)
+    learning, rng, kind = step.runtime.learning, step.runtime.rng, None
+    try:
+        kind = learning.kind_of(step.op)
+        wait_s, why = learning.decided(kind, looks, memory, step.now(), rng)
+        if isinstance(wait_s, (int, float)) and 0 <= wait_s <= math.inf:
+            return Pace(float(wait_s), None, why, kind or None)
+        raise BadInput(f"next_s returned {shown(wait_s)}; it returns seconds, 0 or more")
+    except BaseException as raised:  # noqa: BLE001 - the user's own
+        error = error_text(failure(step.run, raised))
+        logger.error("%s: its cadence failed, going on without it: %s", step.key, error)
+        return Pace(FALLBACK.delay(looks + 1, rng), short_text(error), None, kind or None)
