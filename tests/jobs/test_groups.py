@@ -228,3 +228,31 @@ async def test_waiting_for_a_group_waits_for_members_whose_callback_was_canceled
         may_end.set()
         info = await waiting
     assert (info.state, info.running, info.done) == ("canceled", 0, 1)
+
+
+async def test_a_callback_that_is_put_back_waits_for_the_members_that_were_put_back(app: Everpoll) -> None:
+    """A group that was canceled by mistake: all of it is put back, and its callback runs once, when all have ended."""
+    may_end = asyncio.Event()
+    calls: list[tuple[int, int]] = []
+
+    @app.job()
+    async def slow(number: int) -> int:
+        await may_end.wait()
+        return number
+
+    @app.job()
+    async def report(group: Group) -> None:
+        info = await group.info()
+        calls.append((info.done, info.queued + info.running))
+
+    async with app, asyncio.timeout(LIMIT_S):
+        group = await app.group([slow.call(1), slow.call(2)]).then(report).enqueue()
+        assert await group.cancel() == 3
+        await group.wait()
+        put_back = await app.jobs.redrive(state="canceled", everything=True)
+        assert put_back.moved == 3
+        assert (await app.task(group.id).info()).blockers == 2
+        may_end.set()
+        info = await group.wait()
+        assert (info.state, info.done) == ("done", 2)
+    assert calls == [(2, 0)]

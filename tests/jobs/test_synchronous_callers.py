@@ -169,3 +169,11 @@ def test_a_store_that_was_handed_in_is_reached_where_the_app_runs(another_store:
 
     with running(app):
         assert double.sync.enqueue(4).result(timeout=LIMIT_S) == 8
+
+
+@pytest.mark.parametrize("task_id", ["7", 7.0, True, None])
+async def test_what_is_not_an_id_is_refused_before_anything_is_asked(task_id: Any) -> None:
+    app = Everpoll("memory://")
+    for handle in (app.task, app.sync.task):
+        with pytest.raises(BadInput, match="is not the id of a task: write a whole number"):
+            handle(task_id)

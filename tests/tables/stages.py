@@ -19,8 +19,8 @@ from everpoll import Everpoll
 from everpoll.policy import Backoff
 from everpoll.stores.contract import Again, Beat, Ended, EndState, Leased, Pulse, Settlement, WorkerCard, encode
 from everpoll.tables import AdoptedTable, Guard, Row, Table
-from everpoll.tables.contract import TableSource
 from everpoll.tables.row import RowLease
+from everpoll.tables.source import TableSource
 from everpoll.tables.urls import source_for
 
 Kind = Literal["number key", "uuid key", "text key", "text", "number", "count", "decimal", "instant", "since", "json"]

@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from everpoll import Everpoll
-from everpoll.tables.overview import HELD_LIMIT, RowState, StatusCount, counted
+from everpoll.tables.overview import COUNT_LIMIT, HELD_LIMIT, RowState, StatusCount, counted
 from everpoll.tables.why import why_row
+from tables.postgres_stage import PostgresStage
 from tables.stages import BARE, HOUR_S, TableStage
 
 
@@ -35,6 +36,22 @@ def test_rows_are_counted_by_status(runner: asyncio.Runner, stage: TableStage) -
         assert counts == {"queued": 3, "running": 0, "completed": 1, "failed": 0, "canceled": 0}
 
     runner.run(ask())
+
+
+async def test_of_a_large_table_in_postgres_what_waits_is_counted_and_what_has_ended_is_not(
+    postgres_stage: PostgresStage,
+) -> None:
+    """The index leads to what waits and runs; to count the rest, the whole table would be read."""
+    await postgres_stage.create()
+    await postgres_stage.queue(1, 2, 3)
+    more = "insert into jobs (id, status) select n, 'completed' from generate_series(10, 10 + $1::int) n"
+    await postgres_stage.fetch(more, COUNT_LIMIT)
+    source = postgres_stage.source(postgres_stage.mapping())
+    try:
+        counts = {one.status: one.rows for one in await source.counts()}
+    finally:
+        await source.close()
+    assert counts == {"queued": 3, "running": 0, "completed": None, "failed": None, "canceled": None}
 
 
 def test_a_count_stops_at_its_limit() -> None:

@@ -15,8 +15,9 @@ from everpoll.engine.why import Why
 from everpoll.errors import BadInput, EverpollError, TaskNotFound
 from everpoll.stores.contract import WorkerInfo
 from everpoll.tables import AdoptedTable
-from everpoll.tables.contract import Finding, TableSource
+from everpoll.tables.contract import Finding
 from everpoll.tables.overview import StatusCount, TableWorker
+from everpoll.tables.source import TableSource
 from everpoll.tables.why import counted_text, why_row
 
 T = TypeVar("T")

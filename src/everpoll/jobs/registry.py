@@ -19,7 +19,7 @@ from everpoll.jobs.job import Job
 from everpoll.jobs.options import JobOptions
 from everpoll.jobs.process_calls import CHILD
 from everpoll.jobs.results import Results
-from everpoll.jobs.sync import SyncCalls
+from everpoll.jobs.sync import SyncCalls, checked_id
 from everpoll.jobs.task import Task
 from everpoll.policy import Duration
 from everpoll.stores.contract import Settlement, Store, TaskInfo, TaskState
@@ -144,7 +144,7 @@ class Jobs:
 
     def task(self, task_id: int) -> Task[Any]:
         """A handle on a task that was enqueued earlier or elsewhere."""
-        return self.handle(task_id, is_known=False)
+        return self.handle(checked_id(task_id), is_known=False)
 
     def handle(self, task_id: int, *, is_known: bool) -> Task[Any]:
         """A handle on a task; `is_known`: it certainly exists."""

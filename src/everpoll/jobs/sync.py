@@ -14,9 +14,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
 from everpoll.engine.portal import Portal, refuse_in_an_event_loop, waited
-from everpoll.errors import NotRunning
+from everpoll.errors import BadInput, NotRunning
 from everpoll.jobs.own_transactions import enqueueing_of, inside_sync
-from everpoll.policy import Duration
+from everpoll.policy import Duration, shown
 from everpoll.stores.contract import NewTask, OnConflict, Store, TaskInfo
 
 if TYPE_CHECKING:
@@ -32,6 +32,13 @@ else:
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+
+
+def checked_id(task_id: object) -> int:
+    """The id of a task, if it may be one."""
+    if isinstance(task_id, bool) or not isinstance(task_id, int):
+        raise BadInput(f"{shown(task_id)} is not the id of a task: write a whole number")
+    return task_id
 
 
 class SyncCalls:
@@ -57,7 +64,7 @@ class SyncCalls:
 
     def task(self, task_id: int) -> "SyncTask[Any]":
         """Return a handle on a task that was enqueued earlier or elsewhere."""
-        return SyncTask(self, task_id, is_known=False)
+        return SyncTask(self, checked_id(task_id), is_known=False)
 
     def exchange(self, another: Callable[[], Awaitable[Store]] | None) -> Callable[[], Awaitable[Store]] | None:
         """Make stores in this way from now on; return the way of before."""

@@ -5,7 +5,8 @@
        └── takes "result", and the task before failed or was canceled ──▶ canceled, and so are those behind it
 
 Promises: a flow is enqueued whole or not at all. An end tells the task that waits for it in the transaction that ends
-it, and once: a task that is retried after its end tells nothing when it ends again.
+it, and once: a task that is retried after its end tells nothing when it ends again, unless the task that waits for the
+end of several was retried, too. That one waits again for those that live then.
 
 A task that takes "result" has arguments that are a JSON object, and no member `input`: the result of the task before
 becomes that member. The store splices it in, and reads nothing else of the arguments.

@@ -24,10 +24,10 @@ from everpoll.engine.worker import Worker
 from everpoll.errors import BadInput
 from everpoll.policy import Duration
 from everpoll.stores.contract import Settlement
-from everpoll.tables.contract import TableSource
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import raised, returned
 from everpoll.tables.row import Row
+from everpoll.tables.source import TableSource
 
 logger = logging.getLogger("everpoll.tables")
 

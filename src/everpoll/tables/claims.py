@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from everpoll.stores.contract import Settlement
 from everpoll.tables.row import RowLease
 
 
@@ -34,11 +33,6 @@ class Claims:
         self._held[self._last] = claim
         return RowLease(self._last, 1, attempt, self._table, self._table, "null", row_key=claim.key, values=values)
 
-    def of(self, settlements: Iterable[Settlement]) -> dict[int, Claim]:
-        """By number; what is not held is not in it."""
-        held = self._held
-        return {one.id: held[one.id] for one in settlements if one.id in held}
-
     def held(self, numbers: Iterable[int]) -> dict[int, Claim]:
         """Those of these numbers that are still held. Called from the heartbeat's thread, too."""
         held = self._held
@@ -52,3 +46,16 @@ class Claims:
         """Settled, or lost."""
         for number in numbers:
             self._held.pop(number, None)
+
+    def lost(self, number: int) -> Any:
+        """Let go of a row whose result is dropped; return its key, where it is known."""
+        claim = self._held.pop(number, None)
+        return None if claim is None else claim.key
+
+
+def by_fence(claims: Iterable[Claim]) -> list[list[Claim]]:
+    """Group claims that share worker and start, and so a statement: those of one look."""
+    groups: dict[tuple[str, Any], list[Claim]] = {}
+    for claim in claims:
+        groups.setdefault((claim.worker, claim.started_at), []).append(claim)
+    return list(groups.values())

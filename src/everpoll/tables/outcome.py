@@ -94,8 +94,14 @@ def written(table: Table, settlement: Settlement) -> RowWrite:
 
 
 def lost_text(table: Table) -> str:
-    """What the error column says of a row whose worker was lost, after the worker's name."""
+    """What the error column says of a row whose worker was lost, after the worker's name and before the attempt."""
     return f" had no heartbeat for {table.stale_after_s:g} s and was declared dead"
+
+
+def lost_error(table: Table, worker: str | None, retries: int) -> str:
+    """The whole of it, for a database that cannot put it together by itself. `retries`: before this loss."""
+    attempt = "" if table.retries is None else f" (attempt {retries + 1} of {table.attempts})"
+    return f"worker {worker or '?'}{lost_text(table)}{attempt}"
 
 
 def is_as_left(table: Table, write: RowWrite, status: object, is_ours: bool) -> bool:

@@ -1,12 +1,13 @@
 """What people ask about an adopted table: rows by status, the workers that hold rows, and the state of one row.
 
 Promises: reads only, and no more than `COUNT_LIMIT` rows of a status and `HELD_LIMIT` running rows, however large the
-table is. The grouping is here, once; each database's `reading` brings the rows.
+table is. Each database brings the rows; see `Reader`.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime
+from typing import Any, Protocol
 
 from msgspec import Struct
 
@@ -43,14 +44,6 @@ class TableWorker(Struct, frozen=True, kw_only=True):
     """Whether that heartbeat is younger than `stale_after`; None: unknown, without a heartbeat column."""
 
 
-class Held(Struct, frozen=True):
-    """One running row."""
-
-    worker: str | None
-    started_at: datetime | None
-    beat_at: datetime | None
-
-
 class RowState(Struct, frozen=True):
     """One row, as it stands in the table; fields whose column is not mapped are None."""
 
@@ -66,9 +59,20 @@ class RowState(Struct, frozen=True):
     error: str | None = None
 
 
-def state_roles(table: Table) -> list[str]:
-    """Those of `STATE_ROLES` that the mapping names."""
-    return [role for role in STATE_ROLES if getattr(table, role) is not None]
+class Reader(Protocol):
+    """What a database must read for people."""
+
+    async def now(self) -> datetime:
+        """Return the time, by the clock that the table's instants are written by."""
+
+    async def count(self, word: str) -> StatusCount:
+        """Count the rows with this status."""
+
+    async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
+        """Return rows whose column for `role` has this value, by roles: instants in UTC, retries as int, else texts.
+
+        A text that the key's type does not take is the key of no row.
+        """
 
 
 def counted(status: str, rows: int, limit: int = COUNT_LIMIT) -> StatusCount:
@@ -76,18 +80,29 @@ def counted(status: str, rows: int, limit: int = COUNT_LIMIT) -> StatusCount:
     return StatusCount(status=status, rows=min(rows, limit), is_capped=rows > limit)
 
 
-def table_workers(table: Table, held: Iterable[Held], now: datetime) -> list[TableWorker]:
-    """The workers of these running rows, by label."""
-    by_label: defaultdict[str, list[Held]] = defaultdict(list)
-    for row in held:
-        by_label[row.worker or "?"].append(row)
+async def workers(reader: Reader, table: Table) -> list[TableWorker]:
+    """Return the workers that hold rows, by label."""
+    roles = [role for role in ("worker", "started_at", "heartbeat") if role in table.used]
+    now = await reader.now()
+    rows = await reader.select(roles, "status", table.running, HELD_LIMIT)
+    by_label: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        by_label[row["worker"] or "?"].append(row)
     return [_table_worker(table, label, by_label[label], now) for label in sorted(by_label)]
 
 
-def _table_worker(table: Table, label: str, rows: list[Held], now: datetime) -> TableWorker:
-    started = [row.started_at for row in rows if row.started_at is not None]
+async def row_state(reader: Reader, table: Table, key: str) -> RowState | None:
+    """Return the row with this key; None: there is none."""
+    roles = [role for role in STATE_ROLES if role in table.used]
+    now = await reader.now()
+    rows = await reader.select(roles, "key", key, 1)
+    return RowState(now, **rows[0]) if rows else None
+
+
+def _table_worker(table: Table, label: str, rows: list[dict[str, Any]], now: datetime) -> TableWorker:
+    started = [row["started_at"] for row in rows if row["started_at"] is not None]
     # A row that was claimed without a heartbeat is as old as its start.
-    beats = [at for row in rows if (at := row.beat_at or row.started_at) is not None]
+    beats = [at for row in rows if (at := row.get("heartbeat") or row["started_at"]) is not None]
     has_beats = table.heartbeat is not None and bool(beats)
     return TableWorker(
         table=table.name,

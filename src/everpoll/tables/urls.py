@@ -3,8 +3,9 @@
 from everpoll.drivers.addresses import masked
 from everpoll.drivers.missing_packages import missing_package
 from everpoll.errors import BadInput
-from everpoll.tables.contract import TableSource, Token
+from everpoll.tables.contract import Token
 from everpoll.tables.mapping import Table
+from everpoll.tables.source import TableSource
 
 
 def source_for(url: str, table: Table, token: Token | None = None) -> TableSource:

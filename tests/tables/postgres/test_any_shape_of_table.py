@@ -271,11 +271,11 @@ FLAWS = [
     ("status", "status mood", "cannot hold 'running'"),
     ("status", "status varchar(6)", "it is longer than 6 characters"),
     ("status", "status text check (status in ('queued', 'completed', 'failed'))", "the constraint jobs_status_check"),
-    ("worker_id", "worker_id int", "worker_id (its worker) is integer, and must be a text"),
-    ("started_at", "started_at date", "started_at (its started_at) is date, and must be a timestamp"),
+    ("worker_id", "worker_id int", "worker_id (worker) is integer, and must be a text"),
+    ("started_at", "started_at date", "started_at is date, and must be a timestamp"),
     ("started_at", "started_at text", "must be a timestamp"),
-    ("retry_count", "retry_count text", "retry_count (its retries) is text, and must be a whole number"),
-    ("error", "error jsonb", "error (its error) is jsonb, and must be a text"),
+    ("retry_count", "retry_count text", "retry_count (retries) is text, and must be a whole number"),
+    ("error", "error jsonb", "error is jsonb, and must be a text"),
     ("created_at", "created_at json", "which has no order"),
     ("report", "report text generated always as ('x') stored", "report is generated, and cannot be written"),
 ]
@@ -296,7 +296,7 @@ async def test_columns_of_the_wrong_type_are_told(
     finally:
         await source.close()
     assert words in str(caught.value)
-    assert "it lacks priority (its priority)" in str(caught.value)
+    assert "it lacks priority" in str(caught.value)
     assert caught.value.ddl == ['alter table "public"."jobs" add column "priority" integer not null default 0']
 
 

@@ -13,7 +13,7 @@ from everpoll.stores.contract import Ended
 from everpoll.tables import Row, Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.postgres import PostgresTable
-from everpoll.tables.postgres.doubts import SECOND_LOOK_S, Doubts
+from everpoll.tables.postgres.claiming import SECOND_LOOK_S, Doubts
 from everpoll.tables.urls import source_for
 from servers.postgres import FAST, Cluster, cluster
 from stores.postgres.pooler import Pooler

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 
 from everpoll.tables import Guard, Table
+from everpoll.tables.changes import pattern_of
 from everpoll.tables.outcome import RowWrite
-from everpoll.tables.postgres import PostgresTable, claiming, ddl, pulse, settling
+from everpoll.tables.postgres import PostgresTable
+from everpoll.tables.postgres.ddl import ddl_of
 from everpoll.tables.postgres.findings import walked
-from everpoll.tables.postgres.statements import Phrases
+from everpoll.tables.postgres.statements import Statements
 from servers.databases import PostgresServers
 from tables.postgres_stage import PostgresStage
 from tables.stages import MAPPED
@@ -33,8 +35,8 @@ def million(major: int, postgres_servers: PostgresServers) -> Iterator[PostgresS
     async def fill() -> None:
         await stage.begin()
         await stage.create()
-        await stage.execute(ddl.create_index(Table("jobs", **MAPPED), None))
-        await stage.execute(ddl.create_due_index(Table("jobs", **MAPPED), None))
+        await stage.execute(ddl_of(Table("jobs", **MAPPED), None).index())
+        await stage.execute(ddl_of(Table("jobs", **MAPPED), None).due_index())
         await stage.fetch(FILL, ROWS)
         await stage.execute("vacuum analyze jobs")
         await stage.close()
@@ -75,23 +77,23 @@ def assert_reads_the_index(found: dict[str, Any], most_rows: int) -> None:
     assert pages <= 40 + PAGES_A_ROW * most_rows, f"{pages} pages"
 
 
-async def phrases_of(stage: PostgresStage, guard: Guard) -> Phrases:
+async def statements_of(stage: PostgresStage, guard: Guard) -> Statements:
     source = stage.source(Table("jobs", **MAPPED, guard=guard))
     assert isinstance(source, PostgresTable)
     try:
         await source.open()
-        return source._is_open().phrases
+        return source._at_work().statements
     finally:
         await source.close()
 
 
 async def test_an_empty_poll_of_a_million_rows_costs_nearly_nothing(million: PostgresStage, guard: Guard) -> None:
     """Far below a millisecond in the database; pages and rows decide here, the time is shown."""
-    phrases = await phrases_of(million, guard)
-    found = await explained(million, claiming.poll(phrases), BATCH)
+    statements = await statements_of(million, guard)
+    found = await explained(million, statements.poll, BATCH)
     assert_reads_the_index(found, 0)
-    waits = await explained(million, claiming.waits(phrases))
-    claim = await explained(million, claiming.claim(phrases), "w", BATCH)
+    waits = await explained(million, statements.waits)
+    claim = await explained(million, statements.claim, "w", BATCH)
     print(  # noqa: T201 - for people
         f"guard {guard}: empty poll {found['Execution Time']:.3f} ms, claim {claim['Execution Time']:.3f} ms, "
         f"next due {waits['Execution Time']:.3f} ms"
@@ -104,22 +106,22 @@ async def test_an_empty_poll_of_a_million_rows_costs_nearly_nothing(million: Pos
 
 async def test_a_claim_among_a_million_rows_reads_its_batch_only(million: PostgresStage, guard: Guard) -> None:
     """Also where statistics know nothing of what waits: it was inserted just now."""
-    phrases = await phrases_of(million, guard)
+    statements = await statements_of(million, guard)
     connection = await million.connection()
     await million.execute(
         """insert into jobs (id, status, created_at)
         select 10 * n, 'queued', now() from generate_series(200000, 202000) n"""
     )
     try:
-        seen = await connection.fetch(claiming.poll(phrases), BATCH)
-        poll = await explained(million, claiming.poll(phrases), BATCH)
+        seen = await connection.fetch(statements.poll, BATCH)
+        poll = await explained(million, statements.poll, BATCH)
         assert_reads_the_index(poll, BATCH)
         if guard == "skip_locked":
-            claim = await explained(million, claiming.claim(phrases), "w", BATCH)
+            claim = await explained(million, statements.claim, "w", BATCH)
             assert_reads_the_index(claim, BATCH)
         else:
             columns = [[row[number] for row in seen] for number in range(len(seen[0]))]
-            claim = await explained(million, claiming.claim_seen(phrases), "w", *columns)
+            claim = await explained(million, statements.claim_seen, "w", *columns)
             kinds = [node["Node Type"] for node in walked(claim["Plan"])]
             assert "Seq Scan" not in kinds, kinds
         print(f"guard {guard}: poll {poll['Execution Time']:.3f} ms, claim {claim['Execution Time']:.3f} ms")  # noqa: T201
@@ -129,20 +131,18 @@ async def test_a_claim_among_a_million_rows_reads_its_batch_only(million: Postgr
 
 
 async def test_rescue_and_heartbeat_read_what_runs_and_no_more(million: PostgresStage) -> None:
-    phrases = await phrases_of(million, "skip_locked")
+    statements = await statements_of(million, "skip_locked")
     await million.execute(
         """insert into jobs (id, status, worker_id, started_at, last_heartbeat, created_at)
         select 10 * n, 'running', 'w', now(), now() - interval '1 hour', now() from generate_series(200000, 200050) n"""
     )
     try:
-        rescue = pulse.rescue(phrases)
-        assert rescue is not None
-        assert_reads_the_index(await explained(million, rescue, 300.0), 60)
+        assert_reads_the_index(await explained(million, statements.rescue(), 300.0), 60)
         rows = await million.fetch("select id, started_at from jobs where status = 'running'")
         keys, starts = [row[0] for row in rows], [row[1] for row in rows]
-        beat = await explained(million, pulse.beat(phrases), keys, starts, "w")
+        beat = await explained(million, statements.beat, keys, starts, "w")
         assert "Seq Scan" not in [node["Node Type"] for node in walked(beat["Plan"])]
-        recover = await explained(million, claiming.recover(phrases), keys, starts, "w")
+        recover = await explained(million, statements.recover, keys, starts, "w")
         assert_reads_the_index(recover, 60)
     finally:
         await million.execute("delete from jobs where status = 'running'")
@@ -151,7 +151,7 @@ async def test_rescue_and_heartbeat_read_what_runs_and_no_more(million: Postgres
 
 async def test_a_settlement_reads_its_own_rows_among_all_that_run(million: PostgresStage) -> None:
     """Whatever the fleet has in hand, and though statistics know of none of it."""
-    phrases = await phrases_of(million, "skip_locked")
+    statements = await statements_of(million, "skip_locked")
     await million.execute(
         """insert into jobs (id, status, worker_id, started_at, last_heartbeat, created_at)
         select 10 * n, 'running', 'w', now(), now(), now() from generate_series(200000, 202000) n"""
@@ -159,12 +159,12 @@ async def test_a_settlement_reads_its_own_rows_among_all_that_run(million: Postg
     try:
         rows = await million.fetch("select id, started_at from jobs where status = 'running' limit 50")
         keys, starts = [row[0] for row in rows], [row[1] for row in rows]
-        done = settling.shape_of(RowWrite(status="completed", is_end=True))
-        reported = settling.shape_of(RowWrite(status="completed", is_end=True, results={"report": 1}))
-        plain = await explained(million, settling.plain(phrases, done), keys, starts[0], "w")
+        done = pattern_of(RowWrite(status="completed", is_end=True))
+        reported = pattern_of(RowWrite(status="completed", is_end=True, results={"report": 1}))
+        plain = await explained(million, statements.settle(done), keys, starts[0], "w")
         arrays = ([None] * 50, [None] * 50, ['{"report": 1}'] * 50)
-        joined = await explained(million, settling.joined(phrases, reported), keys, starts, "w", *arrays)
-        beat = await explained(million, pulse.beat(phrases), keys, starts, "w")
+        joined = await explained(million, statements.settle(reported), keys, starts, "w", *arrays)
+        beat = await explained(million, statements.beat, keys, starts, "w")
         for found in (plain, joined, beat):
             assert found["Plan"]["Actual Rows"] > 0
             for node in walked(found["Plan"]):

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from everpoll.drivers.sqlite.lane import Op
+from everpoll.tables.changes import pattern_of
+from everpoll.tables.outcome import RowWrite
 from everpoll.tables.sqlite import SqliteTable, claiming
+from everpoll.tables.sqlite.findings import explain
 from everpoll.tables.sqlite.instants import now_us
-from everpoll.tables.sqlite.plans import explain
 from everpoll.tables.sqlite.statements import Statements
 from tables.sqlite_stage import SqliteStage
 from tables.stages import BARE, JOBS, Claimer, keys
@@ -149,7 +151,7 @@ async def test_rows_that_wait_for_their_time_are_passed_over(sqlite_stage: Sqlit
     async with sqlite_stage.claimer(mapping) as worker:
         assert (await worker.look()).next_due_s is not None
         statements = _statements(worker)
-        assert await _counted(worker, statements.peek, claiming._bound_due(statements, now_us())) < 100
+        assert await _counted(worker, statements.peek, claiming.bound_due(statements, now_us())) < 100
 
 
 async def test_what_runs_all_the_time_goes_through_an_index(sqlite_stage: SqliteStage) -> None:
@@ -159,10 +161,11 @@ async def test_what_runs_all_the_time_goes_through_an_index(sqlite_stage: Sqlite
         await sqlite_stage.execute(statement)
     async with sqlite_stage.claimer(mapping) as worker:
         statements = _statements(worker)
-        assert statements.rescue is not None
-        asked = [statements.pick, statements.peek, statements.claim(4), statements.end(4, ("report",))]
-        asked += [statements.again(4, keeps_error=True, is_delayed=True), statements.beat(4), statements.held(4)]
-        asked += [statements.rescue, statements.state()]
+        done = pattern_of(RowWrite(status="completed", is_end=True, results={"report": 1}))
+        again = pattern_of(RowWrite(status="queued", is_end=False, keeps_error=True, delay_s=1.0))
+        asked = [statements.pick, statements.peek, statements.claim(4), statements.settle(done, 4)]
+        asked += [statements.settle(again, 4), statements.beat(4), statements.held(4)]
+        asked += [statements.rescue(), statements.states(4)]
         for statement in asked:
             plan = await _plan(worker, statement)
             assert [step for step in plan if step.startswith("SCAN") and "CONSTANT" not in step] == [], statement

@@ -197,13 +197,13 @@ async def test_wrong_types_are_found_at_the_start_all_at_once(postgrest_stage: P
     await source.close()
     message = str(caught.value)
     for words in (
-        "the words completed, failed",
-        "worker_id: it is uuid",
-        "started_at: it is date",
-        "retries: it is text",
+        "cannot hold 'completed', 'failed'",
+        "worker_id (worker) is uuid, and must be a text",
+        "started_at is date, and must be a timestamp",
+        "retries is text, and must be a whole number",
     ):
         assert words in message
-    assert "column heartbeat" not in message
+    assert "heartbeat is" not in message
 
 
 async def test_a_server_without_a_description_is_asked_column_by_column(

@@ -117,8 +117,18 @@ class MemoryOperations(MemoryState):
         row.ended_at = row.result = row.progress = row.started_at = row.worker = row.error_type = None
         row.cancel_requested = False
         self._index.put(row)
-        self._again(row, 0.0)
+        if row.takes == "end" and (members := self._live_members(row)):
+            for one in members:
+                one.has_told = False
+            row.blockers, row.due_at = len(members), row.created_at
+            row.state, row.incarnation, row.deadline_at = "queued", None, None
+        else:
+            self._again(row, 0.0)
         return Retried("queued")
+
+    def _live_members(self, row: TaskRow) -> list[TaskRow]:
+        found = (self._index.live.get(one) for one in self._members.get(row.id, ()))
+        return [one for one in found if one is not None]
 
     def _give_input(self, row: TaskRow) -> None:
         """Give a task that was canceled before it got its input the result that it takes, if there is one."""

@@ -1,7 +1,8 @@
 """What is done to ended tasks: put them back in the queue, or forget them.
 
 Promises: BATCH_LIMIT tasks are one statement. Each statement takes its tasks in the order of their ids, so that two of
-them cannot deadlock; a deadlock with an enqueue of the same keys is repeated.
+them cannot deadlock, and the callbacks of groups behind all others, so that they wait for members of the same call; a
+deadlock with an enqueue of the same keys is repeated.
 """
 
 from collections.abc import Sequence
@@ -14,10 +15,12 @@ from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.repeats import repeated
 
 EACH = """select done.* from (
-        select * from unnest($1::bigint[], $2::text[]) with ordinality u(id, note, place) order by u.id, u.place) wanted
+        select * from unnest($1::bigint[], $2::text[]) with ordinality u(id, note, place)
+        order by {last}, u.id, u.place) wanted
     cross join lateral everpoll.{act}(wanted.id, wanted.note) done order by wanted.place"""
-RETRY = versioned(EACH.format(act="retry"))
-FORGET = versioned(EACH.format(act="forget"))
+WAITS_FOR_ALL = "exists (select from everpoll.history h where h.id = u.id and h.takes = 'end')"
+RETRY = versioned(EACH.format(act="retry", last=WAITS_FOR_ALL))
+FORGET = versioned(EACH.format(act="forget", last="u.id"))
 
 Requests = Sequence[tuple[int, str]]
 

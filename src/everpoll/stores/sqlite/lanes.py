@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from everpoll.drivers.sqlite.address import Address
-from everpoll.drivers.sqlite.bell import Bell, Listener, bell_of
+from everpoll.drivers.sqlite.bell import Bell, bell_of
 from everpoll.drivers.sqlite.connection import Connection
+from everpoll.drivers.sqlite.heard import HeardFile
 from everpoll.drivers.sqlite.lane import Lane, Op
 from everpoll.drivers.sqlite.writer import Writer
-from everpoll.drivers.wake import OnWake
 from everpoll.errors import NotRunning
 from everpoll.stores.sqlite import rescue
 from everpoll.stores.sqlite.schema import check, prepare
@@ -25,15 +25,13 @@ T = TypeVar("T")
 _left_by_parent: list[tuple[Writer | None, Lane | None]] = []
 
 
-class Lanes:
+class Lanes(HeardFile):
     """How a store reaches its file."""
 
     def __init__(self, address: Address, patience_s: float) -> None:
+        super().__init__(bell_of(address.path))
         self._address = address
         self._patience_s = patience_s
-        self.bell = bell_of(address.path)
-        self._listeners: list[Listener] = []
-        self.writer: Writer | None = None
         self._reader: Lane | None = None
         self._pid = os.getpid()
         self._opening: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
@@ -45,13 +43,12 @@ class Lanes:
             await asyncio.to_thread(prepare, self._address, self._patience_s, migrate=migrate)
             if self.writer is None:
                 name = self._address.path.name
-                self.writer = Writer(
+                writer = Writer(
                     f"everpoll-writer {name}", self._address, self._patience_s, check, self.bell, rescue.cancels
                 )
                 self._reader = Lane(f"everpoll-reader {name}", self._address, self._patience_s, check)
-                self.writer.start()
                 self._reader.start()
-                self.writer.listen(bool(self._listeners))
+                self.start(writer)
 
     def _leave_parent(self) -> None:
         """Forget the parent's threads after a fork: they are not there, and what they had open is the parent's."""
@@ -74,34 +71,11 @@ class Lanes:
         async with self._opening_here():
             writer, self.writer = self.writer, None
             reader, self._reader = self._reader, None
-            for listener in self._listeners:
-                self.bell.remove(listener)
-            self._listeners.clear()
+            self.silence()
             if writer is not None and reader is not None:
                 # One after the other: only a connection that is the last to close tidies the -wal file away.
                 await reader.stop()
                 await writer.stop()
-
-    def listen(self, on_wake: OnWake) -> None:
-        """Call `on_wake` in this event loop whenever a writer of this machine has changed something."""
-        listener = Listener(asyncio.get_running_loop(), on_wake)
-        self._listeners.append(listener)
-        self.bell.add(listener)
-        if self.writer is not None:
-            self.writer.listen(True)
-
-    def unlisten(self, on_wake: OnWake) -> None:
-        """Stop calling it."""
-        for listener in [one for one in self._listeners if one.on_wake == on_wake]:
-            self._listeners.remove(listener)
-            self.bell.remove(listener)
-        if self.writer is not None:
-            self.writer.listen(bool(self._listeners))
-
-    def hand_over(self) -> None:
-        """Let the writer's thread run for a moment."""
-        if self.writer is not None:
-            self.writer.hand_over()
 
     def write(self, op: Op[T]) -> "asyncio.Future[T]":
         """Do it in the writer, in one transaction with others."""

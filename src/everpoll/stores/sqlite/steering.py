@@ -47,6 +47,11 @@ _KEPT = ", ".join(_FRESH.get(column.strip(), f"h.{column.strip()}") for column i
 REVIVE = f"""insert into everpoll_tasks (id, line, memory, trail, has_told, {COPIED})
     select h.id, {DUE_LINE}, h.memory, {longer_trail(":entry", "h")}, h.then_id is not null, {_KEPT}
     from everpoll_history h where h.id = :id"""
+# A task that waits for the end of others waits again for those that live, and these report their end to it.
+WAIT_AGAIN = """update everpoll_tasks as m set has_told = 0 where m.then_id is not null and m.then_id = :id
+    and exists (select 1 from everpoll_tasks t where t.id = :id and t.takes = 'end')"""
+BLOCK = f"""update everpoll_tasks set blockers = :members, line = {BLOCKED_LINE}, due_at = created_at
+    where id = :id"""
 OF_ENDED = "select kind, name, key from everpoll_history where id = ?"
 FORGET_LOSSES = "delete from everpoll_losses where task_id = ?"
 FORGET = "delete from everpoll_history where id = ?"
@@ -138,6 +143,8 @@ def retry(con: Connection, now: int, task_id: int, note: str) -> Retried:
         return Retried("key_taken", holder[0])
     con.execute(REVIVE, {"id": task_id, "now": now, "entry": trail_entry(note, now, "")})
     con.execute(FORGET, (task_id,))
+    if members := con.execute(WAIT_AGAIN, {"id": task_id}).rowcount:
+        con.execute(BLOCK, {"id": task_id, "members": members})
     _tell(con, now, task_id, note)
     return Retried("queued")
 

@@ -1,20 +1,19 @@
-"""What people want to know about a table before they rely on it: columns, the index and its use, push, heartbeat."""
+"""What only Postgres can tell of a table: rights, the index and its use, the key, push. See `tables/findings.py`."""
 
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from everpoll.drivers.postgres.lane import Connection, Lane
+from everpoll.errors import RightsMissing
+from everpoll.tables import findings
 from everpoll.tables.contract import Finding
-from everpoll.tables.findings import heartbeat_finding
+from everpoll.tables.findings import SAMPLE, is_written, judged
 from everpoll.tables.mapping import Table
-from everpoll.tables.postgres import ddl
-from everpoll.tables.postgres.claiming import poll
-from everpoll.tables.postgres.fitness import Flaw
+from everpoll.tables.postgres.ddl import TRIGGER, create_trigger, ddl_of
 from everpoll.tables.postgres.push import push_channel
 from everpoll.tables.postgres.shape import Relation
-from everpoll.tables.postgres.statements import Phrases
-from everpoll.tables.unmapped_statuses import SAMPLE, words_finding
+from everpoll.tables.postgres.statements import Statements
 
 # Of a table with few rows the planner reads all of them, rightly. To see whether the index would serve a large one, the
 # other ways are made expensive, in a transaction of our own.
@@ -31,69 +30,69 @@ FIRST_OF_INDEX = """select 1 from pg_index x
 UNIQUE = """select 1 from pg_index x join pg_attribute a on a.attrelid = x.indrelid and a.attnum = x.indkey[0]
     where x.indrelid = $1::bigint::oid and x.indisunique and x.indnkeyatts = 1 and x.indpred is null and x.indisvalid
       and a.attname = $2"""
+LACKING_RIGHTS = """select distinct w.right_name, quote_ident(current_user)
+    from unnest($2::text[], $3::text[]) as w (right_name, name)
+    where not has_column_privilege($1::bigint::oid, w.name, w.right_name) order by 1"""
 
 
-def columns(table: Table, relation: Relation, found: list[Flaw]) -> list[Finding]:
-    """One finding for each that is mapped."""
-    flawed = {one.column: one for one in found}
-    findings = []
-    for use, name in table.used.items():
-        flaw, column = flawed.get(name), relation.columns.get(name)
-        detail = flaw.problem if flaw else f"{use}: {column.declared}" if column else ""
-        what = f"column {name}"
-        findings.append(Finding(what=what, is_fit=flaw is None, detail=detail, ddl=flaw.ddl if flaw else None))
-    return [*findings, heartbeat_finding(table)]
+async def check_rights(connection: Connection, table: Table, relation: Relation) -> None:
+    """Raise `RightsMissing` with the GRANT for what the role lacks, column by column."""
+    wanted = [("select", name) for name in table.used.values()]
+    wanted += [("update", name) for role, name in table.used.items() if is_written(table, role)]
+    lacking = await connection.fetch(LACKING_RIGHTS, relation.oid, *map(list, zip(*wanted, strict=True)))
+    if lacking:
+        rights, role = ", ".join(row[0] for row in lacking), lacking[0][1]
+        raise RightsMissing(
+            f"table {table.name!r}: the role {role} lacks rights that its worker needs; "
+            f"run: grant {rights} on table {relation.sql} to {role}"
+        )
 
 
-async def seen_words(lane: Lane, phrases: Phrases) -> set[str]:
-    """Those of a sample of its rows."""
-    sample = f"select {phrases.at('status')}::text as word from {phrases.name} limit {SAMPLE}"
+async def words_in_use(lane: Lane, statements: Statements) -> tuple[set[str], Finding]:
+    """The statuses of a sample of its rows, and what is to be said of them."""
+    sample = f"select {statements.text('status')} as word from {statements.name} limit {SAMPLE}"
     rows = await lane.rows(f"select distinct word from ({sample}) as sampled where word is not null")
-    return {row[0] for row in rows}
-
-
-async def words(lane: Lane, phrases: Phrases) -> Finding:
-    """Whether the table's rows speak the mapping's language."""
-    waits = f"select exists(select from {phrases.name} where {phrases.has_status(phrases.table.queued)})"
-    return words_finding(phrases.table, await seen_words(lane, phrases), has_waiting=await lane.value(waits))
+    seen, queued = {row[0] for row in rows}, statements.has_status(statements.table.queued)
+    has_waiting = await lane.value(f"select exists(select from {statements.name} where {queued})")
+    return seen, findings.words_in_use(statements.table, seen, has_waiting=has_waiting)
 
 
 async def key(lane: Lane, table: Table, relation: Relation) -> Finding:
     """Rows are written by their key."""
     is_unique = await lane.value(UNIQUE, relation.oid, table.key) is not None
-    detail = "unique" if is_unique else "has no unique index of its own: every write about a row searches for it"
-    return Finding(what="key", is_fit=is_unique, is_needed=False, detail=detail)
+    bad = "has no unique index of its own: every write about a row searches for it"
+    return judged("key", is_fit=is_unique, good="unique", bad=bad)
 
 
-async def index(lane: Lane, phrases: Phrases) -> Finding:
+async def index(lane: Lane, statements: Statements) -> Finding:
     """Find out whether the poll query reads waiting rows from an index, in order."""
-    table, relation = phrases.table, phrases.relation
+    table, relation = statements.table, statements.relation
+    sql = statements.poll.replace("limit $1", f"limit {LIKELY_BATCH}")
 
-    async def explained(connection: Connection) -> Finding:
-        sql = poll(phrases).replace("limit $1", f"limit {LIKELY_BATCH}")
+    async def explained(connection: Connection) -> tuple[str | None, str | None]:
         now = await _used(connection, relation, table, sql)
         if now is not None:
-            return Finding(what="index", is_fit=True, detail=f"the poll uses {now} (EXPLAIN)")
+            return now, None
         async with connection.transaction():
             await connection.execute(NUDGES)
-            later = await _used(connection, relation, table, sql)
-        if later is not None:
-            detail = f"{later} serves the poll; the table is so small that Postgres reads it all for now"
-            return Finding(what="index", is_fit=True, detail=detail)
-        detail = "no index has the waiting rows in order: every poll reads the whole table"
-        return Finding(what="index", is_fit=False, detail=detail, ddl=ddl.create_index(table, relation))
+            return None, await _used(connection, relation, table, sql)
 
-    return await lane.call(explained)
+    now, later = await lane.call(explained)
+    small = f"{later} serves the poll; the table is so small that Postgres reads it all for now"
+    return judged(
+        "index",
+        is_fit=(now or later) is not None,
+        good=small if now is None else f"the poll uses {now} (EXPLAIN)",
+        bad="no index has the waiting rows in order: every poll reads the whole table",
+        ddl=ddl_of(table, relation).index(),
+        is_needed=True,
+    )
 
 
-async def due_index(lane: Lane, table: Table, relation: Relation) -> list[Finding]:
+async def due_index(lane: Lane, table: Table, relation: Relation) -> Finding:
     """For the next due time, which an idle worker asks for."""
-    if table.due_at is None:
-        return []
     is_there = await lane.value(FIRST_OF_INDEX, relation.oid, table.due_at, table.status) is not None
-    detail = "found by an index" if is_there else "an idle worker reads all rows that wait to find the next due time"
-    wanted = None if is_there else ddl.create_due_index(table, relation)
-    return [Finding(what="index of due times", is_fit=is_there, is_needed=False, detail=detail, ddl=wanted)]
+    return findings.due_index(is_there, ddl_of(table, relation))
 
 
 async def _used(connection: Connection, relation: Relation, table: Table, sql: str) -> str | None:
@@ -120,8 +119,7 @@ def walked(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 async def push(lane: Lane, table: Table, relation: Relation) -> Finding:
     """Find out whether an insert notifies workers."""
-    if await push_channel(lane, relation) is not None:
-        return Finding(what="push", is_fit=True, is_needed=False, detail=f"trigger {ddl.TRIGGER}")
-    detail = "no trigger tells of new rows: they are found by polling, within 5 to 30 s"
-    statements = ";\n".join(ddl.create_trigger(table, relation))
-    return Finding(what="push", is_fit=False, is_needed=False, detail=detail, ddl=statements)
+    is_fit = await push_channel(lane, relation) is not None
+    bad = "no trigger tells of new rows: they are found by polling, within 5 to 30 s"
+    ddl = ";\n".join(create_trigger(table, relation))
+    return judged("push", is_fit=is_fit, good=f"trigger {TRIGGER}", bad=bad, ddl=ddl)

@@ -9,15 +9,15 @@ is added later is found. What this process itself hands back wakes its listeners
 """
 
 import asyncio
-import contextlib
 import logging
 
 from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.postgres.listener import Listener
+from everpoll.drivers.push import PushTask
 from everpoll.drivers.wake import NOW, OnWake, Wake
 from everpoll.errors import EverpollError
-from everpoll.tables.postgres import ddl
+from everpoll.tables.postgres.ddl import TRIGGER
 from everpoll.tables.postgres.shape import Relation
 
 logger = logging.getLogger("everpoll.tables")
@@ -25,13 +25,13 @@ logger = logging.getLogger("everpoll.tables")
 RECHECK_S = 60.0
 # Disabled ('D') and replica-only ('R') triggers tell nothing. Its argument, ended by a zero byte, is the channel: read
 # from there, it is right even if the table was renamed, or the trigger was made without its schema.
-TRIGGER = """select convert_from(trim(trailing '\\x00'::bytea from tgargs), 'UTF8') from pg_trigger
+CHANNEL_OF = """select convert_from(trim(trailing '\\x00'::bytea from tgargs), 'UTF8') from pg_trigger
     where tgrelid = $1::bigint::oid and tgname = $2 and tgenabled in ('O', 'A') and tgnargs = 1"""
 
 
 async def push_channel(lane: Lane, relation: Relation) -> str | None:
     """The channel that the table's trigger notifies; None: there is no such trigger, or it is disabled."""
-    channel: str | None = await lane.value(TRIGGER, relation.oid, ddl.TRIGGER)
+    channel: str | None = await lane.value(CHANNEL_OF, relation.oid, TRIGGER)
     return channel
 
 
@@ -42,14 +42,13 @@ class Push:
         self._connections = connections
         self._lane = lane
         self._relation = relation
+        self._push = PushTask(self._watch, "everpoll-table-push")
         self._channel: str | None = None
         self._listener: Listener | None = None
-        self._wanted: list[OnWake] = []
-        self._task: asyncio.Task[None] | None = None
         self._was_looked = False
         self.recheck_s = RECHECK_S
-        self._event_loop: asyncio.AbstractEventLoop | None = None
-        connections.dial.reach.subscribe(self._reached)
+        # An outage is over: look now, whether or not a trigger tells.
+        connections.dial.reach.subscribe(lambda: self._push.from_thread(self.wake))
 
     @property
     def has_push(self) -> bool:
@@ -58,26 +57,15 @@ class Push:
 
     async def add(self, on_wake: OnWake) -> None:
         """Wake this one; returns once it is known whether there is a trigger, or that it cannot be known."""
-        self._wanted.append(on_wake)
-        self._event_loop = asyncio.get_running_loop()
-        if self._task is None:
-            await self._look()
-            self._task = asyncio.get_running_loop().create_task(self._watch(), name="everpoll-table-push")
+        await self._push.add(on_wake)
 
     async def remove(self, on_wake: OnWake) -> None:
         """Not any more; the last one ends it all."""
-        self._wanted = [one for one in self._wanted if one != on_wake]
-        if not self._wanted:
-            await self.close()
+        await self._push.remove(on_wake)
 
     async def close(self) -> None:
         """Stop listening."""
-        task, self._task = self._task, None
-        self._wanted = []
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        await self._hear(None)
+        await self._push.close()
 
     async def ask_for_room(self) -> None:
         """Tell the other processes that this one has no connection for its heartbeat, where there is a trigger."""
@@ -86,19 +74,16 @@ class Push:
 
     def wake(self, wake: Wake = NOW) -> None:
         """Wake every listener of this process."""
-        for on_wake in self._wanted:
-            asyncio.get_running_loop().call_soon(on_wake, wake)
-
-    def _reached(self) -> None:
-        """An outage is over: look now, whether or not a trigger tells. Called from any thread."""
-        if self._event_loop is not None:
-            with contextlib.suppress(RuntimeError):  # that event loop is closed
-                self._event_loop.call_soon_threadsafe(self.wake)
+        self._push.wake(wake)
 
     async def _watch(self) -> None:
-        while True:
-            await asyncio.sleep(self.recheck_s)
-            await self._look()
+        try:
+            while True:
+                await self._look()
+                self._push.confirm()
+                await asyncio.sleep(self.recheck_s)
+        finally:
+            await self._hear(None)
 
     async def _look(self) -> None:
         name = self._relation.name

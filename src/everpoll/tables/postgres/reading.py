@@ -1,62 +1,54 @@
 """What people ask about a table in Postgres: see `overview`."""
 
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
 import asyncpg
 
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import BadInput
-from everpoll.tables.overview import (
-    COUNT_LIMIT,
-    HELD_LIMIT,
-    INSTANT_ROLES,
-    Held,
-    RowState,
-    StatusCount,
-    TableWorker,
-    counted,
-    state_roles,
-    table_workers,
-)
-from everpoll.tables.postgres.statements import Phrases
+from everpoll.tables.overview import COUNT_LIMIT, INSTANT_ROLES, StatusCount, counted
+from everpoll.tables.postgres.statements import Statements
 
 
-async def counts(lane: Lane, phrases: Phrases) -> list[StatusCount]:
-    """Rows by status. The index has queued and running rows only: those that ended are counted in a small table."""
-    table, most = phrases.table, COUNT_LIMIT + 1
-    sample = f"select {phrases.at('status')}::text as word from {phrases.name} limit {most}"
-    rows = dict(await lane.rows(f"select word, count(*) from ({sample}) as sampled group by word"))
-    if sum(rows.values()) <= COUNT_LIMIT:
-        return [StatusCount(status=word, rows=rows.get(word, 0)) for word in table.words]
-    found = [StatusCount(status=word, rows=None) for word in table.words]
-    for place, word in enumerate(table.words):
-        if word in {table.queued, table.running}:
-            some = f"select from {phrases.name} where {phrases.has_status(word)} limit {most}"
-            found[place] = counted(word, await lane.value(f"select count(*) from ({some}) as some"))
-    return found
+class PostgresReader:
+    """Reads one table."""
 
+    def __init__(self, lane: Lane, statements: Statements) -> None:
+        self._lane = lane
+        self._statements = statements
 
-async def workers(lane: Lane, phrases: Phrases) -> list[TableWorker]:
-    """Workers that hold rows."""
-    table = phrases.table
-    beat = "null::timestamptz" if table.heartbeat is None else phrases.instant("heartbeat")
-    columns = f"{phrases.at('worker')}::text, {phrases.instant('started_at')}, {beat}"
-    running = phrases.has_status(table.running)
-    rows = await lane.rows(f"select {columns} from {phrases.name} where {running} limit {HELD_LIMIT}")
-    return table_workers(table, (Held(*row) for row in rows), await lane.value("select now()"))
+    async def now(self) -> datetime:
+        """See `Reader`."""
+        now: datetime = await self._lane.value("select now()")
+        return now
 
+    async def count(self, word: str) -> StatusCount:
+        """See `Reader`. The index has queued and running rows only: those that ended are counted in a small table."""
+        rows, table = f"select from {self._statements.name}", self._statements.table
+        if word not in {table.queued, table.running} and await self._counted(rows) > COUNT_LIMIT:
+            return StatusCount(status=word, rows=None)
+        return counted(word, await self._counted(f"{rows} where {self._statements.has_status(word)}"))
 
-async def row_state(lane: Lane, phrases: Phrases, key: str) -> RowState | None:
-    """One row; None: there is none with this key."""
-    roles = state_roles(phrases.table)
-    columns = ", ".join(_column(phrases, role) for role in roles)
-    typed = f"$1::text::{phrases.column_of('key').type}"
-    try:
-        row = await lane.row(f"select now(), {columns} from {phrases.name} where {phrases.key} = {typed}", key)
-    except (asyncpg.DataError, BadInput):
-        return None  # a text that the key's type does not take is the key of no row
-    return None if row is None else RowState(row[0], **dict(zip(roles, row[1:], strict=True)))
+    async def _counted(self, rows: str) -> int:
+        count: int = await self._lane.value(f"select count(*) from ({rows} limit {COUNT_LIMIT + 1}) as few")
+        return count
 
+    async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
+        """See `Reader`."""
+        statements = self._statements
+        columns = ", ".join(self._typed(one) for one in roles)
+        which, given = statements.has_status(value), []
+        if role != "status":
+            which, given = f"{statements.at(role)} = $1::text::{statements.column_of(role).type}", [value]
+        try:
+            rows = await self._lane.rows(f"select {columns} from {statements.name} where {which} limit {limit}", *given)
+        except (asyncpg.DataError, BadInput):
+            return []
+        return [dict(zip(roles, row, strict=True)) for row in rows]
 
-def _column(phrases: Phrases, role: str) -> str:
-    if role in INSTANT_ROLES:
-        return phrases.instant(role)
-    return f"{phrases.at(role)}::{'int8' if role == 'retries' else 'text'}"
+    def _typed(self, role: str) -> str:
+        if role in INSTANT_ROLES:
+            return self._statements.instant(role)
+        return f"{self._statements.at(role)}::int8" if role == "retries" else self._statements.text(role)

@@ -8,10 +8,11 @@ import contextlib
 from typing import Any
 
 import asyncpg
-from msgspec import Struct
 
 from everpoll.drivers.postgres.lane import Connection
+from everpoll.tables.findings import READ_ONLY
 from everpoll.tables.mapping import Table
+from everpoll.tables.shape import INSTANT, NUMBER, TEXT, Column, Shape
 from everpoll.tables.sql_names import identifier, literal
 
 RELATION = """select c.oid::bigint, n.nspname, c.relname, c.relkind::text, c.relhassubclass
@@ -23,8 +24,9 @@ COLUMNS = """with recursive made_of (number, type, modifier, is_nullable) as (
     select m.number, t.typbasetype, case when m.modifier = -1 then t.typtypmod else m.modifier end,
         m.is_nullable and not t.typnotnull
     from made_of m join pg_type t on t.oid = m.type where t.typtype = 'd')
-select a.attname, format_type(a.atttypid, -1) as type, format_type(a.atttypid, a.atttypmod) as declared,
-    t.typname as base, t.typcategory::text as category, m.is_nullable, a.attgenerated <> '' as is_generated,
+select a.attname as name, format_type(a.atttypid, -1) as type, format_type(a.atttypid, a.atttypmod) as declared,
+    t.typname as base, t.typcategory::text as category, not m.is_nullable as is_required,
+    a.attgenerated <> '' as is_generated,
     case when t.typname in ('varchar', 'bpchar') and m.modifier > 4 then m.modifier - 4 end as length
 from pg_attribute a join made_of m on m.number = a.attnum
 join pg_type t on t.oid = m.type and t.typtype <> 'd'
@@ -35,30 +37,29 @@ CHECKS = """select c.conname, pg_get_expr(c.conbin, c.conrelid) as expression fr
 TABLE_KINDS = ("r", "p")
 
 
-class Column(Struct, frozen=True):
+INSTANT_TYPES = ("timestamptz", "timestamp")
+INTEGER_TYPES = ("int2", "int4", "int8", "numeric")
+UNORDERED = ("json", "xml", "point")
+
+
+class PostgresColumn(Column, frozen=True, kw_only=True):
     """One column."""
 
-    name: str
     type: str
     """As SQL has it, without a length: casting to it never cuts anything off."""
-    declared: str
-    """With the length, as it was declared."""
     base: str
     """What a domain is made of, by Postgres's own name for it: int8, timestamptz, …"""
     category: str
-    is_nullable: bool
-    is_generated: bool
     length: int | None
 
 
-class Relation(Struct, frozen=True):
+class Relation(Shape[PostgresColumn], frozen=True, kw_only=True):
     """The table as it is."""
 
     oid: int
     schema: str
     name: str
-    columns: dict[str, Column]
-    has_parts: bool = False
+    has_parts: bool
     """Partitions, or tables that inherit from it."""
 
     @property
@@ -72,15 +73,38 @@ async def read(connection: Connection, table: Table) -> Relation | None:
     found = await connection.fetchrow(RELATION, ".".join(map(identifier, table.parts)))
     if found is None or found["relkind"] not in TABLE_KINDS:
         return None
-    columns = [Column(*row) for row in await connection.fetch(COLUMNS, found["oid"])]
-    by_name = {one.name: one for one in columns}
-    return Relation(found["oid"], found["nspname"], found["relname"], by_name, found["relhassubclass"])
+    columns = {row["name"]: _column(row) for row in await connection.fetch(COLUMNS, found["oid"])}
+    flaws = {}
+    for role in READ_ONLY & table.used.keys():
+        column = columns.get(table.used[role])
+        if column is not None and column.base in UNORDERED:
+            flaws[role] = f"is {column.declared}, which has no order"
+    if table.status in columns:
+        refused = await _refused_words(connection, table, found["oid"], columns[table.status])
+        if refused:
+            flaws["status"] = "; ".join(f"cannot hold {word!r}: {why}" for word, why in refused.items())
+    return Relation(
+        columns=columns,
+        flaws=flaws,
+        oid=found["oid"],
+        schema=found["nspname"],
+        name=found["relname"],
+        has_parts=found["relhassubclass"],
+    )
 
 
-async def refused_words(connection: Connection, table: Table, relation: Relation) -> dict[str, str]:
+def _column(row: Any) -> PostgresColumn:
+    holds = {
+        TEXT: row["category"] == "S",
+        INSTANT: row["base"] in INSTANT_TYPES,
+        NUMBER: row["base"] in INTEGER_TYPES,
+    }
+    return PostgresColumn(**row, holds=frozenset(kind for kind, is_so in holds.items() if is_so))
+
+
+async def _refused_words(connection: Connection, table: Table, oid: int, column: PostgresColumn) -> dict[str, str]:
     """The words that the status column cannot hold, and why: an enum, a domain, a length or a constraint forbids it."""
-    column = relation.columns[table.status]
-    checks = await connection.fetch(CHECKS, relation.oid, table.status)
+    checks = await connection.fetch(CHECKS, oid, table.status)
     refused: dict[str, str] = {}
     for word in table.words:
         if column.length is not None and len(word) > column.length:
@@ -90,7 +114,7 @@ async def refused_words(connection: Connection, table: Table, relation: Relation
     return refused
 
 
-async def _refusal(connection: Connection, column: Column, word: str, checks: list[Any]) -> str | None:
+async def _refusal(connection: Connection, column: PostgresColumn, word: str, checks: list[Any]) -> str | None:
     try:
         await connection.fetchval(f"select ({word}::{column.type})::text")
     except (asyncpg.DataError, asyncpg.IntegrityConstraintViolationError) as error:

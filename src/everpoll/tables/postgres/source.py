@@ -1,45 +1,44 @@
 """PostgresTable: the user's own table in Postgres as a source of work for the engine.
 
-    poller ────▶ claiming ──┐
-    settler ───▶ settling ──┼──▶ the user's table: its columns are all the bookkeeping there is
-    heartbeat ─▶ pulse ─────┤      each arrow is a lane; all but the heartbeat's share a few connections
-    listener ◀── trigger ───┘
+    claims, settlements ──▶ lanes: all but the heartbeat's share a few connections ──┐
+    heartbeat ────────────▶ a connection of its own ─────────────────────────────────┴──▶ the user's table
+    listener ◀───────────── its trigger
 
-Promises: what `Source` does, in READ COMMITTED, by the database's clock, with nothing in any session that a transaction
-pooler would lose. Nothing is written into a row that is not ours by its fence; a row whose status the user changes is
-the user's. Rows are taken however they got there.
+Promises: what `TableSource` does, in READ COMMITTED, by the database's clock, with nothing in any session that a
+transaction pooler would lose.
 """
 
 import logging
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
-import msgspec
+from msgspec import Struct
 
 from everpoll.drivers.postgres.address import read_address
 from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.dial import Connection, Dial
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.wake import OnWake
-from everpoll.errors import SchemaOutdated, TableUnfit
-from everpoll.stores.contract import Again, Leased, Settlement, WorkerCard
-from everpoll.tables.claims import Claims
+from everpoll.errors import EverpollError, SchemaOutdated, StoreUnavailable, TableUnfit
+from everpoll.stores.contract import Again, Settlement, WorkerCard
+from everpoll.tables.claiming import Found, claim_rows
+from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding
+from everpoll.tables.findings import columns, heartbeat, unfit
 from everpoll.tables.mapping import Table
-from everpoll.tables.outages import Outages
-from everpoll.tables.overview import RowState, StatusCount, TableWorker
-from everpoll.tables.postgres import ddl, findings, reading, rights, shape
-from everpoll.tables.postgres.claiming import Claiming
-from everpoll.tables.postgres.doubts import Doubts
-from everpoll.tables.postgres.fitness import Flaw, described, flaws
-from everpoll.tables.postgres.pulse import TablePulse
+from everpoll.tables.postgres import findings, shape
+from everpoll.tables.postgres.claiming import REFUSED, Claiming, Doubts
+from everpoll.tables.postgres.ddl import create_trigger, ddl_of
+from everpoll.tables.postgres.pulse import PostgresBeats
 from everpoll.tables.postgres.push import Push
+from everpoll.tables.postgres.reading import PostgresReader
 from everpoll.tables.postgres.settling import Settling
 from everpoll.tables.postgres.shape import Relation
-from everpoll.tables.postgres.statements import Phrases
-from everpoll.tables.unmapped_statuses import is_foreign
+from everpoll.tables.postgres.statements import Statements
+from everpoll.tables.source import State, TableSource
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -49,17 +48,22 @@ LANES = 3
 IS_READ_COMMITTED = "select current_setting('default_transaction_isolation') = 'read committed'"
 
 
-class PostgresTable:
+class Opened(Struct):
+    """What there is once the columns are known."""
+
+    statements: Statements
+    claiming: Claiming
+    settling: Settling
+    push: Push
+
+
+class PostgresTable(TableSource):
     """One table of one database, for one worker."""
 
-    beats_in_loop = False
-    hand_over = None
-
     def __init__(self, url: str, table: Table) -> None:
+        super().__init__(table)
         schema = table.parts[0] if len(table.parts) > 1 else None
-        dial = Dial(replace(read_address(url), schema=schema))
-        self._table = table
-        self._dial = dial
+        self._dial = dial = Dial(replace(read_address(url), schema=schema))
         self._connections = connections = Connections(dial, dial.address.connections - 1, self._ask_for_room)
         first = 1 if connections.size > LANES else 0
         self._doubts = Doubts()
@@ -67,78 +71,86 @@ class PostgresTable:
         self._taking = Lane(connections, first + 1, is_busy=True, on_connect=self._doubts.connected)
         self._catalog_lane = Lane(connections, first + 2, is_slow=True)
         self._heartbeats = connections.heartbeats()
-        self._claims = Claims(table.name)
-        self._outages = Outages(table)
         self._relation: Relation | None = None
-        self._fit: set[str] = set()
-        """What the last inspection found to be as it should."""
+        self._found: list[Finding] = []
+        """By the last inspection."""
         self._opened: Opened | None = None
-        self._worker = ""
 
-    @property
-    def has_push(self) -> bool:
-        """See the contract."""
+    def _hears_changes(self) -> bool:
         return self._opened is not None and self._opened.push.has_push
-
-    @has_push.setter
-    def has_push(self, _: bool) -> None:
-        raise AttributeError("has_push is found out by listening")
 
     async def open(self) -> None:
         """See the contract."""
-        phrases = await self._phrases()
-        relation = phrases.relation
-        await self._catalog_lane.call(lambda connection: rights.check(connection, self._table, relation))
-        if is_foreign(self._table, await findings.seen_words(self._catalog_lane, phrases)):
-            detail = (await findings.words(self._catalog_lane, phrases)).detail
-            logger.warning("table %s: %s", self._table.name, detail)
+        statements = await self._examined()
+        relation, lane = statements.relation, self._catalog_lane
+        await lane.call(lambda connection: findings.check_rights(connection, self.table, relation))
+        self._warn_if_foreign(*await findings.words_in_use(lane, statements))
         self._opened = Opened(
-            phrases,
-            Claiming(self._taking, phrases, self._claims, self._doubts),
-            Settling(self._settlements, phrases, self._claims),
-            Push(self._connections, self._catalog_lane, relation),
+            statements,
+            Claiming(self._taking, statements),
+            Settling(self._settlements, statements),
+            Push(self._connections, lane, relation),
         )
 
-    async def _phrases(self) -> Phrases:
+    async def _examined(self) -> Statements:
         """The table with its columns; `TableUnfit` where it is not as it is mapped."""
-        relation, found = await self._catalog_lane.call(self._looked_at)
-        self._relation = relation
-        if relation is None:
+        self._relation, self._found = await self._looked_at()
+        if self._relation is None:
             raise TableUnfit(
-                f"there is no table {self._table.name!r} in this database, or not in its search_path: write its name "
+                f"there is no table {self.table.name!r} in this database, or not in its search_path: write its name "
                 "with its schema, or make it; `everpoll tables ddl` prints the statement",
                 self.ddl(),
             )
-        if found:
-            raise TableUnfit(described(self._table, relation, found), [one.ddl for one in found if one.ddl is not None])
-        return Phrases(self._table, relation)
+        problem = unfit(self.table, self._relation, self._found)
+        if problem is not None:
+            raise problem
+        return Statements(self.table, self._relation)
 
-    async def counts(self) -> list[StatusCount]:
-        """See the contract."""
-        return await reading.counts(self._catalog_lane, await self._phrases())
+    async def _looked_at(self) -> tuple[Relation | None, list[Finding]]:
+        async def look(connection: Connection) -> Relation | None:
+            if not await connection.fetchval(IS_READ_COMMITTED):
+                self._dial.insist_on_read_committed()
+            return await shape.read(connection, self.table)
 
-    async def workers(self) -> list[TableWorker]:
-        """See the contract."""
-        return await reading.workers(self._catalog_lane, await self._phrases())
+        relation = await self._catalog_lane.call(look)
+        ddl = ddl_of(self.table, relation)
+        if relation is None:
+            detail = "is not in this database, or not in its search_path"
+            what = f"table {self.table.name}"
+            return None, [Finding(what=what, is_fit=False, detail=detail, ddl=ddl.create_table())]
+        return relation, [*columns(self.table, relation, ddl.add_column), heartbeat(self.table)]
 
-    async def row_state(self, key: str) -> RowState | None:
+    async def inspect(self) -> list[Finding]:
         """See the contract."""
-        return await reading.row_state(self._catalog_lane, await self._phrases(), key)
+        relation, found = await self._looked_at()
+        self._relation, self._found = relation, found
+        if relation is None:
+            return found
+        lane, table = self._catalog_lane, self.table
+        if not any(one.keeps_from_use for one in found):
+            statements = Statements(table, relation)
+            found.append((await findings.words_in_use(lane, statements))[1])
+            found.append(await findings.key(lane, table, relation))
+            found.append(await findings.index(lane, statements))
+            if table.due_at is not None:
+                found.append(await findings.due_index(lane, table, relation))
+        if table.status in relation.columns:
+            found.append(await findings.push(lane, table, relation))
+        return found
+
+    def ddl(self) -> list[str]:
+        """See the contract. Once the table was inspected, only what it lacks."""
+        has_push = any(one.what == "push" and one.is_fit for one in self._found)
+        trigger = [] if has_push else create_trigger(self.table, self._relation)
+        return ddl_of(self.table, self._relation).lacking(self._relation, self._found, trigger)
+
+    @asynccontextmanager
+    async def _reading(self) -> AsyncIterator[PostgresReader]:
+        yield PostgresReader(self._catalog_lane, await self._examined())
 
     async def _ask_for_room(self) -> None:
         if self._opened is not None:
             await self._opened.push.ask_for_room()
-
-    async def _looked_at(self, connection: Connection) -> tuple[Relation | None, list[Flaw]]:
-        if not await connection.fetchval(IS_READ_COMMITTED):
-            self._dial.insist_on_read_committed()
-        relation = await shape.read(connection, self._table)
-        if relation is None:
-            return None, []
-        refused: dict[str, str] = {}
-        if self._table.status in relation.columns:
-            refused = await shape.refused_words(connection, self._table, relation)
-        return relation, flaws(self._table, relation, refused)
 
     async def close(self) -> None:
         """See the contract."""
@@ -146,112 +158,71 @@ class PostgresTable:
             await self._opened.push.close()
         await self._connections.close()
 
-    async def inspect(self) -> list[Finding]:
-        """See the contract."""
-        relation, found = await self._catalog_lane.call(self._looked_at)
-        self._relation = relation
-        if relation is None:
-            detail = "is not in this database, or not in its search_path"
-            return [
-                Finding(
-                    what=f"table {self._table.name}", is_fit=False, detail=detail, ddl=ddl.create_table(self._table)
-                )
-            ]
-        looked_at = findings.columns(self._table, relation, found)
-        if not found:
-            looked_at.append(await findings.words(self._catalog_lane, Phrases(self._table, relation)))
-            looked_at.append(await findings.key(self._catalog_lane, self._table, relation))
-            looked_at.append(await findings.index(self._catalog_lane, Phrases(self._table, relation)))
-            looked_at += await findings.due_index(self._catalog_lane, self._table, relation)
-        if self._table.status in relation.columns:
-            looked_at.append(await findings.push(self._catalog_lane, self._table, relation))
-        self._fit = {one.what for one in looked_at if one.is_fit}
-        return looked_at
-
-    def ddl(self) -> list[str]:
-        """See the contract. Once the table was inspected, only what it lacks."""
-        table, relation = self._table, self._relation
-        if relation is None:
-            statements = [ddl.create_table(table)]
-        else:
-            lacking = [(use, name) for use, name in table.used.items() if name not in relation.columns]
-            statements = [ddl.add_column(table, relation, use, name) for use, name in lacking]
-        if "index" not in self._fit:
-            statements.append(ddl.create_index(table, relation))
-        if table.due_at is not None and "index of due times" not in self._fit:
-            statements.append(ddl.create_due_index(table, relation))
-        return [*statements, *([] if "push" in self._fit else ddl.create_trigger(table, relation))]
-
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """The worker's label is what it writes into its rows."""
-        opened = self._is_open()
-        length = opened.phrases.column_of("worker").length
+        length = self._at_work().statements.column_of("worker").length
         if length is not None and len(card.label) > length:
             raise TableUnfit(
-                f"table {self._table.name!r}: its column {self._table.worker!r} holds {length} characters, and this "
+                f"table {self.table.name!r}: its column {self.table.worker!r} holds {length} characters, and this "
                 f"worker is called {card.label!r}: set WORKER_ID to a shorter name, or widen the column"
             )
-        self._worker = opened.claiming.worker = card.label
+        await super().sign_on(card, lease_s)
         self._connections.await_heartbeat()
         self._doubts.is_id_unique = card.label != os.environ.get("WORKER_ID")
 
     async def sign_off(self, incarnation: int) -> None:
         """See the contract."""
+        worker = self._workers.pop(incarnation, "")
         if self._doubts.are_left:
             try:
-                await self._as_unfit(self._is_open().claiming.recover())
+                await self._recover(worker)
             except TableUnfit as error:
                 logger.warning("%s; what this worker may have claimed without knowing stays as it is", error)
 
-    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
-        """See the contract."""
-        return await self._as_unfit(self._is_open().claiming.lease(min(most, *rooms.values()) if rooms else most))
+    async def _look(self, worker: str, most: int) -> Found:
+        if self._doubts.are_due():
+            await self._recover(worker)
+        try:
+            return await self._as_unfit(claim_rows(self._at_work().claiming, self._refusals, worker, most, []))
+        except REFUSED:
+            raise  # it has changed nothing
+        except BaseException as error:
+            # A cancellation as well: the server may have claimed rows that this worker never hears of.
+            if not isinstance(error, EverpollError) or isinstance(error, StoreUnavailable):
+                self._doubts.begin()
+            raise
 
-    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
-        """See the contract."""
-        if not settlements:
-            return set()
-        lost = await self._as_unfit(self._is_open().settling.settle(settlements))
+    async def _recover(self, worker: str) -> None:
+        await self._as_unfit(self._at_work().claiming.recover(worker, self._claims.all().values()))
+        self._doubts.settled()
+
+    async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
+        lost = await self._as_unfit(self._at_work().settling.settle(settlements, claims))
         if any(isinstance(one, Again) for one in settlements):
             # There is something to do now, or the next due time has changed.
-            self._is_open().push.wake()
+            self._at_work().push.wake()
         return lost
 
-    async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
-        """See the contract."""
-        return await self._as_unfit(self._is_open().settling.settled_before(settlements))
-
-    async def note_loss(self, task_id: int, note: str) -> None:
-        """The table has no place for it: the log tells which row it was."""
-        key = self._is_open().settling.lost_keys.pop(task_id, None)
-        logger.warning(
-            "table %s: row %s was not ours any more (its status was changed, or it was given to another): %s",
-            self._table.name,
-            key,
-            msgspec.json.decode(note).get("why"),
-        )
-
-    async def prune(self, older_than_s: float) -> int:
-        """Finished rows are the user's own, and stay."""
-        return 0
+    async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
+        rows = await self._as_unfit(self._settlements.rows(self._at_work().statements.states, keys))
+        return {key: state for key, *state in rows}
 
     async def listen(self, on_wake: OnWake) -> None:
         """See the contract."""
-        await self._is_open().push.add(on_wake)
+        await self._at_work().push.add(on_wake)
 
     async def unlisten(self, on_wake: OnWake) -> None:
         """See the contract."""
-        await self._is_open().push.remove(on_wake)
+        await self._at_work().push.remove(on_wake)
 
     async def back_off(self, delay_s: float) -> None:
         """See the contract."""
         await self._dial.reach.wait(delay_s)
 
-    def pulse(self) -> TablePulse:
-        """See the contract."""
-        return TablePulse(self._heartbeats, self._is_open().phrases, self._claims, self._outages, self._worker)
+    def _beats(self) -> PostgresBeats:
+        return PostgresBeats(self._heartbeats, self._at_work().statements)
 
-    def _is_open(self) -> "Opened":
+    def _at_work(self) -> Opened:
         assert self._opened is not None, "a table is opened before it is used"
         return self._opened
 
@@ -262,15 +233,5 @@ class PostgresTable:
         except SchemaOutdated as error:
             what = str(error).split(";", 1)[0]
             raise TableUnfit(
-                f"table {self._table.name!r} has changed under way: {what}; `everpoll tables check` tells what it lacks"
+                f"table {self.table.name!r} has changed under way: {what}; `everpoll tables check` tells what it lacks"
             ) from error
-
-
-class Opened:
-    """What there is once the columns are known."""
-
-    def __init__(self, phrases: Phrases, claiming: Claiming, settling: Settling, push: Push) -> None:
-        self.phrases = phrases
-        self.claiming = claiming
-        self.settling = settling
-        self.push = push

@@ -1,63 +1,93 @@
-"""The phrases that statements about one table are made of, from its mapping and its columns.
+"""The statements about a table in Postgres, from the phrases that all databases share.
 
-Identifiers are quoted; words are literals of the column's own type, for an index on some of them to be found; all else
-is a parameter. The fence of a claimed row, in every later write: its key, `running`, its worker and its start.
+Every change takes the rows that it may have first, `for update skip locked`: so none waits for a transaction of another
+program, and no two of them deadlock. What is locked is looked up by its place, `ctid = any(array)`, whose plan does not
+depend on how many there are, and which costs less than by keys. (A row that was just changed is at another place than
+this statement can see: it is left for the next time. Partitions share places: there, keys serve.)
 """
 
+from functools import cached_property
+
+from everpoll.tables.changes import Given, Pattern, queue_order
 from everpoll.tables.mapping import Table
-from everpoll.tables.postgres import ddl
-from everpoll.tables.postgres.shape import Column, Relation
+from everpoll.tables.postgres.ddl import priority_order
+from everpoll.tables.postgres.shape import PostgresColumn, Relation
+from everpoll.tables.pulse import RESCUE_LIMIT
 from everpoll.tables.sql_names import identifier, literal
+from everpoll.tables.statements import Phrases
 
 PLAIN_KEYS = {"int2": "int2", "int4": "int4", "int8": "int8", "uuid": "uuid", "text": "text", "varchar": "text"}
 """Types that the driver sends in arrays without asking the server; keys of any other type travel as texts."""
 SECOND = "interval '1 second'"
 LOCKED = "for update of t skip locked"
-"""Every change takes the rows that it may have first: so none waits for a transaction of another program, and
-no two of them deadlock. What is locked is looked up by its place, `ctid = any(array)`, whose plan does not depend on
-how many there are, and which costs less than by keys. (A row that was just changed is at another place than this
-statement can see: it is left for the next time. Partitions share places: there, keys serve.)"""
+SEEN = {"version": "version", "timestamp": "updated_at"}
+"""What a guard compares beside the status, by the column's role."""
 
 
-class Phrases:
+class Statements(Phrases):
     """The table is `t` in all of them."""
 
     def __init__(self, table: Table, relation: Relation) -> None:
-        self.table = table
+        super().__init__(table, relation)
         self.relation = relation
         self.name = f"{relation.sql} t"
         key = relation.columns[table.key]
         plain = PLAIN_KEYS.get(key.base)
-        self.key = f"t.{identifier(table.key)}"
+        self.key = self.at("key")
         self.key_out = f"{self.key}::{plain or 'text'} as k"
-        self.keys_in = f"{plain}[]" if plain else f"text[]::{key.type}[]"
-        self.start_type = self.column_of("started_at").base
-        self.worker_type = f"text::{self.column_of('worker').type}"
-        self.place = self.key if relation.has_parts else "t.ctid"
-        self.order = ddl.ordering(table, relation)
+        self._keys_in = f"{plain}[]" if plain else f"text[]::{key.type}[]"
+        self._start_type = self.column_of("started_at").base
+        self._place = self.key if relation.has_parts else "t.ctid"
+        self._worker_type = f"text::{self.column_of('worker').type}"
+        self._downwards = priority_order(table, relation)
+        self._settlements: dict[Pattern, str] = {}
 
-    def column_of(self, use: str) -> Column:
-        """Of one that is mapped."""
-        return self.relation.columns[getattr(self.table, use)]
+    def column_of(self, role: str) -> PostgresColumn:
+        """Of a role that is mapped."""
+        return self.relation.columns[self.table.used[role]]
 
-    def at(self, use: str) -> str:
-        """The column."""
-        return f"t.{identifier(getattr(self.table, use))}"
+    def at(self, role: str) -> str:
+        """See `Phrases`."""
+        return self.named(self.table.used[role])
 
-    def instant(self, use: str) -> str:
+    def named(self, name: str) -> str:
+        """See `Phrases`."""
+        return f"t.{identifier(name)}"
+
+    def text(self, role: str) -> str:
+        """See `Phrases`."""
+        return f"{self.at(role)}::text"
+
+    def word(self, text: str) -> str:
+        """A literal of the column's own type, for an index on some of them to be found."""
+        return f"{literal(text)}::{self.column_of('status').type}"
+
+    def error(self, text: str) -> str:
+        """See `Phrases`."""
+        length = self.column_of("error").length
+        return text if length is None else f"left({text}, {length})"
+
+    def given(self, role: str, value: Given) -> str:
+        """$1 is the worker of a claim, `u` has the errors and delays of settlements, `j` what handlers returned."""
+        match value:
+            case Given.WORKER:
+                return f"$1::{self._worker_type}"
+            case Given.ERROR:
+                return self.error("u.e")
+            case Given.DUE:
+                return f"now() + u.d * {SECOND}"
+            case Given.RESULT:
+                name = self.table.used[role]
+                return f"decode(j.{identifier(name)}, 'base64')" if self._is_bytes(name) else f"j.{identifier(name)}"
+            case _:
+                return "now()"
+
+    def instant(self, role: str) -> str:
         """The column as an instant: without a time zone it is in the session's, as everywhere in Postgres."""
-        return f"{self.at(use)}::timestamptz"
-
-    def word(self, word: str) -> str:
-        """A word, as the status column has it."""
-        return f"{literal(word)}::{self.column_of('status').type}"
-
-    def has_status(self, word: str) -> str:
-        """A condition by which rows are found."""
-        return f"{self.at('status')} = {self.word(word)}"
+        return f"{self.at(role)}::timestamptz"
 
     def is_still(self, word: str) -> str:
-        """The same about rows that are found already, in terms that fit no index.
+        """A condition about rows that are found already, in terms that fit no index.
 
         While statistics know nothing of the rows that wait or run by now, the planner takes them for few, reads all of
         them by their status, and looks for ours among them.
@@ -65,60 +95,171 @@ class Phrases:
         return f"{self.at('status')}::text || '' = {literal(word)}"
 
     @property
-    def is_due(self) -> str:
-        """A condition."""
-        return self.has_status(self.table.queued) + self.and_it_is_time
-
-    @property
-    def and_it_is_time(self) -> str:
-        """The end of a condition."""
+    def _and_is_due(self) -> str:
         if self.table.due_at is None:
             return ""
         return f" and ({self.at('due_at')} is null or {self.instant('due_at')} <= now())"
 
-    def is_ours(self, worker: str) -> str:
+    @property
+    def _is_ready(self) -> str:
+        return self.has_status(self.table.queued) + self._and_is_due
+
+    def _is_ours(self, worker: str) -> str:
         """The fence, but for key and start."""
-        return f"{self.at('worker')} = {worker}::{self.worker_type} and {self.is_still(self.table.running)}"
+        return f"{self.at('worker')} = {worker}::{self._worker_type} and {self.is_still(self.table.running)}"
 
-    @property
-    def ordered(self) -> str:
-        """The order of the queue."""
-        return ", ".join(f"t.{identifier(name)}{way}" for name, way in self.order)
-
-    def held(self, more: str = "") -> str:
+    def _held(self, more: str = "", names: str = "") -> str:
         """Claimed rows, as arrays: $1 keys, $2 starts."""
-        return f"unnest($1::{self.keys_in}, $2::{self.start_type}[]{more})"
+        return f"unnest($1::{self._keys_in}, $2::{self._start_type}[]{more}) as u (k, s{names})"
 
-    def is_one_of(self, picked: str) -> str:
-        """A condition: its place is in that common table expression."""
-        return f"{self.place} = any(array(select * from {picked}))"
+    def _picked(self, rows: str) -> str:
+        """The places of these rows, as far as they are not locked, in a common table expression."""
+        return f"with picked as materialized (select {self._place} from {rows} {LOCKED})"
 
-    def sets(self, values: dict[str, str]) -> str:
-        """Assignments by use; what is not mapped is left out, and what notes every change is added."""
-        table = self.table
-        sets = {getattr(table, use): value for use, value in values.items() if getattr(table, use) is not None}
-        if table.guard == "version":
-            sets[table.version] = f"coalesce({self.at('version')}, 0) + 1"
-        if table.guard == "timestamp":
-            sets[table.updated_at] = "now()"
-        return ", ".join(f"{identifier(name)} = {value}" for name, value in sets.items())
+    def _update(self, sets: str, still: str, returning: str) -> str:
+        """Change what was picked, as far as it still is as it was."""
+        is_picked = f"{self._place} = any(array(select * from picked))"
+        return f"update {self.name} set {sets} where {is_picked} and {still} returning {returning}"
+
+    @cached_property
+    def claim(self) -> str:
+        """$1 worker, $2 how many."""
+        best = f"{self.name} where {self._is_ready} order by {self.ordered(self._downwards)} limit $2"
+        return self._claimed(best)
+
+    @cached_property
+    def poll(self) -> str:
+        """The look for rows that wait, $1 how many: what the index is for."""
+        seen = SEEN.get(self.table.guard)
+        outputs = self.key_out if seen is None else f"{self.key_out}, {self._seen(seen)} as v"
+        order = self.ordered(self._downwards)
+        return f"select {outputs} from {self.name} where {self._is_ready} order by {order} limit $1"
+
+    @cached_property
+    def claim_seen(self) -> str:
+        """Those that are as they were seen. $1 worker, $2 keys, $3 versions or times of change."""
+        seen = SEEN.get(self.table.guard)
+        if seen is None:
+            still = f"{self.name} where {self.key} = any($2::{self._keys_in})"
+        else:
+            kind = "int8" if seen == "version" else self.column_of(seen).base
+            rows = f"unnest($2::{self._keys_in}, $3::{kind}[]) as u (k, v) join {self.name} on {self.key} = u.k"
+            still = f"{rows} where {self._seen(seen)} is not distinct from u.v"
+        return self._claimed(f"{still} and {self.is_still(self.table.queued)}{self._and_is_due}")
+
+    def _seen(self, role: str) -> str:
+        return f"{self.at(role)}::int8" if role == "version" else self.at(role)
+
+    def _claimed(self, rows: str) -> str:
+        """In the order of the queue, with what the handler reads."""
+        order = queue_order(self.table)
+        outputs = [self.key_out, f"{self.at('started_at')} as s", f"{self.retries}::int8 as r"]
+        outputs += [f"{self._read(name)} as c{number}" for number, name in enumerate(self.table.columns)]
+        names = ", ".join(one.rsplit(" as ", 1)[1] for one in outputs)
+        outputs += [f"{self.named(name)} as o{number}" for number, name in enumerate(order)]
+        ways = [self._downwards if is_down else "" for is_down in order.values()]
+        by = ", ".join(f"o{number}{way}" for number, way in enumerate(ways))
+        update = self._update(self.sets(self.changes.claimed), self.is_still(self.table.queued), ", ".join(outputs))
+        return f"{self._picked(rows)}, claimed as ({update}) select {names} from claimed order by {by}"
+
+    def _read(self, name: str) -> str:
+        # The driver would ask the server about an enum's type first.
+        is_enum = self.relation.columns[name].category == "E"
+        return f"{self.named(name)}::text" if is_enum else self.named(name)
+
+    @cached_property
+    def waits(self) -> str:
+        """Whether something is due although nothing was to be had, and in how many seconds the next one is."""
+        is_there = f"exists(select from {self.name} where {self._is_ready})"
+        if self.table.due_at is None:
+            return f"select {is_there}, null::float8"
+        due = self.instant("due_at")
+        return (
+            f"select {is_there}, (select extract(epoch from min({due}) - now())::float8 from {self.name} "
+            f"where {self.has_status(self.table.queued)} and {due} > now())"
+        )
+
+    @cached_property
+    def recover(self) -> str:
+        """$1 keys and $2 starts that the worker knows of, $3 worker: the others that it has wait again."""
+        fence = self._is_ours("$3")
+        known = f"select from {self._held()} where u.k = {self.key} and u.s = {self.at('started_at')}"
+        unknown = f"{self.name} where {self.has_status(self.table.running)} and {fence} and not exists({known})"
+        return f"{self._picked(unknown)} {self._update(self.sets(self.changes.waiting), fence, '1')}"
+
+    def settle(self, pattern: Pattern) -> str:
+        """$1 keys, $2 start, $3 worker; or, where rows differ, starts for $2, and $4 errors, $5 delays, $6 results.
+
+        A plain settlement, the ordinary end of a batch whose rows share one start, needs no join. The answer is empty
+        where all rows were changed, which is nearly always; else the keys that were.
+        """
+        if pattern not in self._settlements:
+            self._settlements[pattern] = self._settle(pattern)
+        return self._settlements[pattern]
+
+    def _settle(self, pattern: Pattern) -> str:
+        start = self.at("started_at")
+        if pattern.is_plain:
+            which = f"where {self.key} = any($1::{self._keys_in}) and {start} = $2::{self._start_type}"
+        else:
+            rows = self._held(", $4::text[], $5::float8[], $6::text[]", ", e, d, j")
+            if pattern.results:
+                fields = ", ".join(f"{identifier(name)} {self._field(name)}" for name in pattern.results)
+                rows += f" cross join lateral json_to_record(u.j::json) as j ({fields})"
+            which = f"from {rows} where {self.key} = u.k and {start} = u.s"
+        update = f"update {self.name} set {self.sets(self.changes.settled(pattern))} {which} and {self._is_ours('$3')}"
+        return (
+            f"with changed as ({update} returning {self.key_out}) select "
+            "case when count(*) < cardinality($1) then coalesce(array_agg(k), '{}') end from changed"
+        )
+
+    def _is_bytes(self, name: str) -> bool:
+        """In JSON, bytes are base64."""
+        return self.relation.columns[name].base == "bytea"
+
+    def _field(self, name: str) -> str:
+        return "text" if self._is_bytes(name) else self.relation.columns[name].declared
 
     @property
-    def emptied(self) -> dict[str, str]:
-        """What a row that waits again has no more, where it may be empty."""
-        uses = [use for use in ("worker", "started_at", "heartbeat") if getattr(self.table, use) is not None]
-        return {use: "null" for use in uses if self.column_of(use).is_nullable}
+    def states(self) -> str:
+        """The rows as they stand now. $1 keys."""
+        outputs = f"{self.key_out}, {self.text('status')}, {self.text('worker')}, {self.at('started_at')}"
+        return f"select {outputs} from {self.name} where {self.key} = any($1::{self._keys_in})"
 
     @property
-    def retries(self) -> str:
-        """How often it was tried in vain."""
-        return "0" if self.table.retries is None else f"coalesce({self.at('retries')}, 0)"
+    def _rows_of_ours(self) -> str:
+        fence = f"{self.at('started_at')} = u.s and {self._is_ours('$3')}"
+        return f"{self._held()} join {self.name} on {self.key} = u.k where {fence}"
 
-    def error(self, text: str | None) -> str:
-        """For the error column: as long as it may be, and empty as it may be."""
-        if self.table.error is None:
-            return "null"
-        column = self.column_of("error")
-        if text is None:
-            return "null" if column.is_nullable else "''"
-        return text if column.length is None else f"left({text}, {column.length})"
+    @cached_property
+    def held(self) -> str:
+        """$1 keys, $2 starts, $3 worker: the keys that still are ours."""
+        return f"select {self.key_out} from {self._rows_of_ours}"
+
+    @cached_property
+    def beat(self) -> str:
+        """The same, and the table hears of each. What a settlement has locked at this moment needs no beat."""
+        if self.table.heartbeat is None:
+            return self.held
+        update = self._update(self.sets({"heartbeat": Given.NOW}), self._is_ours("$3"), "1")
+        return f"{self._picked(self._rows_of_ours)}, heard as ({update}) {self.held}"
+
+    @property
+    def _is_stale(self) -> str:
+        heard_at = f"coalesce({self.instant('heartbeat')}, {self.instant('started_at')})"
+        return f"{heard_at} < now() - $1::float8 * {SECOND}"
+
+    @property
+    def stale(self) -> str:
+        """$1 seconds, $2 how many: the keys of rows of silent workers."""
+        is_there = f"{self.has_status(self.table.running)} and {self._is_stale}"
+        return f"select {self.key_out} from {self.name} where {is_there} limit $2"
+
+    def rescue(self, *, is_one: bool = False) -> str:
+        """$1 seconds, $2 the keys of one row: rows of silent workers wait again, or have failed."""
+        which = f" and {self.key} = any($2::{self._keys_in})" if is_one else ""
+        stale = f"{self.has_status(self.table.running)} and {self._is_stale}{which}"
+        still = f"{self.is_still(self.table.running)} and {self._is_stale}"
+        picked = self._picked(f"{self.name} where {stale} limit {RESCUE_LIMIT}")
+        outputs = f"{self.key_out}, {self.text('status')}"
+        return f"{picked} {self._update(self.gives_back, still, outputs)}"

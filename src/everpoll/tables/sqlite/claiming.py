@@ -1,141 +1,96 @@
-"""Claiming: look for the best rows, and take them, in one transaction.
+"""What a claim asks of an SQLite file: the look and the write, in one transaction. See `tables/claiming.py`.
 
 Promises: SQLite lets one transaction write at a time, and a claim reads and writes inside of one (`begin immediate`).
 So nothing can come between the look and the write, and all guards promise the same here: `skip_locked` has no locks to
 skip, `status` holds by itself, `version` and `timestamp` are raised for the sake of others, who may guard their own
 changes with them. A look that finds nothing writes nothing and takes no lock. A claim whose answer got lost (the file
 was moved away in that moment, the caller was canceled) is a doubt: the next look first hands its rows back, if it was
-committed; its start tells them from all others. A row that the table refuses to have claimed does not hold up
-the others: it is found one by one, and left alone for a while.
+committed; its start tells them from all others.
 """
 
 import secrets
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
+from everpoll.tables.claiming import Claimed, Found
 from everpoll.tables.claims import Claim
-from everpoll.tables.refusals import Refusals
 from everpoll.tables.sqlite.instants import Kind, Starts, now_us, read_us, stored
 from everpoll.tables.sqlite.statements import Statements, bound_keys
 
 
-class Picked(NamedTuple):
-    """A row that was claimed."""
-
-    claim: Claim
-    attempt: int
-    values: dict[str, Any]
-
-
 class Start(NamedTuple):
-    """What the rows of one claim have in common."""
+    """What rows that were claimed together have in common."""
 
     worker: str
     started: Any
 
 
-class Look:
-    """One look: who looks, for how many, and the claims that it may have made."""
+class Claiming:
+    """One claim, in a transaction. `begun`: gets the start of all that may have been claimed."""
 
-    def __init__(self, label: str, limit: int) -> None:
-        self.label = label
-        self.limit = limit
-        self.begun: list[Start] = []
-        """More than one, where a group of operations had to be begun anew."""
+    rounds = 1
 
+    def __init__(self, con: Connection, statements: Statements, starts: Starts, begun: list[Start]) -> None:
+        self._con = con
+        self._statements = statements
+        self._starts = starts
+        self._begun = begun
 
-class Found(NamedTuple):
-    """What a look brought."""
+    def is_refusal(self, error: Exception) -> bool:
+        """See `ClaimDatabase`. A trigger may end the whole transaction; then nothing more can be tried in it."""
+        return isinstance(error, sqlite3.IntegrityError) and self._con.in_transaction
 
-    picked: list[Picked]
-    next_due_s: float | None
+    async def claim(self, worker: str, most: int) -> list[Claimed] | None:
+        """See `ClaimDatabase`."""
+        del worker, most
+        return None
+
+    async def look(self, most: int) -> dict[Any, Any]:
+        """See `ClaimDatabase`."""
+        bound = {**bound_due(self._statements, now_us()), "limit": most}
+        return {row[0]: row for row in self._con.execute(self._statements.pick, bound).fetchall()}
+
+    async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
+        """See `ClaimDatabase`."""
+        statements, start_us = self._statements, self._starts.next_us()
+        kind = statements.kinds["started_at"]
+        # In whole seconds two claims of a row may have the same start: then the name must differ.
+        name = f"{worker}:{secrets.token_hex(4)}" if kind is Kind.WHOLE else worker
+        start = Start(name, stored(kind, start_us))
+        self._begun.append(start)
+        keys = bound_keys([row[0] for row in rows])
+        bound = {"worker": name, **instants(statements, start_us), **keys}
+        try:
+            claimed = {key for (key,) in self._con.execute(statements.claim(len(keys)), bound).fetchall()}
+        except sqlite3.IntegrityError:
+            if self._con.in_transaction:
+                recover(self._con, statements, [start])  # raise(fail) leaves what it had done before
+            raise
+        return [self._claimed(start, row) for row in rows if row[0] in claimed]
+
+    def _claimed(self, start: Start, row: tuple[Any, ...]) -> Claimed:
+        key, *values = row
+        retries = 0 if self._statements.table.retries is None else values.pop(0)
+        return Claimed(Claim(key, *start), int(retries or 0) + 1, self._statements.read_values(values))
+
+    async def next_due_s(self, *, is_any_refused: bool) -> float | None:
+        """See `ClaimDatabase`."""
+        del is_any_refused
+        return until_s(peeked(self._con, self._statements)[1])
 
 
 def peek(con: Connection, statements: Statements) -> Found | None:
     """The answer, where nothing is ready; None: there may be something to claim."""
     ready, next_due = peeked(con, statements)
-    return None if ready else Found([], _until_s(next_due, now_us()))
+    return None if ready else Found([], until_s(next_due))
 
 
 def peeked(con: Connection, statements: Statements) -> tuple[Any, Any]:
     """Whether a row is ready, and the next due time as the column holds it; None: there is none."""
-    ready, next_due = con.execute(statements.peek, _bound_due(statements, now_us())).fetchone()
+    ready, next_due = con.execute(statements.peek, bound_due(statements, now_us())).fetchone()
     return ready, next_due
-
-
-def claim(con: Connection, statements: Statements, starts: Starts, look: Look, refusals: Refusals) -> Found:
-    """Claim the best rows."""
-    now = now_us()
-    due = _bound_due(statements, now)
-    refused = refusals.known()
-    bound = {**due, "limit": look.limit + len(refused)}
-    rows = con.execute(statements.pick, bound).fetchall() if look.limit > 0 else []
-    rows = [row for row in rows if row[0] not in refused][: look.limit] if refused else rows
-    picked = _taken(con, statements, starts.next_us(), look, rows, refusals) if rows else []
-    if len(rows) >= look.limit or statements.next_due is None:
-        return Found(picked, None)
-    found = con.execute(statements.next_due, due).fetchone()
-    return Found(picked, None if found is None else _until_s(found[0], now))
-
-
-def _taken(
-    con: Connection,
-    statements: Statements,
-    start_us: int,
-    look: Look,
-    rows: list[tuple[Any, ...]],
-    refusals: Refusals,
-) -> list[Picked]:
-    kind = statements.kinds["started_at"]
-    # In whole seconds two claims of a row may have the same start: then the name must differ.
-    worker = f"{look.label}:{secrets.token_hex(4)}" if kind is Kind.WHOLE else look.label
-    start = Start(worker, stored(kind, start_us))
-    look.begun.append(start)
-    bound = {**start._asdict(), **instants(statements, start_us)}
-    keys = [row[0] for row in rows]
-    try:
-        claimed = _changed(con, statements, bound, keys)
-    except sqlite3.IntegrityError:
-        if not con.in_transaction:
-            raise
-        recover(con, statements, [start])  # raise(fail) leaves what it had done before
-        claimed = _changed_singly(con, statements, bound, keys, refusals)
-    counts = statements.table.retries is not None
-    return [
-        Picked(
-            Claim(row[0], *start),
-            int(row[1] or 0) + 1 if counts else 1,
-            statements.read_values(row[2 if counts else 1 :]),
-        )
-        for row in rows
-        if row[0] in claimed
-    ]
-
-
-def _changed(con: Connection, statements: Statements, bound: dict[str, Any], keys: list[Any]) -> set[Any]:
-    places = bound_keys(keys)
-    return {key for (key,) in con.execute(statements.claim(len(places)), {**bound, **places}).fetchall()}
-
-
-def _changed_singly(
-    con: Connection, statements: Statements, bound: dict[str, Any], keys: list[Any], refusals: Refusals
-) -> set[Any]:
-    """Each for itself. An error only where there was nothing else: the poller counts it, and rests."""
-    claimed: set[Any] = set()
-    refused: list[sqlite3.IntegrityError] = []
-    for key in keys:
-        try:
-            claimed |= _changed(con, statements, bound, [key])
-        except sqlite3.IntegrityError as error:
-            refusals.add(key, error)
-            refused.append(error)
-            if not con.in_transaction:
-                raise
-    if refused and not claimed:
-        raise refused[0]
-    return claimed
 
 
 def recover(con: Connection, statements: Statements, doubts: Iterable[Start]) -> None:
@@ -145,12 +100,13 @@ def recover(con: Connection, statements: Statements, doubts: Iterable[Start]) ->
 
 
 def instants(statements: Statements, instant_us: int) -> dict[str, Any]:
-    """One instant, as each of the columns holds it that everpoll writes."""
-    kinds, names = statements.kinds, {"heartbeat": "heartbeat", "finished_at": "finished", "updated_at": "updated"}
-    return {name: stored(kinds[role], instant_us) for role, name in names.items() if role in kinds}
+    """One instant, as each of the columns holds it that everpoll writes, by role."""
+    roles = ("started_at", "heartbeat", "finished_at", "updated_at")
+    return {role: stored(statements.kinds[role], instant_us) for role in roles if role in statements.kinds}
 
 
-def _bound_due(statements: Statements, now: int) -> dict[str, Any]:
+def bound_due(statements: Statements, now: int) -> dict[str, Any]:
+    """To bind where due times are compared with now."""
     if "due_at" not in statements.kinds:
         return {}
     written = stored(statements.kinds["due_at"], now)
@@ -159,7 +115,8 @@ def _bound_due(statements: Statements, now: int) -> dict[str, Any]:
     return {"now": written, "now_t": written.replace(" ", "T"), "today_t": f"{written[:10]}T"}
 
 
-def _until_s(due: Any, now: int) -> float | None:
-    due_us = read_us(due)
+def until_s(due: Any) -> float | None:
+    """The seconds until a due time, as the column holds it."""
+    due_us, now = read_us(due), now_us()
     # One that is not UTC may have come by the clock and not yet by its text: nothing to wait for in between.
     return None if due_us is None or due_us <= now else (due_us - now) / 1e6

@@ -1,149 +1,149 @@
-"""What is right and wrong with a table, for people: every column, the index, the rest; and the DDL that would help.
+"""What only an SQLite file can tell of a table: plans of queries, constraints, the journal. See `tables/findings.py`.
 
 Promises: reads, and changes nothing. Everything is found at once.
 """
 
+# ruff: noqa: S608 - names are quoted
+
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
+from contextlib import closing
 
 from everpoll.drivers.sqlite.address import Address
-from everpoll.drivers.sqlite.connection import Connection, connect
-from everpoll.drivers.sqlite.faults import explained
+from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.journal import is_wal
+from everpoll.drivers.sqlite.own_connection import brief_connection
 from everpoll.errors import BadInput
+from everpoll.tables import findings
 from everpoll.tables.contract import Finding
-from everpoll.tables.findings import INSTANTS, READ_ONLY, heartbeat_finding, unfit_text
+from everpoll.tables.findings import SAMPLE
 from everpoll.tables.mapping import Table
-from everpoll.tables.sqlite.ddl import NUMBERS, TEXTS, added, created, due_index, index, roles
-from everpoll.tables.sqlite.instants import Kind, kind_of
-from everpoll.tables.sqlite.plans import indexes
-from everpoll.tables.sqlite.shape import Column, Shape, lowered, read_shape
-from everpoll.tables.sqlite.words import words, words_in_use
+from everpoll.tables.sqlite.ddl import ddl_of
+from everpoll.tables.sqlite.shape import FileShape, lowered, read_shape
+from everpoll.tables.sqlite.statements import Statements, named
 
-MISSING = "is missing"
+DEFINITION = "select sql from sqlite_master where type = 'table' and name = ? collate nocase"
+PARTIAL = "select name from pragma_index_list(?, 'main') where partial = 1"
+# Rows of the same instant may be sorted: `FOR RIGHT PART OF ORDER BY`, or `LAST TERM`.
+SORTS = "USE TEMP B-TREE FOR ORDER BY"
 
 
-def examined(address: Address, table: Table, patience_s: float) -> tuple[Shape | None, list[Finding]]:
+def examined(address: Address, table: Table, patience_s: float) -> tuple[FileShape | None, list[Finding]]:
     """Look at the file; blocks, so call it in a thread."""
     if not address.path.exists():
         return None, [_absent(table, f"there is no file {address.path}")]
     try:
-        con = connect(address, patience_s=patience_s)
-        try:
-            shape = read_shape(con, table.parts[-1])
+        with brief_connection(address, patience_s) as con:
+            shape = read_shape(con, table)
             return shape, list(_findings(con, table, shape))
-        finally:
-            con.close()
-    except (sqlite3.Error, OSError, ValueError) as error:
-        if isinstance(error, sqlite3.Error):
-            raise explained(error, address.path, opening=True) from error
+    except (OSError, ValueError) as error:
         raise BadInput(f"{address.path} cannot be used: {error}") from error
 
 
-def unfit(table: Table, path: Path, shape: Shape | None, findings: list[Finding]) -> str | None:
-    """Everything that is needed and not there, in one message; None: it can be used."""
-    flaws = [one for one in findings if one.keeps_from_use]
-    if not flaws:
-        return None
-    uses = {name: role for role, name in reversed(roles(table)) if role not in {name, "column"}}
-    lacks, wrong = [], []
-    for one in flaws:
-        name = one.what.removeprefix("column ")
-        called = f"{name} ({uses[name]})" if name in uses else name
-        if one.detail.startswith(MISSING):
-            lacks.append(called)
-        else:
-            wrong.append(f"{called} {one.detail}" if one.what != "table" else one.detail)
-    has = [] if shape is None else [one.name for one in shape.columns.values()]
-    return unfit_text(table, f" in {path}", lacks, has, wrong)
-
-
-def _findings(con: Connection, table: Table, shape: Shape | None) -> Iterator[Finding]:
+def _findings(con: Connection, table: Table, shape: FileShape | None) -> Iterator[Finding]:
     if shape is None:
         yield _absent(table, f"there is no such table in {con.path}")
         return
-    if shape.type != "table":
-        yield Finding(what="table", is_fit=False, detail=f"it is a {shape.type}, whose rows cannot be claimed")
+    if shape.kind != "table":
+        yield Finding(what="table", is_fit=False, detail=f"it is a {shape.kind}, whose rows cannot be claimed")
         return
-    columns = [_column(table, shape, role, name) for role, name in roles(table)]
+    columns = findings.columns(table, shape, ddl_of(table, shape).add_column)
     yield from columns
     if all(one.is_fit for one in columns):
-        yield from indexes(con, table, shape)
-        yield words(con, table, shape)
-        yield words_in_use(con, table)
-    yield heartbeat_finding(table)
+        statements = Statements(table, shape)
+        yield from _indexes(con, statements, shape)
+        yield _allowed_words(con, table, shape)
+        has_waiting = con.execute(
+            f"select exists (select 1 from {statements.name} where {statements.has_status(table.queued)})"
+        )
+        seen = seen_words(con, statements)
+        yield findings.words_in_use(table, seen, has_waiting=bool(has_waiting.fetchone()[0]))
+    yield findings.heartbeat(table)
     yield _journal(con)
     yield Finding(what="push", is_fit=True, detail="commits of any program are heard within 80 ms, by the file itself")
 
 
 def _absent(table: Table, detail: str) -> Finding:
-    return Finding(what="table", is_fit=False, detail=detail, ddl=created(table))
-
-
-def _column(table: Table, shape: Shape, role: str, name: str) -> Finding:
-    column = shape.column(name)
-    what = f"column {name}"
-    if column is None:
-        detail = f"{MISSING}; a key cannot be added afterwards: name one" if role == "key" else MISSING
-        return Finding(what=what, is_fit=False, detail=detail, ddl=added(table, shape, role, name))
-    problem = _problem(table, shape, role, column)
-    if problem is not None:
-        return Finding(what=what, is_fit=False, detail=problem)
-    return Finding(what=what, is_fit=True, detail=_described(role, column))
-
-
-def _problem(table: Table, shape: Shape, role: str, column: Column) -> str | None:
-    declared = column.declared.upper()
-    wanted: str | None = None
-    is_read_only = role in READ_ONLY or (role == "column" and column.name not in table.results)
-    if column.is_generated and not is_read_only:
-        return "is generated, and cannot be written"
-    if role == "key" and lowered(column.name) not in shape.unique:
-        return "does not identify a row: it must be the primary key, or have a unique index of its own"
-    if role in INSTANTS and kind_of(declared) is None:
-        wanted = "a timestamp: text (UTC), or real or integer (seconds since 1970)"
-    elif role in NUMBERS and (kind_of(declared) is None or _is_text(declared)):
-        wanted = "a whole number"
-    elif role in TEXTS and shape.is_strict and not _is_text(declared) and declared != "ANY":
-        wanted = "a text"
-    return None if wanted is None else f"is {column.declared}, and must be {wanted}"
-
-
-def _is_text(declared: str) -> bool:
-    return "INT" not in declared and any(one in declared for one in ("CHAR", "CLOB", "TEXT"))
-
-
-def _described(role: str, column: Column) -> str:
-    declared = column.declared or "no type"
-    if role not in INSTANTS:
-        return declared
-    kind = kind_of(column.declared)
-    held = {Kind.TEXT: "text in UTC", Kind.REAL: "seconds since 1970", Kind.WHOLE: "whole seconds since 1970"}
-    detail = f"{declared}: {held[kind]}" if kind else declared
-    if role == "started_at" and kind is Kind.WHOLE:
-        detail += "; two claims may share a second, so the worker's name gets a suffix of its own for each"
-    return detail
+    return Finding(what="table", is_fit=False, detail=detail, ddl=ddl_of(table, None).create_table())
 
 
 def _journal(con: Connection) -> Finding:
-    if is_wal(con):
-        return Finding(what="journal mode", is_fit=True, detail="WAL: readers and a writer do not wait for each other")
-    return Finding(
-        what="journal mode",
-        is_fit=False,
-        is_needed=False,
-        detail="not WAL: a worker switches the file to it when it starts, and says so",
+    return findings.judged(
+        "journal mode",
+        is_fit=is_wal(con),
+        good="WAL: readers and a writer do not wait for each other",
+        bad="not WAL: a worker switches the file to it when it starts, and says so",
     )
 
 
-def ddl(table: Table, shape: Shape | None, findings: list[Finding]) -> list[str]:
-    """Every statement that would help, in the order in which they can be run."""
-    statements = [one.ddl for one in findings if one.ddl is not None]
-    is_planned = any(one.what == "index" for one in findings)
-    can_be_fit = all(one.is_fit or one.ddl for one in findings if one.is_needed)
-    if can_be_fit and not is_planned:
-        # There is no plan to be had while columns are missing; the indexes are offered all the same.
-        statements.append(index(table, shape))
-        statements += [] if table.due_at is None else [due_index(table)]
-    return list(dict.fromkeys(statements))
+def explain(con: Connection, statement: str) -> list[str]:
+    """The steps of SQLite's plan."""
+    anything: defaultdict[str, int] = defaultdict(int)
+    return [str(row[3]) for row in con.execute(f"explain query plan {statement}", anything)]
+
+
+def _indexes(con: Connection, statements: Statements, shape: FileShape) -> Iterator[Finding]:
+    """The index of the poll query, and the one for due times, as SQLite itself says (EXPLAIN)."""
+    ddl = ddl_of(statements.table, shape)
+    steps, is_fit = _served(con, statements, shape, statements.pick)
+    bad = f"every look reads or sorts too much: {steps}"
+    yield findings.judged("index", is_fit=is_fit, good=steps, bad=bad, ddl=ddl.index(), is_needed=True)
+    if statements.next_due is not None:
+        steps, is_fit = _served(con, statements, shape, statements.next_due)
+        yield findings.due_index(is_fit, ddl, steps)
+
+
+def _served(con: Connection, statements: Statements, shape: FileShape, query: str) -> tuple[str, bool]:
+    """The plan, and whether an index leads to the rows that wait and to no others: by their status, or by a condition.
+
+    One that only spares the sorting is worse than none: it reads everything that has ended before it finds what waits.
+    """
+    steps, table = explain(con, query), statements.table
+    column = shape.column(table.status)
+    by_status = f"({column.name if column else table.status}=?"
+    partial = tuple(f" INDEX {name}" for (name,) in con.execute(PARTIAL, (table.parts[-1],)))
+    is_led = any(by_status in step or step.split(" (")[0].endswith(partial) for step in steps)
+    return "; ".join(steps), is_led and SORTS not in steps
+
+
+def seen_words(con: Connection, statements: Statements) -> set[str]:
+    """The statuses of a sample of its rows."""
+    status = statements.at("status")
+    sql = f"select distinct {status} from (select {status} from {statements.name} limit {SAMPLE})"
+    return {str(one) for (one,) in con.execute(sql) if one is not None}
+
+
+def _allowed_words(con: Connection, table: Table, shape: FileShape) -> Finding:
+    """Whether the table's own constraints allow the words that everpoll writes into its status.
+
+    A row whose end cannot be written runs again and again. SQLite tells nothing about constraints but the text of the
+    table, so an empty copy of it is made in memory and asked. What cannot be found out that way is not held against
+    it: a constraint may look at other columns, too, which a real row has filled in; hence the answer is a warning.
+    """
+    (definition,) = con.execute(DEFINITION, (table.parts[-1],)).fetchone()
+    try:
+        refused = _refused(str(definition), table, shape)
+    except sqlite3.Error:
+        refused = {}  # the copy cannot be made here: a function or a collation of the user's own
+    bad = "; ".join(f"{one!r} is refused: {why}" for one, why in refused.items())
+    return findings.judged("status words", is_fit=not refused, good="no constraint is against them", bad=bad)
+
+
+def _refused(definition: str, table: Table, shape: FileShape) -> dict[str, str]:
+    required = [one.name for one in shape.columns.values() if one.is_required and not one.is_generated]
+    columns = list(dict.fromkeys([table.status, *(one for one in required if lowered(one) != lowered(table.status))]))
+    names, places = ", ".join(map(named, columns)), ", ".join("?" * len(columns))
+    insert = f"insert into {named(table.parts[-1])} ({names}) values ({places})"
+    refused: dict[str, str] = {}
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as copy:
+        copy.execute(definition)
+        for word in table.words:
+            copy.execute("begin")
+            try:
+                copy.execute(insert, [word, *[1] * (len(columns) - 1)])
+            except sqlite3.IntegrityError as error:
+                refused[word] = str(error)
+            copy.execute("rollback")
+    # Rows do wait there: where even that word is refused, the reason is another one.
+    return {} if table.queued in refused else refused

@@ -1,27 +1,27 @@
-"""The statements for one table, made from its mapping and its shape.
+"""The statements about a table in an SQLite file, from the phrases that all databases share.
 
-Promises: every later write about a row carries its fence: key, status, worker and start. Names are quoted with
-backticks, which SQLite never takes for a text, as it does with a name in double quotes that it does not know: a
-column that is dropped is an error, not a word. Status words are literals, so that a partial index on them serves.
+Names are quoted with backticks, which SQLite never takes for a text, as it does with a name in double quotes that it
+does not know: a column that is dropped is an error, not a word. Values are bound by name, keys as `:k0`, `:k1`, …,
+instants by the role of their column.
 """
 
 # ruff: noqa: S608 - names and words are quoted, values are bound
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from everpoll.stores.contract import encode
+from everpoll.tables.changes import Given, Pattern
 from everpoll.tables.mapping import Table
-from everpoll.tables.outcome import lost_text
+from everpoll.tables.pulse import RESCUE_LIMIT
 from everpoll.tables.sqlite.instants import Kind, kind_of
-from everpoll.tables.sqlite.shape import Shape
+from everpoll.tables.sqlite.shape import FileShape
+from everpoll.tables.statements import Phrases
 
 TODAY = "between :today_t and :now_t"
-RESCUE_LIMIT = 1_000
-"""Rows that one beat takes back; the next one takes the rest."""
 
 
 def named(name: str) -> str:
@@ -34,27 +34,43 @@ def word(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-class Statements:
-    """Everything that is ever asked of one table. Values are bound by name, keys as `:k0`, `:k1`, …"""
+class Statements(Phrases):
+    """Everything that is ever asked of one table."""
 
-    def __init__(self, table: Table, shape: Shape) -> None:
-        self.table = table
+    def __init__(self, table: Table, shape: FileShape) -> None:
+        super().__init__(table, shape)
         self._shape = shape
-        self._where = f"main.{named(table.parts[-1])}"
-        self._queued = f"{named(table.status)} = {word(table.queued)}"
-        self._running = f"{named(table.status)} = {word(table.running)}"
-        self._fence = f"{self._running} and {named(table.worker)} = :worker and {named(table.started_at)} = :started"
-        self.kinds = {role: self._kind(column) for role, column in table.used.items()}
+        self.name = f"main.{named(table.parts[-1])}"
+        self.key = self.at("key")
+        self._queued, self._running = self.has_status(table.queued), self.has_status(table.running)
+        self._fence = f"{self._running} and {self.at('worker')} = :worker and {self.at('started_at')} = :started"
+        declared = {role: shape.column(name) for role, name in table.used.items()}
+        self.kinds = {role: (kind_of(one.declared) if one else None) or Kind.TEXT for role, one in declared.items()}
         self._json = frozenset(name for name in (*table.columns, *table.results) if self._is_json(name))
         self.pick = self._pick()
         self.peek = self._peek()
-        self.rescue = self._rescue()
-        self.rescue_one = self._rescue(f"and {named(table.key)} = :k0 ")
-        self.stale = self._stale()
 
-    def _kind(self, column: str) -> Kind:
-        found = self._shape.column(column)
-        return (None if found is None else kind_of(found.declared)) or Kind.TEXT
+    def at(self, role: str) -> str:
+        """See `Phrases`."""
+        return named(self.table.used[role])
+
+    def named(self, name: str) -> str:
+        """See `Phrases`."""
+        return named(name)
+
+    def quoted(self, name: str) -> str:
+        """See `Phrases`."""
+        return named(name)
+
+    def literal(self, text: str) -> str:
+        """See `Phrases`."""
+        return word(text)
+
+    def given(self, role: str, value: Given) -> str:
+        """See `Phrases`."""
+        if value is Given.RESULT:
+            return f":r{self.table.results.index(self.table.used[role])}"
+        return f":{role}" if value in {Given.NOW, Given.START} else f":{value.value}"
 
     def _is_json(self, column: str) -> bool:
         found = self._shape.column(column)
@@ -66,48 +82,27 @@ class Statements:
         return {name: _decoded(value) if name in self._json else value for name, value in read}
 
     def written_values(self, results: Mapping[str, Any]) -> dict[str, Any]:
-        """What the handler returned, to bind: `r0`, `r1`, …; as JSON what has parts, and what is declared as JSON."""
+        """What the handler returned, to bind; as JSON what has parts, and texts where JSON is declared."""
         return {
-            f"r{place}": encode(value) if isinstance(value, (dict, list)) or self._is_text(name, value) else value
-            for place, (name, value) in enumerate(results.items())
+            f"r{self.table.results.index(name)}": encode(value) if self._as_json(name, value) else value
+            for name, value in results.items()
         }
 
-    def _is_text(self, name: str, value: Any) -> bool:
-        return name in self._json and isinstance(value, (str, bool))
-
-    def _is_required(self, column: str) -> bool:
-        found = self._shape.column(column)
-        return found is not None and found.is_required
-
-    def _error(self, value: str) -> list[str]:
-        if self.table.error is None:
-            return []
-        value = f"coalesce({value}, '')" if self._is_required(self.table.error) else value
-        return [f"{named(self.table.error)} = {value}"]
-
-    def _touched(self) -> list[str]:
-        """What a claim and all that becomes of it set, for those who guard their own changes with it."""
-        table = self.table
-        if table.guard == "version":
-            return [_counted(table.version, "1")]
-        return [f"{named(table.updated_at)} = :updated"] if table.guard == "timestamp" else []
+    def _as_json(self, name: str, value: Any) -> bool:
+        return isinstance(value, (dict, list)) or (name in self._json and isinstance(value, (str, bool)))
 
     def _pick(self) -> str:
-        table = self.table
-        read = [table.key, *([table.retries] if table.retries else []), *table.columns]
-        return (
-            f"select {', '.join(map(named, read))} from {self._where} where {self._ready()} "
-            f"order by {', '.join(self._order())} limit :limit"
-        )
+        read = [self.table.key, *([self.table.retries] if self.table.retries else []), *self.table.columns]
+        columns = ", ".join(map(named, read))
+        return f"select {columns} from {self.name} where {self._ready()} order by {self.ordered()} limit :limit"
 
     def _ready(self) -> str:
         """Rows that wait and are due. Found by their status: the plus keeps SQLite from any index on the rest."""
-        table = self.table
         conditions = [self._queued]
-        if not self._is_required(table.key):
-            conditions.append(f"+{named(table.key)} is not null")
-        if table.due_at is not None:
-            due = f"+{named(table.due_at)}"
+        if not self._shape.is_required(self.table.key):
+            conditions.append(f"+{self.key} is not null")
+        if self.table.due_at is not None:
+            due = f"+{self.at('due_at')}"
             today = f" or {due} {TODAY}" if self._has_today else ""
             conditions.append(f"({due} is null or {due} <= :now{today})")
         return " and ".join(conditions)
@@ -117,21 +112,16 @@ class Statements:
         """A `T` sorts behind a space: such an instant of today is compared with one that is written like it."""
         return self.kinds["due_at"] is Kind.TEXT
 
-    def _order(self) -> list[str]:
-        table = self.table
-        priority = [] if table.priority is None else [f"{named(table.priority)} desc"]
-        return [*priority, named(table.order_by), named(table.key)]
-
     def _peek(self) -> str:
         """Whether anything is ready, and the next due time. Each part ends at the first row of an index."""
         if self.table.due_at is None:
-            return f"select exists (select 1 from {self._where} where {self._ready()}), null"
-        due = named(self.table.due_at)
-        rows = f"from {self._where} where {self._queued} and"
+            return f"select exists (select 1 from {self.name} where {self._ready()}), null"
+        due = self.at("due_at")
+        rows = f"from {self.name} where {self._queued} and"
         today = f"or exists (select 1 {rows} {due} {TODAY})" if self._has_today else ""
         return (
             f"select exists (select 1 {rows} {due} is null) or exists (select 1 {rows} {due} <= :now) {today}, "
-            f"(select {due} {rows} {due} > :now order by {due} limit 1)"
+            f"({self.next_due})"
         )
 
     @property
@@ -139,129 +129,60 @@ class Statements:
         """The earliest due time that has not come; None where there is no such column."""
         if self.table.due_at is None:
             return None
-        due = named(self.table.due_at)
-        return f"select {due} from {self._where} where {self._queued} and {due} > :now order by {due} limit 1"
+        due = self.at("due_at")
+        return f"select {due} from {self.name} where {self._queued} and {due} > :now order by {due} limit 1"
 
     def claim(self, keys: int) -> str:
         """Take these rows, as far as they still are queued."""
-        table = self.table
-        sets = [
-            f"{named(table.status)} = {word(table.running)}",
-            f"{named(table.worker)} = :worker",
-            f"{named(table.started_at)} = :started",
-            *([] if table.heartbeat is None else [f"{named(table.heartbeat)} = :heartbeat"]),
-            *self._touched(),
-        ]
-        return self._update(sets, self._queued, keys)
+        return self._update(self.sets(self.changes.claimed), self._queued, keys)
 
-    def end(self, keys: int, results: tuple[str, ...] = ()) -> str:
-        """These rows have ended."""
-        table = self.table
-        sets = [
-            f"{named(table.status)} = :status",
-            *([] if table.finished_at is None else [f"{named(table.finished_at)} = :finished"]),
-            *self._error(":error"),
-            *([] if table.retries is None else [_counted(table.retries, ":retries")]),
-            *(f"{named(column)} = :r{place}" for place, column in enumerate(results)),
-            *self._touched(),
-        ]
-        return self._update(sets, self._fence, keys)
-
-    def again(self, keys: int, *, keeps_error: bool, is_delayed: bool) -> str:
-        """These rows are queued again, without a worker."""
-        table = self.table
-        sets = [
-            f"{named(table.status)} = {word(table.queued)}",
-            *self._emptied(),
-            *([] if keeps_error else self._error(":error")),
-            *([] if table.retries is None else [_counted(table.retries, ":retries")]),
-            *([f"{named(table.due_at)} = :due"] if is_delayed and table.due_at is not None else []),
-            *self._touched(),
-        ]
-        return self._update(sets, self._fence, keys)
+    def settle(self, pattern: Pattern, keys: int) -> str:
+        """These rows, as far as they still are ours, have ended or wait again."""
+        return self._update(self.sets(self.changes.settled(pattern)), self._fence, keys)
 
     @property
     def recover(self) -> str:
         """Every row of one claim is queued again: its answer got lost, and no handler runs them."""
-        table = self.table
-        sets = [f"{named(table.status)} = {word(table.queued)}", *self._emptied(), *self._touched()]
-        return f"update {self._where} set {', '.join(sets)} where {self._fence}"
+        return f"update {self.name} set {self.sets(self.changes.waiting)} where {self._fence}"
 
     def beat(self, keys: int) -> str:
-        """A sign of life for these rows, or, without a column for it, just the question whether they are held."""
+        """A heartbeat for these rows, or, without a column for it, just the question whether they are held."""
         if self.table.heartbeat is None:
             return self.held(keys)
-        return self._update([f"{named(self.table.heartbeat)} = :heartbeat"], self._fence, keys)
+        return self._update(self.sets({"heartbeat": Given.NOW}), self._fence, keys)
 
     def held(self, keys: int) -> str:
         """Of these rows, those that their claim still holds."""
-        return f"select {named(self.table.key)} from {self._where} where {self._fence} and {self._among(keys)}"
+        return f"select {self.key} from {self.name} where {self._fence} and {self._among(keys)}"
 
-    def state(self) -> str:
-        """One row, as it stands: status, worker, start and error."""
-        table = self.table
-        error = "null" if table.error is None else named(table.error)
-        columns = f"{named(table.status)}, {named(table.worker)}, {named(table.started_at)}, {error}"
-        return f"select {columns} from {self._where} where {named(table.key)} = :k0"
+    def states(self, keys: int) -> str:
+        """Rows as they stand."""
+        columns = ", ".join(map(self.at, ("key", "status", "worker", "started_at")))
+        return f"select {columns} from {self.name} where {self._among(keys)}"
 
-    def _rescue(self, which: str = "") -> str | None:
-        """Take back rows without a heartbeat for too long; None where there is no heartbeat column.
+    def rescue(self, *, is_one: bool = False) -> str:
+        """Take back rows without a heartbeat for too long, or just `:k0` if it is one of them."""
+        which = f" and {self.key} = :k0" if is_one else ""
+        return (
+            f"update {self.name} set {self.gives_back} where {self._running} "
+            f"and {self.key} in ({self.stale}{which} limit {RESCUE_LIMIT}) returning {self.key}, {self.at('status')}"
+        )
+
+    @property
+    def stale(self) -> str:
+        """The keys of rows without a heartbeat for too long, to be limited.
 
         A row that runs without one, as other programs may have left it, is as old as its start.
         """
-        table = self.table
-        if table.heartbeat is None:
-            return None
-        key = named(table.key)
-        found = f"{self._stale()} {which}limit {RESCUE_LIMIT}"
-        is_over = "0" if table.retries is None else f"coalesce({named(table.retries)}, 0) + 1 >= {table.attempts}"
-        sets = [
-            f"{named(table.status)} = case when {is_over} then {word(table.failed)} else {word(table.queued)} end",
-            *(f"{named(column)} = case when {is_over} then {named(column)} end" for column in self._let_go()),
-            *self._error(self._lost_text()),
-            *([] if table.retries is None else [_counted(table.retries, "1")]),
-        ]
-        if table.finished_at is not None:
-            finished = named(table.finished_at)
-            sets.append(f"{finished} = case when {is_over} then :finished else {finished} end")
-        return (
-            f"update {self._where} set {', '.join([*sets, *self._touched()])} where {self._running} "
-            f"and {key} in ({found}) returning {key}, {named(table.status)}"
-        )
+        beat, started = self.at("heartbeat"), self.at("started_at")
+        is_stale = f"({beat} < :stale or ({beat} is null and {started} < :stale_start))"
+        return f"select {self.key} from {self.name} where {self._running} and {is_stale}"
 
-    def _stale(self) -> str | None:
-        """The keys of rows without a heartbeat for too long, to be limited."""
-        table = self.table
-        if table.heartbeat is None:
-            return None
-        beat, started = named(table.heartbeat), named(table.started_at)
-        stale = f"({beat} < :stale or ({beat} is null and {started} < :stale_start))"
-        return f"select {named(table.key)} from {self._where} where {self._running} and {stale}"
-
-    def _lost_text(self) -> str:
-        table = self.table
-        silence = word(lost_text(table))
-        attempt = ""
-        if table.retries is not None:
-            attempt = f" || ' (attempt ' || (coalesce({named(table.retries)}, 0) + 1) || ' of {table.attempts})'"
-        return f"'worker ' || coalesce({named(table.worker)}, '?') || {silence}{attempt}"
-
-    def _let_go(self) -> list[str]:
-        """The columns that a queued row does not need; one that is NOT NULL keeps its value."""
-        columns = [self.table.worker, self.table.started_at, *([self.table.heartbeat] if self.table.heartbeat else [])]
-        return [one for one in columns if not self._is_required(one)]
-
-    def _emptied(self) -> list[str]:
-        return [f"{named(column)} = null" for column in self._let_go()]
-
-    def _update(self, sets: Iterable[str], condition: str, keys: int) -> str:
-        return (
-            f"update {self._where} set {', '.join(sets)} where {condition} and {self._among(keys)} "
-            f"returning {named(self.table.key)}"
-        )
+    def _update(self, sets: str, condition: str, keys: int) -> str:
+        return f"update {self.name} set {sets} where {condition} and {self._among(keys)} returning {self.key}"
 
     def _among(self, keys: int) -> str:
-        return f"{named(self.table.key)} in ({_places(keys)})"
+        return f"{self.key} in ({_places(keys)})"
 
 
 def _decoded(value: Any) -> Any:
@@ -274,10 +195,6 @@ def _decoded(value: Any) -> Any:
 @functools.cache
 def _places(keys: int) -> str:
     return ", ".join(f":k{place}" for place in range(keys))
-
-
-def _counted(column: str, how_many: str) -> str:
-    return f"{named(column)} = coalesce({named(column)}, 0) + {how_many}"
 
 
 def bound_keys(keys: Sequence[object]) -> dict[str, object]:

@@ -1,26 +1,24 @@
-"""Claiming over HTTP: look at the best rows, then take them by one conditional PATCH.
+"""What a claim asks of PostgREST: the best rows, then one conditional PATCH. See `tables/claiming.py`.
 
     candidates ──PATCH key=in.(…)&status=eq.queued──▶ those that come back are ours
                                                       other workers have claimed the rest: not an error
     with the functions in the database: one call, FOR UPDATE SKIP LOCKED, and no race
 
-Promises: what a claim brought is never forgotten. A claim whose answer got lost has a start that no other claim has:
-the next looks ask for it by that, and take what it brought. Best first, never more than asked for. A row that the
-table refuses to have claimed does not hold up the others: it is found one by one, and left alone for a while.
+Promises: what a claim brought is never forgotten. Each request of a claim has a start that no other has: where its
+answer got lost, the next looks hand back what has that start.
 """
 
 import asyncio
 import logging
-import random
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from everpoll.errors import EverpollError, StoreUnavailable
-from everpoll.stores.contract import LEASE_LIMIT, Lease, Leased
-from everpoll.tables.claims import Claims
+from everpoll.stores.contract import LEASE_LIMIT
+from everpoll.tables.claiming import Claimed, Found, claim_rows
+from everpoll.tables.claims import Claim, by_fence
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.clock import DatabaseClock, monotonic_s, read_instant, written
@@ -30,159 +28,118 @@ from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
 
 logger = logging.getLogger("everpoll.tables")
 
-ROUNDS = 3
-"""Looks of one claim, if others take what it looked at."""
-WIDER = 4
-"""After a lost race, rows are drawn from so many times as many: workers that all want the same rows get in each
-other's way for ever."""
 UNCLEAR_S = 60.0
-"""For how long a claim without an answer is asked for: longer than any statement waits for a lock."""
+"""For how long a claim without an answer is looked for: longer than any statement waits for a lock."""
 
 
 class Unclear(Struct, eq=False):
     """A claim whose outcome is unknown."""
 
     worker: str
-    started_at: datetime
+    started_at: str
     """No other claim has it."""
     until_s: float
-    taken: set[Any]
-    """Keys of rows that are known: of parts that were answered, and what was found since."""
-    after: Any = None
-    """Where the next look goes on, if the last one was full."""
 
 
 class Claiming:
     """The claims of one table in this process."""
 
+    rounds = 3
+
     def __init__(
-        self, http: Http, statements: Statements, claims: Claims, clock: DatabaseClock, functions: Functions | None
+        self, http: Http, statements: Statements, refusals: Refusals, clock: DatabaseClock, functions: Functions | None
     ) -> None:
         self._http = http
         self._statements = statements
         self._table = statements.table
-        self._claims = claims
+        self._refusals = refusals
         self._clock = clock
         self._functions = functions
         self._batch = LEASE_LIMIT
-        self._refusals = Refusals(statements.table.name, "claimed")
         self._unclear: list[Unclear] = []
-        self._rng = random.Random()  # noqa: S311 - spreads workers, no secret
 
-    async def claim(self, worker: str, most: int) -> Leased:
-        """At most so many rows, best first."""
-        leases: list[Lease] = []
-        missed = 0
+    def is_refusal(self, error: Exception) -> bool:
+        """See `ClaimDatabase`."""
+        return faults.is_about_a_row(error)
+
+    async def claim_all(self, worker: str, most: int) -> Found:
+        """At most so many rows; fewer after an answer that was too large."""
+        claimed: list[Claimed] = []
         try:
-            leases += await self._found_again(most)
-            if len(leases) < most:
-                missed = await self._claim(worker, most, leases)
-            if leases or missed:
-                # Where others were quicker and nothing is left for us, there may be more: the next look comes soon.
-                return Leased(leases, None if leases else 0.0, missed)
-            return Leased([], await self._next_due_s())
+            await self.recover()
+            return await claim_rows(self, self._refusals, worker, min(most, self._batch), claimed)
         except EverpollError as error:
             if isinstance(error, faults.TooLarge):
                 self._batch = max(1, min(most, self._batch) // 2)
-            if not leases:
+            if not claimed:
                 raise
-            logger.warning("table %s: claimed %d rows, then: %s", self._table.name, len(leases), error)
-            return Leased(leases, None, missed)
+            logger.warning("table %s: claimed %d rows, then: %s", self._table.name, len(claimed), error)
+            return Found(claimed)
         except BaseException:
             # Canceled, mostly: the caller does not get these rows, so they are treated as if their answers got lost.
-            self._doubt(leases)
+            for group in by_fence(one.claim for one in claimed):
+                self._unclear.append(Unclear(group[0].worker, group[0].started_at, monotonic_s() + UNCLEAR_S))
             raise
 
-    def _doubt(self, leases: Sequence[Lease]) -> None:
-        held = self._claims.held([lease.id for lease in leases])
-        self._claims.let_go(held)
-        for worker, start in {(claim.worker, claim.started_at) for claim in held.values()}:
-            self._unclear.append(Unclear(worker, read_instant(start), monotonic_s() + UNCLEAR_S, set()))
-
-    async def give_up(self) -> None:
-        """Put back what claims without an answer may have brought: this process will not ask for them again."""
-        unclear, self._unclear = self._unclear, []
-        for one in unclear:
-            await self._http.rows(self._statements.unclaim(one.worker, one.started_at))
-
-    async def _claim(self, worker: str, most: int, leases: list[Lease]) -> int:
-        """Add what could be claimed; how many rows others were quicker to get."""
-        if self._functions is not None and not self._refusals.known():
+    async def recover(self) -> None:
+        """Hand back what claims without an answer may have brought: one may still be under way, so for a while."""
+        for unclear in list(self._unclear):
+            is_over = monotonic_s() > unclear.until_s
+            claim = Claim(None, unclear.worker, unclear.started_at)
             try:
-                leases += await self._call(self._functions.claim, worker, min(most - len(leases), self._batch))
+                versions: set[Any] = {None}
+                if self._table.guard == "version":
+                    rows = await self._http.rows(self._statements.claimed(claim))
+                    versions = {row[self._table.version] for row in rows}
+                for version in versions:
+                    if await self._http.rows(self._statements.unclaim(claim, version)):
+                        logger.warning("table %s: handed back rows of a claim whose answer got lost", self._table.name)
             except faults.REFUSED as error:
-                if not faults.is_about_a_row(error):
-                    raise
+                text = "table %s: what was claimed unknowingly is left to the rescue: %s"
+                logger.warning(text, self._table.name, error)
+                is_over = True
+            if is_over:
+                self._unclear.remove(unclear)
+
+    async def claim(self, worker: str, most: int) -> list[Claimed] | None:
+        """See `ClaimDatabase`."""
+        if self._functions is None:
+            return None
+        started_at = written(self._clock.unique())
+        arguments = {"worker": worker, "started_at": started_at, "most": most}
+        return await self._send(worker, [(started_at, self._statements.call(self._functions.claim, arguments))])
+
+    async def look(self, most: int) -> dict[Any, Any]:
+        """See `ClaimDatabase`."""
+        return {row[self._table.key]: row for row in await self._http.rows(self._statements.candidates(most))}
+
+    async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
+        """See `ClaimDatabase`."""
+        place = {row[self._table.key]: index for index, row in enumerate(rows)}
+        starts = map(written, iter(self._clock.unique, None))
+        claimed = await self._send(worker, self._statements.claims(rows, worker, starts, self._clock.is_exact))
+        return sorted(claimed, key=lambda one: place[one.claim.key])
+
+    async def _send(self, worker: str, requests: Iterable[tuple[str, Request]]) -> list[Claimed]:
+        """A claim, in its parts, by their starts. Each is remembered before it is sent, until its outcome is known."""
+        parts = {Unclear(worker, start, monotonic_s() + UNCLEAR_S): request for start, request in requests}
+        self._unclear += parts
+        answers = await asyncio.gather(*map(self._ask, parts.values()), return_exceptions=True)
+        rows: list[Body] = []
+        errors: list[BaseException] = []
+        for part, answer in zip(parts, answers, strict=True):
+            if not isinstance(answer, BaseException):
+                rows += answer
             else:
-                return 0
-        missed = 0
-        for round_ in range(ROUNDS):
-            wanted = min(most - len(leases), self._batch)
-            among = wanted if round_ == 0 else min(wanted * WIDER, LEASE_LIMIT)
-            refused = self._refusals.known()
-            rows = await self._http.rows(self._statements.candidates(among + len(refused)))
-            rows = [row for row in rows if row[self._table.key] not in refused][:among] if refused else rows
-            drawn = self._rng.sample(range(len(rows)), min(wanted, len(rows)))
-            picked = [rows[index] for index in sorted(drawn)]
-            won, refusals = await self._won(worker, picked) if picked else ([], 0)
-            leases += won
-            if len(won) + refusals == len(picked):
-                break
-            missed += len(picked) - len(won) - refusals
-        return missed
-
-    async def _won(self, worker: str, candidates: Sequence[Body]) -> tuple[list[Lease], int]:
-        """What became ours, and how many the table refused; an error where that were all."""
-        try:
-            return await self._patch(worker, candidates), 0
-        except faults.REFUSED as error:
-            if not faults.is_about_a_row(error):
-                raise
-        won: list[Lease] = []
-        refused: list[EverpollError] = []
-        for candidate in candidates:
-            try:
-                won += await self._patch(worker, [candidate])
-            except faults.REFUSED as error:
-                self._refusals.add(candidate[self._table.key], error)
-                refused.append(error)
-            except BaseException:
-                self._doubt(won)
-                raise
-        if refused and not won:
-            raise refused[0]
-        return won, len(refused)
-
-    async def _patch(self, worker: str, candidates: Sequence[Body]) -> list[Lease]:
-        key = self._table.key
-        place = {candidate[key]: index for index, candidate in enumerate(candidates)}
-        started_at = self._clock.unique()
-        requests = list(self._statements.claims(candidates, worker, started_at, self._clock.is_exact))
-        rows = await self._send(worker, started_at, requests)
-        return [self._take(worker, row) for row in sorted(rows, key=lambda row: place[row[key]])]
-
-    async def _call(self, function: str, worker: str, most: int) -> list[Lease]:
-        started_at = self._clock.unique()
-        arguments = {"worker": worker, "started_at": written(started_at), "most": most}
-        rows = await self._send(worker, started_at, [self._statements.call(function, arguments)])
-        return [self._take(worker, row) for row in rows]
-
-    async def _send(self, worker: str, started_at: datetime, requests: Sequence[Request]) -> list[Body]:
-        """A claim, in its parts. It is remembered before it is sent: whatever happens then, it can be found again."""
-        unclear = Unclear(worker, started_at, monotonic_s() + UNCLEAR_S, set())
-        self._unclear.append(unclear)
-        answers = await asyncio.gather(*map(self._ask, requests), return_exceptions=True)
-        rows = [row for answer in answers if not isinstance(answer, BaseException) for row in answer]
-        errors = [answer for answer in answers if isinstance(answer, BaseException)]
-        unclear.taken.update(row[self._table.key] for row in rows)
-        # What PostgREST refused has changed nothing.
-        if all(isinstance(error, Exception) and not isinstance(error, StoreUnavailable) for error in errors):
-            self._unclear.remove(unclear)
+                errors.append(answer)
+            # What PostgREST refused has changed nothing.
+            if not isinstance(answer, StoreUnavailable) and not isinstance(answer, asyncio.CancelledError):
+                self._unclear.remove(part)
         if errors and not rows:
             raise errors[0]
         for error in errors:
             logger.warning("table %s: a part of a claim failed: %s", self._table.name, error)
-        return rows
+        return [self._claimed(worker, row) for row in rows]
 
     async def _ask(self, request: Request) -> list[Body]:
         return await (self._called(request) if request.method == "POST" else self._http.rows(request))
@@ -193,44 +150,16 @@ class Claiming:
         rows: list[Body] = answer[ROWS]
         return rows
 
-    async def _found_again(self, most: int) -> list[Lease]:
-        """The rows of claims whose answers got lost."""
-        leases: list[Lease] = []
-        for unclear in list(self._unclear):
-            if len(leases) >= most:
-                break
-            is_over = monotonic_s() > unclear.until_s
-            limit = min(most - len(leases), self._batch)
-            rows = await self._http.rows(
-                self._statements.claimed(unclear.worker, unclear.started_at, unclear.after, limit)
-            )
-            fresh = [row for row in rows if row[self._table.key] not in unclear.taken]
-            unclear.taken.update(row[self._table.key] for row in fresh)
-            leases += [self._take(unclear.worker, row) for row in fresh]
-            # Parts of it may still be under way: at the end, the next look begins anew.
-            unclear.after = rows[-1][self._table.key] if len(rows) == limit else None
-            if is_over and len(rows) < limit:
-                self._unclear.remove(unclear)
-        if leases:
-            logger.warning("table %s: found %d rows of a claim whose answer got lost", self._table.name, len(leases))
-        return leases
-
-    def _take(self, worker: str, row: Body) -> Lease:
+    def _claimed(self, worker: str, row: Body) -> Claimed:
         table = self._table
         retries = (row[table.retries] or 0) if table.retries is not None else 0
-        claim = HttpClaim(
-            row[table.key],
-            worker,
-            row[table.started_at],
-            retries,
-            row[table.version] if table.guard == "version" else None,
-        )
-        return self._claims.take(claim, retries + 1, {name: row[name] for name in table.columns})
+        version = row[table.version] if table.guard == "version" else None
+        claim = HttpClaim(row[table.key], worker, row[table.started_at], retries, version)
+        return Claimed(claim, retries + 1, {name: row[name] for name in table.columns})
 
-    async def _next_due_s(self) -> float | None:
-        """After a look that brought nothing; 0: something is due, and another transaction has it locked."""
-        is_held = self._functions is not None and not self._refusals.known()  # what is refused is due all the time
-        if is_held and await self._http.rows(self._statements.candidates(1)):
+    async def next_due_s(self, *, is_any_refused: bool) -> float | None:
+        """See `ClaimDatabase`."""
+        if self._functions is not None and not is_any_refused and await self.look(1):
             return 0.0
         request = self._statements.later()
         if request is None:

@@ -27,8 +27,6 @@ AWAY_CLASSES = ("08", "40", "53", "57", "58")
 AWAY_STATES = ("25006", "25P03", "55P03")
 VALUE_CLASSES = ("22", "23")
 AWAY_STATUSES = (408, 425, 429)
-# Relation, column or schema unknown to Postgres; the same, unknown to PostgREST.
-MISSING_CODES = ("42P01", "42703", "3F000", "PGRST106", "PGRST200", "PGRST202", "PGRST204", "PGRST205")
 SAID_LIMIT = 500
 
 
@@ -44,7 +42,7 @@ REFUSED = (Refused, BadInput)
 """Such a request has changed nothing."""
 
 
-def is_about_a_row(error: EverpollError) -> bool:
+def is_about_a_row(error: Exception) -> bool:
     """Whether a smaller request may succeed: a trigger or a constraint spoke, not a lack of rights or of a column."""
     return isinstance(error, BadInput) or (isinstance(error, Refused) and error.code.startswith("P0"))
 

@@ -5,9 +5,11 @@ becomes longer than `URL_LIMIT`: lists are cut into chunks.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 from urllib.parse import quote
+
+T = TypeVar("T")
 
 URL_LIMIT = 6_000
 """In bytes. Servers and proxies stop between 8 kB and 16 kB; the rest of the address needs room, too."""
@@ -56,11 +58,15 @@ def listed(value: Any) -> str:
 
 def chunks(values: Sequence[Any], taken: int) -> Iterator[Sequence[Any]]:
     """Cut a list so that each part fits into an address in which `taken` bytes are used already."""
-    room = max(URL_LIMIT - taken, 1)
+    return portions(values, lambda value: len(quote(listed(value), safe="")) + len("%2C"), max(URL_LIMIT - taken, 1))
+
+
+def portions(values: Sequence[T], size_of: Callable[[T], int], most: int) -> Iterator[Sequence[T]]:
+    """Cut a list into parts of at most so many bytes; a value that is larger is a part of its own."""
     start = used = 0
     for index, value in enumerate(values):
-        size = len(quote(listed(value), safe="")) + len("%2C")
-        if used + size > room and index > start:
+        size = size_of(value)
+        if used + size > most and index > start:
             yield values[start:index]
             start, used = index, 0
         used += size

@@ -16,8 +16,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from everpoll.tables.changes import Given
 from everpoll.tables.mapping import Table
+from everpoll.tables.shape import Shape
 from everpoll.tables.sql_names import identifier, literal
+from everpoll.tables.statements import Phrases
 
 ROLES = ("anon", "authenticated")
 """Supabase lets these call every new function of the schema `public`, whatever is revoked from PUBLIC."""
@@ -91,34 +94,45 @@ def _body(text: str) -> str:
     return f"${name}$\n{text}\n${name}$"
 
 
+class FunctionPhrases(Phrases):
+    """The table is `t`, and of its columns no type is known. $1 is the worker, $2 the start."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__(table, Shape(columns={}))
+
+    def at(self, role: str) -> str:
+        """See `Phrases`."""
+        return self.named(self.table.used[role])
+
+    def named(self, name: str) -> str:
+        """See `Phrases`."""
+        return f"t.{identifier(name)}"
+
+    def given(self, role: str, value: Given) -> str:
+        """See `Phrases`."""
+        return "$1" if value is Given.WORKER else "$2"
+
+
 def _claim(table: Table, read: Sequence[str]) -> str:
     """One statement; what is due is decided by the database's clock.
 
     Materialised: the planner must not lock more rows than the limit. The start comes from outside: it is what a claim
     is found again by, when its answer got lost.
     """
-    key, status = identifier(table.key), identifier(table.status)
-    queued, where = literal(table.queued), qualified(table)
-    due = (
-        ""
-        if table.due_at is None
-        else f" and (t.{identifier(table.due_at)} is null or t.{identifier(table.due_at)} <= now())"
-    )
-    first = "" if table.priority is None else f"t.{identifier(table.priority)} desc nulls last, "
-    sets = [f"{status} = {literal(table.running)}", f"{identifier(table.worker)} = $1"]
-    sets += [f"{identifier(table.started_at)} = $2"]
-    sets += [] if table.heartbeat is None else [f"{identifier(table.heartbeat)} = $2"]
+    phrases, where = FunctionPhrases(table), qualified(table)
+    is_queued, key = phrases.has_status(table.queued), phrases.at("key")
+    due = "" if table.due_at is None else f" and ({phrases.at('due_at')} is null or {phrases.at('due_at')} <= now())"
     objects = [read[start : start + PAIRS] for start in range(0, len(read), PAIRS)]
     built = " || ".join(f"jsonb_build_object({', '.join(_pairs(part))})" for part in objects)
     return (
         f"with picked as materialized (\n"
-        f"  select t.{key} as k from {where} t where t.{status} = {queued}{due}\n"
-        f"  order by {first}t.{identifier(table.order_by)}, t.{key} limit greatest(least($3, 500), 0)\n"
+        f"  select {key} as k from {where} t where {is_queued}{due}\n"
+        f"  order by {phrases.ordered(' desc nulls last')} limit greatest(least($3, 500), 0)\n"
         f"  for update skip locked\n"
         f"), ranked as (select k, row_number() over () as place from picked),\n"
         f"claimed as (\n"
-        f"  update {where} t set {', '.join(sets)} from ranked\n"
-        f"  where t.{key} = ranked.k and t.{status} = {queued}\n"
+        f"  update {where} t set {phrases.sets(phrases.changes.claimed)} from ranked\n"
+        f"  where {key} = ranked.k and {is_queued}\n"
         f"  returning ranked.place, {built} as found\n"
         f") select jsonb_build_object({literal(CLOCK)}, now(), {literal(ROWS)},\n"
         f"  coalesce(jsonb_agg(found order by place), '[]')) from claimed"

@@ -7,7 +7,7 @@ it fails, the rest has happened, and is not repeated when the batch is tried aga
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,9 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from everpoll.stores.contract import Settlement
-from everpoll.tables.claims import Claims
-from everpoll.tables.outcome import RowWrite, is_as_left, written
+from everpoll.tables.claims import Claim, by_fence
+from everpoll.tables.outcome import written
 from everpoll.tables.supabase.clock import DatabaseClock
+from everpoll.tables.supabase.filters import portions
 from everpoll.tables.supabase.functions import CLOCK, ROWS, Functions
 from everpoll.tables.supabase.http import Http
 from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
@@ -26,8 +27,6 @@ ROUNDS = 10
 """Of reading the version and writing; a round fails when another program changed that row in between."""
 CALL_LIMIT = 4 * 1024 * 1024
 """In bytes, of what one call writes."""
-REMEMBERED = 2_000
-"""Claims that are over, to find out later whether this worker ended them."""
 
 
 class Write(Struct, eq=False):
@@ -42,48 +41,35 @@ class Write(Struct, eq=False):
 class Settling:
     """The settlements of one table in this process."""
 
-    def __init__(
-        self, http: Http, statements: Statements, claims: Claims, clock: DatabaseClock, functions: Functions | None
-    ) -> None:
+    def __init__(self, http: Http, statements: Statements, clock: DatabaseClock, functions: Functions | None) -> None:
         self._http = http
         self._statements = statements
         self._table = statements.table
-        self._claims = claims
         self._clock = clock
         self._functions = functions
         self._done: set[int] = set()
         """Settled by a batch of which another part failed."""
-        self._past: dict[int, HttpClaim] = {}
 
-    async def settle(self, settlements: Sequence[Settlement]) -> set[int]:
+    async def settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
         """Those that were lost."""
-        found = self._claims.of(settlements)
-        held = {number: claim for number, claim in found.items() if isinstance(claim, HttpClaim)}
-        writes = [self._write(one, held[one.id]) for one in settlements if one.id in held and one.id not in self._done]
-        await self._write_all(writes)
-        lost = {one.id for one in settlements} - self._done
-        self._let_go(held)
-        self._done.difference_update(one.id for one in settlements)
-        return lost
-
-    async def settled_before(self, settlements: Sequence[Settlement]) -> set[int]:
-        """Of those that were lost, the ones that stand as this settlement would have left them."""
-        claims = {one.id: claim for one in settlements if (claim := self._past.get(one.id)) is not None}
-        rows: dict[Any, Body] = {}
-        for request in self._statements.states([claim.key for claim in claims.values()]):
-            rows.update({row[self._table.key]: row for row in await self._http.rows(request)})
-        return {
-            one.id
+        writes = [
+            self._write(one, claim)
             for one in settlements
-            if (claim := claims.get(one.id)) is not None
-            and (row := rows.get(claim.key)) is not None
-            and self._is_as_left(written(self._table, one), claim, row)
-        }
+            if isinstance(claim := claims.get(one.id), HttpClaim) and one.id not in self._done
+        ]
+        await self._write_all(writes)
+        settled = self._done & claims.keys()
+        self._done -= settled
+        return claims.keys() - settled
 
-    def _is_as_left(self, write: RowWrite, claim: HttpClaim, row: Body) -> bool:
+    async def states(self, keys: Sequence[Any]) -> dict[Any, Sequence[Any]]:
+        """These rows as they stand: status, worker and start."""
         table = self._table
-        is_ours = (row[table.worker], row[table.started_at]) == (claim.worker, claim.started_at)
-        return is_as_left(table, write, row[table.status], is_ours)
+        rows: dict[Any, Sequence[Any]] = {}
+        for request in self._statements.states(keys):
+            for row in await self._http.rows(request):
+                rows[row[table.key]] = [row[table.status], row[table.worker], row[table.started_at]]
+        return rows
 
     def _write(self, settlement: Settlement, claim: HttpClaim) -> Write:
         write = written(self._table, settlement)
@@ -118,7 +104,7 @@ class Settling:
     async def _call(self, function: str, writes: Sequence[Write]) -> None:
         """All of them by one call, which is one transaction; more only where they are too large for one."""
         numbers = {one.claim.key: one.number for one in writes}
-        for part in _portions(writes):
+        for part in portions(writes, lambda one: len(msgspec.json.encode(one.body)), CALL_LIMIT):
             arguments = {"writes": [{"fence": self._fence(one.claim), "body": one.body} for one in part]}
             answer: dict[str, Any] = await self._http.answer(self._statements.call(function, arguments))
             self._clock.saw(answer[CLOCK])
@@ -140,36 +126,15 @@ class Settling:
 
     async def _read_versions(self, writes: Sequence[Write]) -> list[Write]:
         """Those whose rows this worker still holds, with their present version."""
-        groups: dict[tuple[str, Any], list[Write]] = {}
-        for one in writes:
-            groups.setdefault((one.claim.worker, one.claim.started_at), []).append(one)
         found: dict[Any, int | None] = {}
-        for group in groups.values():
-            for request in self._statements.versions(group[0].claim, [one.claim.key for one in group]):
+        for group in by_fence(one.claim for one in writes):
+            for request in self._statements.holds(group[0], [claim.key for claim in group]):
                 rows = await self._http.rows(request)
                 found.update({row[self._table.key]: row[self._table.version] for row in rows})
         held = [one for one in writes if one.claim.key in found]
         for one in held:
             one.version = found[one.claim.key]
         return held
-
-    def _let_go(self, claims: dict[int, HttpClaim]) -> None:
-        self._claims.let_go(claims)
-        self._past.update(claims)
-        while len(self._past) > REMEMBERED:
-            del self._past[next(iter(self._past))]
-
-
-def _portions(writes: Sequence[Write]) -> Iterator[Sequence[Write]]:
-    start = size = 0
-    for index, one in enumerate(writes):
-        bytes_ = len(msgspec.json.encode(one.body))
-        if size + bytes_ > CALL_LIMIT and index > start:
-            yield writes[start:index]
-            start, size = index, 0
-        size += bytes_
-    if start < len(writes):
-        yield writes[start:]
 
 
 async def _all(requests: Iterable[Any]) -> None:

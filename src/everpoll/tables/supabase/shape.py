@@ -5,36 +5,22 @@ one, and types stay unknown.
 """
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
-
-from msgspec import Struct
 
 from everpoll.errors import TableUnfit
 from everpoll.tables.mapping import Table
+from everpoll.tables.shape import INSTANT, NUMBER, TEXT, Column, Shape
 from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.ddl import created
+from everpoll.tables.supabase.ddl import ddl_of
 from everpoll.tables.supabase.http import Http, Request
 from everpoll.tables.supabase.statements import Statements
 
-
-class Column(Struct, frozen=True):
-    """As the OpenAPI document has it."""
-
-    type: str
-    words: tuple[str, ...] = ()
-    """Of an enumeration."""
+TEXT_TYPES = ("text", "character varying", "character", "citext", "varchar")
+NUMBER_TYPES = ("smallint", "integer", "bigint", "numeric")
+NO_STATUS = (*NUMBER_TYPES, "timestamp", "boolean", "uuid", "json")
 
 
-class Shape(Struct, frozen=True):
-    """One table, as far as it can be seen."""
-
-    columns: Mapping[str, Column | None]
-    """None: it is there, and its type is not known."""
-    required: frozenset[str] = frozenset()
-
-
-async def read_shape(http: Http, statements: Statements) -> Shape:
+async def read_shape(http: Http, statements: Statements) -> Shape[Column]:
     """Look at the table; `TableUnfit` where there is none."""
     table = statements.table
     names = list(dict.fromkeys(table.used.values()))
@@ -47,10 +33,11 @@ async def read_shape(http: Http, statements: Statements) -> Shape:
     if described is not None:
         return described
     there = await asyncio.gather(*(_is_there(http, statements, name) for name in names))
-    return Shape({name: None for name, is_there in zip(names, there, strict=True) if is_there})
+    seen = [name for name, is_there in zip(names, there, strict=True) if is_there]
+    return Shape(columns={name: Column(name=name, declared="unknown type") for name in seen})
 
 
-async def _described(http: Http, statements: Statements) -> Shape | None:
+async def _described(http: Http, statements: Statements) -> Shape[Column] | None:
     """The table in the OpenAPI document; None: the server does not give it, or not with this table."""
     headers = statements.get([], ()).headers
     try:
@@ -59,13 +46,28 @@ async def _described(http: Http, statements: Statements) -> Shape | None:
         return None
     try:
         found = document["definitions"][statements.table.parts[-1]]
-        columns = {
-            str(name): Column(str(one.get("format", "")).lower(), tuple(one.get("enum", ())))
-            for name, one in found["properties"].items()
-        }
-        return Shape(columns, frozenset(found.get("required", ())))
+        required = frozenset(found.get("required", ()))
+        columns = {str(name): _column(str(name), one, name in required) for name, one in found["properties"].items()}
+        status = found["properties"].get(statements.table.status, {})
+        return Shape(columns=columns, flaws=_flaws(statements.table, status))
     except (KeyError, TypeError, AttributeError):
         return None
+
+
+def _column(name: str, found: Any, is_required: bool) -> Column:
+    kind = str(found.get("format", "")).lower()
+    begins = {TEXT: TEXT_TYPES, INSTANT: ("timestamp",), NUMBER: NUMBER_TYPES}
+    holds = frozenset(what for what, types in begins.items() if kind.startswith(types))
+    return Column(name=name, declared=kind or "unknown type", holds=holds if kind else None, is_required=is_required)
+
+
+def _flaws(table: Table, status: Any) -> dict[str, str]:
+    """Why the status column cannot have the words of the mapping."""
+    kind, words = str(status.get("format", "")).lower(), status.get("enum", ())
+    missing = [word for word in table.words if words and word not in words]
+    if missing:
+        return {"status": f"is {kind}, and cannot hold {', '.join(map(repr, missing))}"}
+    return {"status": f"is {kind}, and must be {TEXT}"} if kind.startswith(NO_STATUS) else {}
 
 
 async def _is_there(http: Http, statements: Statements, name: str) -> bool:
@@ -81,5 +83,5 @@ async def _is_there(http: Http, statements: Statements, name: str) -> bool:
 def _unusable(table: Table, error: faults.Refused) -> TableUnfit:
     if error.code in {"42P01", "PGRST205"}:
         problem = f"table {table.name!r} is not there, or not served by this address: {error}"
-        return TableUnfit(problem, [created(table)])
+        return TableUnfit(problem, [ddl_of(table).create_table()])
     return TableUnfit(f"table {table.name!r} cannot be used with this key: {error}")

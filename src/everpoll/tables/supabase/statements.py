@@ -5,23 +5,24 @@ only where all of it holds; the changed rows come back. Only the needed columns 
 Never: decides anything. What time it is comes in as a parameter, or as the word `now`, which the database reads.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from msgspec import UNSET, UnsetType
-
+from everpoll.tables.changes import Change, Changes, Given, Plus, pattern_of, queue_order
 from everpoll.tables.claims import Claim
 from everpoll.tables.mapping import Table
-from everpoll.tables.outcome import RowWrite, lost_text
+from everpoll.tables.outcome import RowWrite, lost_error
 from everpoll.tables.supabase.clock import written
-from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of, quoted, text_of
+from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of, quoted
 from everpoll.tables.supabase.http import Request
 
 NOW = "now"
 """Read by Postgres, by its own clock, when the statement runs."""
 Body = dict[str, Any]
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class HttpClaim(Claim, frozen=True, gc=False):
@@ -33,11 +34,11 @@ class HttpClaim(Claim, frozen=True, gc=False):
 
 
 class Statements:
-    """For one table. `required` are the columns that do not take NULL: those keep what they have."""
+    """For one table. `is_required`: whether a column does not take NULL; then it keeps what it has."""
 
-    def __init__(self, table: Table, required: Container[str] = frozenset()) -> None:
+    def __init__(self, table: Table, is_required: Callable[[str], bool] = lambda _: False) -> None:
         self.table = table
-        self._required = required
+        self.changes = Changes(table, is_required)
         *schema, name = table.parts
         self.path = "/" + quote(name, safe="")
         self._reading = {"Accept-Profile": schema[0]} if schema else {}
@@ -54,6 +55,10 @@ class Statements:
     def seen(self) -> str | None:
         """The column that must be as it was seen, by the guard."""
         return {"version": self.table.version, "timestamp": self.table.updated_at}.get(self.table.guard)
+
+    @property
+    def _compared(self) -> list[str]:
+        return [self.table.key] if self.seen is None else [self.table.key, self.seen]
 
     def get(self, names: Sequence[str], filters: Query, order: str | None = None, limit: int | None = None) -> Request:
         """Rows, with these columns."""
@@ -89,8 +94,7 @@ class Statements:
     def candidates(self, limit: int) -> Request:
         """The best rows that wait and are due, by key, with what the guard must find again."""
         table = self.table
-        names = [table.key] if self.seen is None else [table.key, self.seen]
-        return self.get(names, (*self._is(table.queued), *self._is_due()), self._order(), limit)
+        return self.get(self._compared, (*self._is(table.queued), *self._is_due()), self._order(), limit)
 
     def later(self) -> Request | None:
         """The next row that falls due; None: rows of this table are always due."""
@@ -101,9 +105,9 @@ class Statements:
         return self.get([due_at], waits, f"{column(due_at)}.asc", 1)
 
     def claims(
-        self, candidates: Sequence[Body], worker: str, started_at: datetime, is_exact: bool
-    ) -> Iterator[Request]:
-        """One request for each part of the candidates that can be claimed under one condition.
+        self, candidates: Sequence[Body], worker: str, starts: Iterator[str], is_exact: bool
+    ) -> Iterator[tuple[str, Request]]:
+        """One request, with a start of its own, for each part of the candidates that one condition can claim.
 
         Of a clock that may be wrong, or a second behind, others must not judge an age: then the database writes the
         heartbeat by its own.
@@ -111,58 +115,55 @@ class Statements:
         table, groups = self.table, dict[Any, list[Any]]()
         for row in candidates:
             groups.setdefault(None if self.seen is None else row[self.seen], []).append(row[table.key])
-        body = {table.status: table.running, table.worker: worker, table.started_at: written(started_at)}
-        body |= _if(table.heartbeat, written(started_at) if is_exact else NOW)
         for seen, keys in groups.items():
             filters = self._is(table.queued)
             if self.seen is not None:
                 filters += ((column(self.seen), equals(seen)),)
-            touched = self.touched(seen if table.guard == "version" else None)
             for whole in self.by_keys(filters, keys):
-                yield self.patch(self.read, whole, body | touched)
+                given = {Given.WORKER: worker, Given.START: next(starts)}
+                body = self.body(self.changes.claimed, given, {"version": seen})
+                if table.heartbeat is not None and not is_exact:
+                    body[table.heartbeat] = NOW
+                yield given[Given.START], self.patch(self.read, whole, body)
 
-    def claimed(self, worker: str, started_at: datetime, after: Any, limit: int) -> Request:
-        """The rows of a claim whose answer got lost, by key, from that key on."""
-        key = column(self.table.key)
-        later = () if after is None else ((key, f"gt.{text_of(after)}"),)
-        return self.get(self.read, (*self._fence(worker, written(started_at)), *later), f"{key}.asc", limit)
+    def claimed(self, claim: Claim) -> Request:
+        """The versions of rows that were claimed together and are still held, whatever their keys."""
+        return self.get(self._compared, self.held(claim))
 
-    def unclaim(self, worker: str, started_at: datetime) -> Request:
-        """Put back all that a claim may have brought."""
-        body = self.waiting() | (self.touched(None) if self.table.guard == "timestamp" else {})
-        return self.patch([self.table.key], self._fence(worker, written(started_at)), body)
+    def unclaim(self, claim: Claim, version: int | None) -> Request:
+        """Hand back all that was claimed together; with guard="version", what has that version."""
+        filters = self.held(claim)
+        if self.table.guard == "version":
+            filters += ((column(self.table.version), equals(version)),)
+        return self.patch([self.table.key], filters, self.body(self.changes.waiting, {}, {"version": version}))
 
     def settles(self, claim: Claim, version: int | None, keys: Sequence[Any], body: Body) -> Iterator[Request]:
         """Write the same into rows that were claimed together and are still held."""
         filters = self.held(claim)
         if self.table.guard == "version":
             filters += ((column(self.table.version), equals(version)),)
+            body = body | {self.table.version: (version or 0) + 1}
         finished_at = self.table.finished_at
         names = [self.table.key, *([finished_at] if finished_at is not None and finished_at in body else [])]
         for whole in self.by_keys(filters, keys):
-            yield self.patch(names, whole, body | self.touched(version))
+            yield self.patch(names, whole, body)
 
     def beats(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
         """A sign of life for rows that were claimed together; without a column for it, just whether they are ours.
 
         It does not count as a change of the row: version and time of change stay.
         """
-        table = self.table
-        for whole in self.by_keys(self.held(claim), keys):
-            if table.heartbeat is None:
-                yield self.get([table.key], whole)
-            else:
-                yield self.patch([table.key, table.heartbeat], whole, {table.heartbeat: NOW})
+        heartbeat = self.table.heartbeat
+        if heartbeat is None:
+            yield from self.holds(claim, keys)
+        else:
+            for whole in self.by_keys(self.held(claim), keys):
+                yield self.patch([self.table.key, heartbeat], whole, {heartbeat: NOW})
 
     def holds(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
-        """Whether rows that were claimed together are still held."""
+        """Those of these rows that were claimed together and are still held, with what the guard compares."""
         for whole in self.by_keys(self.held(claim), keys):
-            yield self.get([self.table.key], whole)
-
-    def versions(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
-        """The versions of rows that were claimed together and are still held."""
-        for whole in self.by_keys(self.held(claim), keys):
-            yield self.get([self.table.key, self.table.version], whole)
+            yield self.get(self._compared, whole)
 
     def states(self, keys: Sequence[Any]) -> Iterator[Request]:
         """These rows as they stand."""
@@ -171,55 +172,35 @@ class Statements:
         for whole in self.by_keys((), keys):
             yield self.get(names, whole)
 
+    def body(self, change: Change, given: Mapping[Any, Any] = NOTHING, numbers: Mapping[str, Any] = NOTHING) -> Body:
+        """A change, as it is sent. `given`: what stands for a value that is not fixed; an instant that is not given is
+        read by the database. `numbers`: by role, what HTTP cannot add to and must write whole.
+        """
+        body: Body = {}
+        for role, value in change.items():
+            if isinstance(value, Plus):
+                body[self.table.used[role]] = (numbers.get(role) or 0) + value.number
+            elif isinstance(value, Given):
+                body[self.table.used[role]] = given.get(value, NOW)
+            else:
+                body[self.table.used[role]] = value
+        return body
+
     def settled(self, write: RowWrite, claim: HttpClaim, due_at: datetime | None) -> Body:
-        """What a settlement writes into its row, beside what the guard wants."""
-        table = self.table
-        body: Body = {} if write.is_end else self.waiting()
-        body[table.status] = write.status
-        body |= _if(table.finished_at, NOW if write.is_end else UNSET)
-        body |= _if(table.due_at, UNSET if due_at is None else written(due_at))
-        body |= _if(table.error, UNSET if write.keeps_error else self._text(table.error, write.error))
-        body |= _if(table.retries, claim.retries + write.retries if write.retries else UNSET)
-        return body | write.results
+        """What a settlement writes into its row."""
+        change = self.changes.settled(pattern_of(write))
+        given = {Given.ERROR: write.error, Given.DUE: None if due_at is None else written(due_at)}
+        return self.body(change, given, {"retries": claim.retries, "version": claim.version}) | write.results
 
     def held(self, claim: Claim) -> Query:
         """The fence: still running, and still by this claim."""
-        return self._fence(claim.worker, claim.started_at)
-
-    def waiting(self) -> Body:
-        """A queued row has no worker."""
         table = self.table
-        empty = [table.worker, table.started_at, table.heartbeat]
-        return {table.status: table.queued} | {
-            name: None for name in empty if name is not None and name not in self._required
-        }
-
-    def rescued(self, retries: int, worker: str | None) -> Body:
-        """What becomes of a row whose worker was declared dead: it is queued again, or has failed."""
-        table = self.table
-        error = f"worker {worker or '?'}{lost_text(table)}"
-        if table.retries is None:
-            # Without a column to count in, a row never runs out of attempts: its worker's death is not its failure.
-            return self.waiting() | _if(table.error, error)
-        is_last = retries + 1 >= table.attempts
-        body: Body = {table.status: table.failed} | _if(table.finished_at, NOW) if is_last else self.waiting()
-        error += f" (attempt {retries + 1} of {table.attempts})"
-        return body | _if(table.error, error) | {table.retries: retries + 1}
+        by = ((column(table.worker), equals(claim.worker)), (column(table.started_at), equals(claim.started_at)))
+        return (*self._is(table.running), *by)
 
     def probe(self) -> Body:
         """Every column that a claim writes: to find out whether it may."""
-        table = self.table
-        return {table.status: table.running, table.worker: "", table.started_at: NOW} | _if(table.heartbeat, NOW)
-
-    def touched(self, version: int | None) -> Body:
-        """What every change sets, for those who guard their own changes with it."""
-        match self.table.guard:
-            case "version":
-                return {self.table.version: (version or 0) + 1}
-            case "timestamp":
-                return {self.table.updated_at: NOW}
-            case _:
-                return {}
+        return self.body(self.changes.claimed, {Given.WORKER: ""})
 
     def stale(self, before: datetime | None, limit: int) -> Request:
         """Running rows that were not heard of since; None: all of them."""
@@ -239,10 +220,17 @@ class Statements:
         for values, keys in groups.items():
             found = dict(zip(self._as_found(), values, strict=True))
             filters = (*self._is(table.running), *((column(name), equals(value)) for name, value in found.items()))
-            body = self.rescued((found[table.retries] or 0) if table.retries else 0, found[table.worker])
-            body |= self.touched(found.get(table.version) if table.guard == "version" else None)
+            body = self._rescued(found)
             for whole in self.by_keys(filters, keys):
                 yield self.patch([table.key, table.status], whole, body)
+
+    def _rescued(self, found: Body) -> Body:
+        """What becomes of a row whose worker was declared dead."""
+        table = self.table
+        retries = 0 if table.retries is None else found[table.retries] or 0
+        change = self.changes.lost(is_last=table.retries is not None and retries + 1 >= table.attempts)
+        given = {Given.LOST: lost_error(table, found[table.worker], retries)}
+        return self.body(change, given, {"retries": retries, "version": found.get(table.version)})
 
     def _is_stale(self, before: datetime | None) -> Query:
         table = self.table
@@ -259,26 +247,13 @@ class Statements:
         names += [table.version] if table.guard == "version" else []
         return [name for name in names if name is not None]
 
-    def _text(self, name: str | None, value: str | None) -> str | None:
-        return "" if value is None and name in self._required else value
-
     def _is(self, word: str) -> Query:
         return ((column(self.table.status), equals(word)),)
-
-    def _fence(self, worker: str, started_at: Any) -> Query:
-        table = self.table
-        by = ((column(table.worker), equals(worker)), (column(table.started_at), equals(started_at)))
-        return (*self._is(table.running), *by)
 
     def _is_due(self) -> Query:
         due_at = self.table.due_at
         return () if due_at is None else (("or", f"({column(due_at)}.is.null,{column(due_at)}.lte.{NOW})"),)
 
     def _order(self) -> str:
-        table = self.table
-        first = [] if table.priority is None else [f"{column(table.priority)}.desc.nullslast"]
-        return ",".join([*first, f"{column(table.order_by)}.asc", f"{column(table.key)}.asc"])
-
-
-def _if(name: str | None, value: Any | UnsetType) -> Body:
-    return {} if name is None or value is UNSET else {name: value}
+        ways = {True: "desc.nullslast", False: "asc"}
+        return ",".join(f"{column(name)}.{ways[is_down]}" for name, is_down in queue_order(self.table).items())

@@ -1,10 +1,11 @@
--- An ended task is due again under its own id, its sequence going on.
+-- An ended task is due again under its own id, its sequence going on. One that waits for the end of others waits again for
+-- those that live, and these report their end to it, also if they have before.
 --   outcome: queued, live (it has not ended), key_taken (holder: the live task that has its key), unknown
 create function everpoll.retry(task_id bigint, note text, out outcome text, out holder bigint)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
-declare ended everpoll.history; inserted bigint;
+declare ended everpoll.history; inserted bigint; members int;
 begin
     loop
         -- Each statement has a snapshot of its own: what another transaction has moved meanwhile is where it is now.
@@ -29,6 +30,13 @@ begin
             ended.then_id, ended.takes, ended.then_id is not null)
         on conflict (key, kind) where key is not null do nothing returning tasks.id into inserted;
         if inserted is not null then
+            if ended.takes = 'end' then
+                update everpoll.tasks t set has_told = false where t.then_id = task_id;
+                get diagnostics members = row_count;
+                if members > 0 then
+                    update everpoll.tasks t set blockers = members, line = 5, due_at = t.created_at where t.id = task_id;
+                end if;
+            end if;
             perform everpoll.log_events(array[ended.id], array[ended.kind], array[ended.name], array[ended.key],
                 array[note]);
             outcome := 'queued';

@@ -1,0 +1,127 @@
+"""What everpoll writes into a row, whatever the database: by a claim, a heartbeat, an end, a hand-back, a rescue.
+
+Pure, and the only place of these rules. A change says by role which value a column gets; each database says how such a
+value is written. A role whose column is not mapped is left out.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+
+from msgspec import Struct
+
+from everpoll.tables.mapping import Table
+from everpoll.tables.outcome import RowWrite
+
+
+class Plus(Struct, frozen=True):
+    """What the column holds, an empty one counting as 0, and so many more."""
+
+    number: int
+
+
+class Given(Enum):
+    """A value that is known only when the statement runs, or only to the database."""
+
+    NOW = "now"
+    START = "start"
+    """Of the claim: now, and the same for every row and every column of it."""
+    WORKER = "worker"
+    ERROR = "error"
+    DUE = "due"
+    RESULT = "result"
+    LOST = "lost"
+    """The error of a row whose worker was lost: it names the worker and the attempt."""
+
+
+Value = str | Plus | Given | None
+"""A str is a status or a text; None empties the column."""
+Change = dict[str, Value]
+"""By role; `column NAME` for what the handler has returned."""
+HELD_BY = ("worker", "started_at", "heartbeat")
+"""What a row that waits does not have."""
+
+
+class Pattern(Struct, frozen=True):
+    """What settlements have in common that one statement can write."""
+
+    status: str
+    is_end: bool
+    retries: int
+    keeps_error: bool
+    has_errors: bool
+    has_delays: bool
+    results: tuple[str, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Nothing differs from row to row."""
+        return not (self.has_errors or self.has_delays or self.results)
+
+
+def pattern_of(write: RowWrite) -> Pattern:
+    """Return the pattern that a settlement has."""
+    has_error, has_delay = write.error is not None, write.delay_s is not None
+    results = tuple(sorted(write.results))
+    return Pattern(write.status, write.is_end, write.retries, write.keeps_error, has_error, has_delay, results)
+
+
+class Changes:
+    """The changes of one table. `is_required`: whether a column does not take NULL; then it keeps what it has."""
+
+    def __init__(self, table: Table, is_required: Callable[[str], bool]) -> None:
+        self._table = table
+        self._used = table.used
+        self._is_required = is_required
+
+    def _mapped(self, change: Change) -> Change:
+        """Leave out what is not mapped, and add what every change sets for programs that guard their own with it."""
+        whole: Change = {**change, "version": Plus(1), "updated_at": Given.NOW}
+        return {role: value for role, value in whole.items() if role in self._used}
+
+    @property
+    def claimed(self) -> Change:
+        """A row that waits becomes the worker's."""
+        start = Given.START
+        return self._mapped(
+            {"status": self._table.running, "worker": Given.WORKER, "started_at": start, "heartbeat": start}
+        )
+
+    @property
+    def emptied(self) -> Change:
+        """What a row that waits again has no more, where the column takes NULL."""
+        roles = [role for role in HELD_BY if role in self._used]
+        return {role: None for role in roles if not self._is_required(self._used[role])}
+
+    @property
+    def waiting(self) -> Change:
+        """A row is handed back."""
+        return self._mapped({"status": self._table.queued, **self.emptied})
+
+    def settled(self, pattern: Pattern) -> Change:
+        """A row has ended, or waits again."""
+        change: Change = {"status": pattern.status}
+        change |= {"finished_at": Given.NOW} if pattern.is_end else self.emptied
+        if pattern.retries:
+            change["retries"] = Plus(pattern.retries)
+        if not pattern.keeps_error:
+            change["error"] = Given.ERROR if pattern.has_errors else self._no_error
+        if pattern.has_delays:
+            change["due_at"] = Given.DUE
+        return self._mapped(change | {f"column {name}": Given.RESULT for name in pattern.results})
+
+    @property
+    def _no_error(self) -> str | None:
+        return "" if self._table.error is not None and self._is_required(self._table.error) else None
+
+    def lost(self, *, is_last: bool) -> Change:
+        """A row whose worker was declared dead waits again, or has failed with its last attempt."""
+        change: Change = {"retries": Plus(1), "error": Given.LOST}
+        if is_last:
+            return self._mapped({"status": self._table.failed, "finished_at": Given.NOW, **change})
+        return self._mapped({"status": self._table.queued, **self.emptied, **change})
+
+
+def queue_order(table: Table) -> dict[str, bool]:
+    """Return the columns that order the queue, and whether downwards: higher priority, then older, then by key."""
+    first = {} if table.priority is None else {table.priority: True}
+    return {**first, **{name: False for name in (table.order_by, table.key) if name not in first}}

@@ -1,0 +1,134 @@
+"""The heartbeat of a table's worker: blocking calls, from the heartbeat's thread, on a connection of its own.
+
+Promises: a beat tells the table that the rows of this worker are alive, and returns which it holds no longer: claimed
+by another worker, or changed by the user. Rows without a heartbeat for too long wait again, or have failed; any number
+of workers may take them back at once. A row that the table refuses to have changed costs the others neither their beat
+nor their rescue.
+Never: declares a worker dead after an outage that may have silenced every worker: see `outages`.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from everpoll.errors import EverpollError, StoreUnavailable
+from everpoll.stores.contract import Beat, Rescued
+from everpoll.tables.claims import Claim, Claims
+from everpoll.tables.mapping import Table
+from everpoll.tables.outages import Outages
+from everpoll.tables.refusals import Refusals
+
+logger = logging.getLogger("everpoll.tables")
+
+T = TypeVar("T")
+
+RESCUE_LIMIT = 500
+"""Rows that one beat takes back; the next one takes the rest."""
+
+
+class BeatDatabase(Protocol):
+    """What a database must do for a heartbeat. What `is_refusal` recognizes has changed nothing."""
+
+    def session(self) -> AbstractContextManager[object]:
+        """Enclose one whole beat."""
+
+    def is_refusal(self, error: Exception) -> bool:
+        """Tell whether the table refuses to have a row changed, so that fewer rows at once may succeed."""
+
+    def beat(self, claims: Sequence[Claim]) -> set[Any]:
+        """Write the heartbeat of those claims that still hold, where it has a column; return their keys."""
+
+    def held(self, claims: Sequence[Claim]) -> set[Any]:
+        """Return the keys of those claims that still hold."""
+
+    def stale(self, limit: int) -> Mapping[Any, Any]:
+        """Return rows without a heartbeat for too long, by key: what `rescue` wants to know of each."""
+
+    def rescue(self, row: Any = None) -> list[tuple[Any, str]]:
+        """Take back what is stale, or just this row if it still is; return keys, and the statuses they have now."""
+
+    def close(self) -> None:
+        """Let go of the connection. Repeatable."""
+
+
+class TablePulse:
+    """One heartbeat's way to its table."""
+
+    def __init__(self, table: Table, claims: Claims, outages: Outages, database: BeatDatabase) -> None:
+        self._table = table
+        self._claims = claims
+        self._outages = outages
+        self._database = database
+        self._unbeaten = Refusals(table.name, "kept alive")
+        self._unrescued = Refusals(table.name, "handed back")
+
+    def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
+        """See the contract. No worker of a table is declared dead as a whole: each row is lost by itself."""
+        del incarnation, dead, overdue
+        return Rescued()
+
+    def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
+        """See the contract."""
+        del incarnation, lease_s
+        with self._database.session():
+            held = self._claims.held(running)
+            ours = self._ours(list(held.values())) if held else set()
+            may_rescue = self._outages.heard() and self._table.heartbeat is not None
+            back = self._rescued() if may_rescue else []
+        for key, status in back:
+            logger.warning("%s#%s: its worker was lost; it is %s now", self._table.name, key, status)
+        # What was settled meanwhile is not ours any more either, and not gone.
+        gone = tuple(number for number, claim in self._claims.held(held).items() if claim.key not in ours)
+        return Beat(is_alive=True, rescued=sum(status == self._table.queued for _, status in back), canceled=gone)
+
+    def _ours(self, claims: list[Claim]) -> set[Any]:
+        refused = self._unbeaten.known()
+        fit = [claim for claim in claims if claim.key not in refused]
+        unfit = [claim for claim in claims if claim.key in refused]
+        try:
+            ours = self._database.beat(fit) if fit else set()
+            return ours | self._database.held(unfit) if unfit else ours
+        except Exception as error:
+            if not self._database.is_refusal(error):
+                raise
+        ours = self._database.held(claims)
+        for claim in fit:
+            if claim.key in ours:
+                self._tried(self._unbeaten, claim.key, partial(self._database.beat, [claim]))
+        return ours
+
+    def _rescued(self) -> list[tuple[Any, str]]:
+        refused = self._unrescued.known()
+        try:
+            if not refused:
+                return self._database.rescue()
+        except StoreUnavailable:
+            raise
+        except Exception as error:
+            if not self._database.is_refusal(error):
+                if not isinstance(error, EverpollError):
+                    raise
+                # The beat has not failed: the heartbeats of our own rows are written.
+                logger.warning("table %s: cannot take back rows of silent workers: %s", self._table.name, error)
+                return []
+        back: list[tuple[Any, str]] = []
+        for key, row in self._database.stale(RESCUE_LIMIT + len(refused)).items():
+            if key not in refused:
+                back += self._tried(self._unrescued, key, partial(self._database.rescue, row)) or []
+        return back
+
+    def _tried(self, refusals: Refusals, key: Any, change: Callable[[], T]) -> T | None:
+        """Change one row; remember it, and return None, where the table refuses that."""
+        try:
+            return change()
+        except Exception as error:
+            if not self._database.is_refusal(error):
+                raise
+            refusals.add(key, error)
+            return None
+
+    def close(self) -> None:
+        """See the contract. Repeatable."""
+        self._database.close()

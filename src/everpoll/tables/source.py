@@ -1,0 +1,194 @@
+"""What every adopted table does as a source of the engine, over what its database can do.
+
+    poller ────▶ claims ───────┐
+    settler ───▶ settlements ──┼──▶ the user's table: its columns are all the bookkeeping there is
+    heartbeat ─▶ pulse ────────┘
+
+Promises: nothing is written into a row that is not ours by its fence; a row whose status the user changes is the
+user's. Rows are taken however they got there. A claim that was lost is remembered until the engine has asked whether an
+earlier try settled it, or has noted the loss.
+"""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+
+from everpoll.drivers.wake import OnWake
+from everpoll.stores.contract import LEASE_LIMIT, Leased, Settlement, WorkerCard
+from everpoll.tables import overview
+from everpoll.tables.claiming import Found
+from everpoll.tables.claims import Claim, Claims
+from everpoll.tables.contract import Finding
+from everpoll.tables.findings import is_foreign
+from everpoll.tables.mapping import Table
+from everpoll.tables.outages import Outages
+from everpoll.tables.outcome import is_as_left, written
+from everpoll.tables.overview import Reader, RowState, StatusCount, TableWorker
+from everpoll.tables.pulse import BeatDatabase, TablePulse
+from everpoll.tables.refusals import Refusals
+
+logger = logging.getLogger("everpoll.tables")
+
+State = Sequence[Any]
+"""Of a row: its status, its worker and its start."""
+
+
+class TableSource(ABC):
+    """An adopted table: a `Source` for the engine, and for people what can be asked of a table."""
+
+    beats_in_loop = False
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self._claims = Claims(table.name)
+        self._outages = Outages(table)
+        self._refusals = Refusals(table.name, "claimed")
+        self._workers: dict[int, str] = {}
+
+    @abstractmethod
+    async def open(self) -> None:
+        """Connect and look at the columns; `TableUnfit` names everything that is missing or wrong, at once."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of every connection. Repeatable."""
+
+    @abstractmethod
+    async def inspect(self) -> list[Finding]:
+        """Columns and their types, the index and whether the poll query uses it (EXPLAIN), push, the heartbeat."""
+
+    @abstractmethod
+    def ddl(self) -> list[str]:
+        """Statements that give the table what the mapping names: columns, an index for looks, the trigger for push."""
+
+    @property
+    def hand_over(self) -> Callable[[], None] | None:
+        """See the contract."""
+        return None
+
+    @property
+    def has_push(self) -> bool:
+        """See the contract."""
+        return self._hears_changes()
+
+    @has_push.setter
+    def has_push(self, _: bool) -> None:
+        raise AttributeError("has_push is found out by listening")
+
+    @abstractmethod
+    def _hears_changes(self) -> bool: ...
+
+    @abstractmethod
+    def _reading(self) -> AbstractAsyncContextManager[Reader]:
+        """Read for people; needs no `open`. Raises `TableUnfit` where the table is not as it is mapped."""
+
+    @abstractmethod
+    async def sign_off(self, incarnation: int) -> None:
+        """See the contract. Hand back what claims without an answer may have brought."""
+
+    @abstractmethod
+    async def listen(self, on_wake: OnWake) -> None:
+        """See the contract."""
+
+    @abstractmethod
+    async def unlisten(self, on_wake: OnWake) -> None:
+        """See the contract."""
+
+    @abstractmethod
+    async def _look(self, worker: str, most: int) -> Found:
+        """Claim at most so many rows, by `claim_rows`; first hand back what claims without an answer have brought."""
+
+    @abstractmethod
+    async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
+        """Settle those that have a claim; return the ids that were lost."""
+
+    @abstractmethod
+    async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
+        """Return the rows with these keys, as they stand."""
+
+    @abstractmethod
+    def _beats(self) -> BeatDatabase: ...
+
+    async def counts(self) -> list[StatusCount]:
+        """How many rows have each of the mapping's statuses, up to a limit. Needs no `open`, like the next two."""
+        async with self._reading() as reader:
+            return [await reader.count(word) for word in self.table.words]
+
+    async def workers(self) -> list[TableWorker]:
+        """The workers that hold rows, by label; an idle worker leaves no trace in the table."""
+        async with self._reading() as reader:
+            return await overview.workers(reader, self.table)
+
+    async def row_state(self, key: str) -> RowState | None:
+        """The row with this key, as people write it; None: there is none."""
+        async with self._reading() as reader:
+            return await overview.row_state(reader, self.table, key)
+
+    async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
+        """See the contract. The worker's label is what it writes into its rows."""
+        del lease_s
+        self._workers[card.incarnation] = card.label
+
+    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+        """See the contract."""
+        most = min(most, LEASE_LIMIT, sum(rooms.values()))
+        if most <= 0:
+            return Leased([])
+        found = await self._look(self._workers[incarnation], most)
+        return Leased([self._claims.take(*one) for one in found.claimed], found.next_due_s, found.missed)
+
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        del incarnation  # each claim has its worker
+        claims = self._claims.held(one.id for one in settlements)
+        lost = await self._settle(settlements, claims) if claims else set()
+        self._claims.let_go(claims.keys() - lost)
+        return lost | {one.id for one in settlements if one.id not in claims}
+
+    async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        del incarnation
+        claims = self._claims.held(one.id for one in settlements)
+        states = await self._states([claim.key for claim in claims.values()]) if claims else {}
+        before = set()
+        for one in settlements:
+            claim = claims.get(one.id)
+            if claim is not None and (state := states.get(claim.key)) is not None:
+                status, *fence = state
+                is_ours = fence == [claim.worker, claim.started_at]
+                if is_as_left(self.table, written(self.table, one), status, is_ours):
+                    before.add(one.id)
+        self._claims.let_go(before)
+        return before
+
+    async def note_loss(self, task_id: int, note: str) -> None:
+        """See the contract. The table has no place for it: the log names the row."""
+        logger.warning(
+            "table %s: row %s was not ours any more (its status was changed, or it was given to another): %s",
+            self.table.name,
+            self._claims.lost(task_id),
+            msgspec.json.decode(note).get("why"),
+        )
+
+    async def prune(self, older_than_s: float) -> int:
+        """See the contract. Finished rows are the user's own, and stay."""
+        del older_than_s
+        return 0
+
+    async def back_off(self, delay_s: float) -> None:
+        """See the contract."""
+        await asyncio.sleep(delay_s)
+
+    def pulse(self) -> TablePulse:
+        """See the contract."""
+        return TablePulse(self.table, self._claims, self._outages, self._beats())
+
+    def _warn_if_foreign(self, seen: Collection[str], in_use: Finding) -> None:
+        """Say at the start that no row has a status of the mapping. `seen`: the statuses of a sample."""
+        if is_foreign(self.table, seen) and not in_use.is_fit:
+            logger.warning("table %s: %s", self.table.name, in_use.detail)

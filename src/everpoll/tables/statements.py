@@ -1,0 +1,115 @@
+"""What statements about one table say, in SQL: the phrases that Postgres, SQLite and functions behind PostgREST share.
+
+Identifiers are quoted; words of the status are literals, so that a partial index on them serves; all else is a
+parameter. The fence of a claimed row stands in every later write: its key, `running`, its worker and its start.
+"""
+
+from abc import ABC, abstractmethod
+
+from everpoll.tables.changes import Change, Changes, Given, Plus, Value, queue_order
+from everpoll.tables.mapping import Table
+from everpoll.tables.outcome import lost_text
+from everpoll.tables.shape import Column, Shape
+from everpoll.tables.sql_names import identifier, literal
+
+
+class Phrases(ABC):
+    """What SQL says of one table, by the roles of its columns. A dialect adds quoting, parameters, time and locks."""
+
+    name: str
+    """The table, in `from` and `update`."""
+
+    def __init__(self, table: Table, shape: Shape[Column]) -> None:
+        self.table = table
+        self.changes = Changes(table, shape.is_required)
+
+    @abstractmethod
+    def at(self, role: str) -> str:
+        """Write the column of this role, in an expression."""
+
+    @abstractmethod
+    def given(self, role: str, value: Given) -> str:
+        """Write a value that is known only when the statement runs, as that column takes it."""
+
+    def quoted(self, name: str) -> str:
+        """Write the name of a column that is set."""
+        return identifier(name)
+
+    def literal(self, text: str) -> str:
+        """Write a text."""
+        return literal(text)
+
+    def word(self, text: str) -> str:
+        """Write a status."""
+        return self.literal(text)
+
+    def text(self, role: str) -> str:
+        """Write the column of this role, as a text."""
+        return self.at(role)
+
+    def error(self, text: str) -> str:
+        """Cut a text to what the error column holds."""
+        return text
+
+    def has_status(self, word: str) -> str:
+        """Write a condition by which rows are found."""
+        return f"{self.at('status')} = {self.word(word)}"
+
+    @property
+    def retries(self) -> str:
+        """How often the row was tried in vain."""
+        return "0" if self.table.retries is None else f"coalesce({self.at('retries')}, 0)"
+
+    def ordered(self, downwards: str = " desc") -> str:
+        """Write the order of the queue."""
+        order = queue_order(self.table)
+        return ", ".join(self.named(name) + (downwards if is_down else "") for name, is_down in order.items())
+
+    @abstractmethod
+    def named(self, name: str) -> str:
+        """Write any column by its name, in an expression."""
+
+    def sets(self, change: Change) -> str:
+        """Write the assignments of a change."""
+        return ", ".join(f"{self._target(role)} = {self.value(role, value)}" for role, value in change.items())
+
+    def sets_either(self, condition: str, change: Change, otherwise: Change) -> str:
+        """Write the one change or the other; what only one of them names stays as it is by the other."""
+        sets = []
+        for role in {**change, **otherwise}:
+            both = [self.value(role, one[role]) if role in one else self.at(role) for one in (change, otherwise)]
+            first, second = both
+            value = first if first == second else f"case when {condition} then {first} else {second} end"
+            sets.append(f"{self._target(role)} = {value}")
+        return ", ".join(sets)
+
+    @property
+    def gives_back(self) -> str:
+        """Assignments for rows of lost workers: they wait again, or have failed with their last attempt."""
+        again = self.changes.lost(is_last=False)
+        # Without a column to count in, a row never runs out of attempts: its worker's death is not its own failure.
+        if self.table.retries is None:
+            return self.sets(again)
+        is_last = f"{self.retries} + 1 >= {self.table.attempts}"
+        return self.sets_either(is_last, self.changes.lost(is_last=True), again)
+
+    def value(self, role: str, value: Value) -> str:
+        """Write a value, as that column takes it."""
+        if value is None:
+            return "null"
+        if isinstance(value, str):
+            return self.word(value) if role == "status" else self.literal(value)
+        if isinstance(value, Plus):
+            return f"coalesce({self.at(role)}, 0) + {value.number}"
+        if value is Given.LOST:
+            return self.error(self._lost_text())
+        return self.given(role, value)
+
+    def _lost_text(self) -> str:
+        text = f"'worker ' || coalesce({self.text('worker')}, '?') || {self.literal(lost_text(self.table))}"
+        if self.table.retries is None:
+            return text
+        return f"{text} || ' (attempt ' || ({self.retries} + 1) || ' of {self.table.attempts})'"
+
+    def _target(self, role: str) -> str:
+        return self.quoted(self.table.used[role])
