@@ -16,6 +16,8 @@ from everpoll.monitors.events import (
     write,
 )
 from everpoll.monitors.look import Look
+from everpoll.monitors.pause import ServicePause
+from everpoll.monitors.pausing import paused, resumed
 
 from .scenes import Story, answer, dependency, refusal, report, service
 
@@ -141,6 +143,8 @@ def test_every_durable_event_survives_json(kind: str) -> None:
         story.refuses()
     for names in ("ab", "a", "ab", ""):
         story.answers(report=report(*(dependency(name) for name in names)))
+    ended = paused(story.definition, story.control, ServicePause(story.due_at, "it moves", "ada"), story.due_at)
+    events += [*ended.events, *resumed(story.definition, ended.control, 0, story.due_at + 60).events]
     events += remove(story.definition, story.control, story.due_at).events
     events += [event for decision in story.decisions for event in decision.events]
     events.append(IncidentAcknowledge(**about("billing", story.due_at), incident_id="billing:x:1", by="ada"))
