@@ -148,6 +148,12 @@ async def test_incidents_are_listed_and_acknowledged(url: str) -> None:
         assert known["acknowledged_by"] == "anna"
         assert (await here.get("/api/incidents", state="past"))["items"] == []
         assert [one["id"] for one in (await here.get("/api/incidents", state="all"))["items"]] == [incident["id"]]
+
+        async def is_logged() -> bool:
+            log = (await here.get("/api/log", kind="incident", name="gone"))["items"]
+            return "incident:open" in {one["body"].get("kind") for one in log}
+
+        assert await until(is_logged)
         assert (await here.http.post("/api/incidents/none/ack")).status_code == 404
 
 
@@ -174,8 +180,14 @@ async def test_a_service_is_paused_and_resumed(url: str) -> None:
         assert (await here.http.post("/api/services/billing/resume")).status_code == 409
         assert (await here.post("/api/services/billing/pause"))["paused"]["reason"] == "", "a reason is not needed"
         assert (await here.http.post("/api/services/none/pause")).status_code == 404
-        said = [one["body"]["what"] for one in (await here.get("/api/log", kind="service", name="billing"))["items"]]
-        assert sorted(said) == ["pause", "pause", "resume"]
+        log = (await here.get("/api/log", kind="service", name="billing"))["items"]
+        assert sorted(one["body"]["what"] for one in log if one["kind"] == "service") == ["pause", "pause", "resume"]
+
+        async def is_seen() -> bool:
+            log = (await here.get("/api/log", kind="service", name="billing"))["items"]
+            return "service:paused" in {one["body"].get("kind") for one in log}
+
+        assert await until(is_seen), "what a worker has seen of a service is about it, too"
 
 
 async def test_mute_maintenance_and_aliases(url: str) -> None:

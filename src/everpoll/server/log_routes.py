@@ -11,6 +11,7 @@ from msgspec import Meta, Struct
 
 from everpoll.errors import BadInput
 from everpoll.http.stored_secrets import without_secrets
+from everpoll.monitors.kinds import CHECK_KIND
 from everpoll.server import cursors
 from everpoll.server.problems import bad_argument
 from everpoll.server.route import Asked
@@ -30,8 +31,9 @@ class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which events to list."""
 
     kind: Word = None
-    """Of what: "job", "watch", "service", "incident", "queue", "loop", "bulk" …"""
+    """Of what: "job", "watch", "service", "incident", "queue", "loop", "bulk" … Looks are of their service."""
     name: Word = None
+    """Of the job, watch, queue, loop or service."""
     key: Word = None
     task: Annotated[str, Meta(max_length=30)] | None = None
     """Only those about this task."""
@@ -120,8 +122,19 @@ def _cursor(place: int) -> str | None:
 
 
 def _fits(event: Event, query: LogQuery) -> bool:
-    wanted = ((query.kind, event.kind), (query.name, event.name), (query.key, event.key))
-    return all(word is None or word == given for word, given in wanted)
+    if query.key is not None and query.key != event.key:
+        return False
+    kinds, names = _subject(event)
+    return (query.kind is None or query.kind in kinds) and (query.name is None or query.name in names)
+
+
+def _subject(event: Event) -> tuple[tuple[str, ...], tuple[str | None, ...]]:
+    """Return the kinds and names under which an event is found: what a look has seen is found under its service."""
+    if event.kind != CHECK_KIND:
+        return (event.kind,), (event.name,)
+    is_incident = isinstance(event.body, dict) and str(event.body.get("kind")).startswith("incident:")
+    kinds = (CHECK_KIND, "service", "incident") if is_incident else (CHECK_KIND, "service")
+    return kinds, (event.name, event.key)
 
 
 def _item(event: Event) -> LogItem:
