@@ -24,8 +24,9 @@ from everpoll.watches.past_runs import PastRun, tenth
 FALLBACK = Backoff("2s", factor=2, cap="30s", jitter=0.2)
 LIMIT_S = 1_700.0
 REMEMBERED, RUNS, SKIPPED = 200, 400, 100
-SEEDS = (500, 501, 502)
-PROGRESS_SEEDS = tuple(range(500, 506))
+# The constants of the plan were chosen with the seeds from 500 to 505: the figures are those of seeds it has not seen.
+SEEDS = (900, 901, 902)
+PROGRESS_SEEDS = tuple(range(900, 906))
 """More of them: the product of looks and delay varies by a tenth from seed to seed."""
 SCALES = tuple(2 ** (step / 3) for step in range(-9, 13))
 PLOT = Path(__file__).parent.parent / "docs" / "explanation" / "when-to-look.svg"
