@@ -19,6 +19,12 @@ WATCH_MUTATIONS = """() => {
   new MutationObserver((seen) => window.mutations.push(...seen.map((one) => one.target.nodeName)))
     .observe(document.querySelector("[role=table]"), { subtree: true, childList: true, attributes: true });
 }"""
+WATCH_FRESHNESS = """() => {
+  window.freshness = [];
+  const chip = document.querySelector("[data-freshness]");
+  new MutationObserver(() => window.freshness.push(chip.dataset.freshness))
+    .observe(chip, { attributeFilter: ["data-freshness"] });
+}"""
 WATCH_SHIFTS = """() => {
   window.shifted = [];
   new PerformanceObserver((list) => list.getEntries().forEach((one) => window.shifted.push(
@@ -218,6 +224,30 @@ def test_a_killed_server_shows_and_its_return_needs_no_reload(
     expect(row).to_be_visible()
     shop.start()
     shop.post(f"/api/jobs/{kept}/cancel")
+    _chip(page, "Live")
+    expect(row).to_contain_text("canceled")
+
+
+def test_a_stream_without_data_is_not_live(shop: ShopServer, pages: Pages, complaints: Complaints) -> None:
+    """The server is there, and its database is not: bytes of the stream do not make old data fresh."""
+    complaints.expect("503")
+    kept = shop.enqueue("audit", "https://no-data", delay="1h")
+    page = pages.open("/jobs?q=no-data")
+    row = page.locator(f"[data-row-id='{kept}']")
+    expect(row).to_contain_text("queued")
+    _chip(page, "Live")
+    away = re.compile(r"/api/(?!changes)")
+    page.route(away, lambda route: route.fulfill(status=503, content_type="application/problem+json", body="{}"))
+    shop.post(f"/api/jobs/{kept}/cancel")
+    _chip(page, "Stale")
+    page.evaluate(WATCH_FRESHNESS)
+    with page.expect_response(lambda answer: answer.status == 503, timeout=60_000):
+        # One more hint, so one more frame of the stream, and one more answer without data.
+        shop.enqueue("audit", "https://no-data/2", delay="1h")
+    assert page.evaluate("window.freshness") == [], "it stays stale"
+    expect(row).to_contain_text("queued")
+    page.unroute(away)
+    shop.enqueue("audit", "https://no-data/3", delay="1h")
     _chip(page, "Live")
     expect(row).to_contain_text("canceled")
 

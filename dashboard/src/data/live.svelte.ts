@@ -72,14 +72,19 @@ class Live {
   get freshness(): Freshness {
     if (this.isPaused) return "paused";
     const ageMs = this.ageMs;
-    if (this.failingSince !== null) return ageMs > DISCONNECTED_MS ? "disconnected" : "stale";
+    if (this.failingSince !== null) return ageMs > DISCONNECTED_MS && !this.isStreaming ? "disconnected" : "stale";
     return ageMs > (this.isStreaming ? STALE_AFTER_MS.stream : STALE_AFTER_MS.polling) ? "stale" : "live";
   }
 
-  /** How long ago the server was heard last; reactive, once a second. */
+  /** How long ago the shown data were known to be right; reactive, once a second. */
   get ageMs(): number {
     void clock.now;
-    return Math.max(0, performance.now() - this.heardAt);
+    return Math.max(0, performance.now() - (this.isUnreadable ? (this.failingSince ?? this.heardAt) : this.heardAt));
+  }
+
+  /** Whether the server sends its stream, and answers no request for data: its database is away. */
+  get isUnreadable(): boolean {
+    return this.isStreaming && this.failingSince !== null;
   }
 
   start(): () => void {
@@ -208,7 +213,8 @@ class Live {
         this.#take(frame);
       },
       () => {
-        this.heard();
+        // A stream that goes on does not say that data can be read again: only an answer does.
+        this.heardAt = performance.now();
         this.#expectBytes(stream);
       },
     );
