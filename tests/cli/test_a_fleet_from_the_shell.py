@@ -142,8 +142,8 @@ def test_sigterm_hands_back_what_runs_at_no_attempts_cost(shop: Shop, worker: Wa
     assert worker.wait(timeout=60) == 0
     shown = shop.json("jobs", "show", task)
     assert (shown["state"], shown["attempt"]) == ("queued", 0)
-    assert shown["trail"][-1]["what"] == "give-back"
-    assert "give-back by till-1: its worker shuts down" in shop.everpoll("jobs", "show", task)
+    assert shown["trail"][-1]["what"] == "hand-back"
+    assert "hand-back by till-1: its worker shuts down" in shop.everpoll("jobs", "show", task)
     assert shop.json("why", task)["verdict"] == "No worker is alive."
 
 

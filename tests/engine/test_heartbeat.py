@@ -1,4 +1,4 @@
-"""The heartbeat beats from its own thread whatever the event loop does, and tells when it could not for too long (D2).
+"""The heartbeat beats from its own thread whatever the event loop does, and tells when it could not for too long.
 
 In real time, decided by events: a wait that runs into its limit fails the test, a beat that comes ends it.
 """

@@ -29,7 +29,7 @@ def test_a_worker_without_a_beat_for_two_thirds_of_its_lease_cancels_its_handler
             await stage.clock.advance(120)
             info = await stage.show(task_id)
             assert (info.state, info.attempt, info.rescues) == ("done", 1, 0)
-            assert whats(info) == ["give-back"]
+            assert whats(info) == ["hand-back"]
             assert "could not reach the database" in info.trail[0]["why"]
 
     stage.play(scene)
@@ -203,7 +203,7 @@ def test_what_another_worker_lost_is_picked_up_at_once_after_the_rescue(stage: E
             task.cancel()
         stage.frozen.add(other.incarnation)
         job.at.clear()
-        # Its settlement, a give-back, dies with it.
+        # Its settlement, a hand-back, dies with it.
         await other._settler.stop()
         async with stage.working(lease_s=30):
             await stage.clock.advance(45)

@@ -1,4 +1,4 @@
-"""When the poller looks: A1, A2 where nothing pushes, A8 where something does, and the next due time everywhere."""
+"""When the poller looks: often without push, rarely beneath it, and always at the next due time."""
 
 import asyncio
 from itertools import pairwise
@@ -16,7 +16,7 @@ from everpoll.testing import VirtualClock
 
 ROUNDED_S = 1e-5
 """Due times are kept to the microsecond."""
-A2 = [5, 5, 7.5, 11.25, 16.875, 25.3125, 30, 30]
+EMPTY_RESTS = [5, 5, 7.5, 11.25, 16.875, 25.3125, 30, 30]
 
 
 class Chance:
@@ -37,8 +37,8 @@ def test_the_rests_of_empty_looks_are_5_5_7_5_11_25_16_875_25_3125_30_30(stage: 
 
     async def scene() -> None:
         async with stage.working():
-            await stage.clock.advance(sum(A2))
-            assert waits(store.looked_at) == pytest.approx(A2)
+            await stage.clock.advance(sum(EMPTY_RESTS))
+            assert waits(store.looked_at) == pytest.approx(EMPTY_RESTS)
 
     stage.play(scene)
 
@@ -174,7 +174,7 @@ def test_a_handler_that_blocks_between_looks_does_not_make_the_poller_race(stage
 
 
 def test_a_push_that_stops_working_is_replaced_by_polling(stage: EngineStage) -> None:
-    """`has_push` is read at every rest: a self-test that fails later falls back, visibly, to A2's sequence."""
+    """`has_push` is read at every rest: a self-test that fails later falls back, visibly, to polling."""
     stage.handler()
 
     async def scene() -> None:

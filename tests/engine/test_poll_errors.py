@@ -1,4 +1,4 @@
-"""Errors while looking never stop the poller: A9, A10, A12, A13."""
+"""Errors while looking never stop the poller: they are tried again, logged, and seen by its health."""
 
 import asyncio
 import logging

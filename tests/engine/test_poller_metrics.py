@@ -1,4 +1,4 @@
-"""A11: polls per minute, rows per poll, claim success rate, claim latency, over a window and not the last value."""
+"""Polls per minute, rows per poll, claim success rate, claim latency, over a window and not the last value."""
 
 import pytest
 

@@ -104,7 +104,7 @@ def test_a_value_that_cannot_be_kept_is_not_tried_again(stage: EngineStage, stor
     [
         (lambda one: isinstance(one, Ended) and one.state == "done", ("failed", ["failed"])),
         (lambda one: isinstance(one, Ended) and (one.state == "done" or one.note), ("failed", [])),
-        (lambda one: isinstance(one, Ended), ("queued", ["give-back"])),
+        (lambda one: isinstance(one, Ended), ("queued", ["hand-back"])),
         (lambda one: isinstance(one, Ended) or one.note, ("queued", [])),
     ],
     ids=["its end", "notes of an end", "any end", "any end, and notes"],
@@ -129,7 +129,7 @@ def test_an_end_becomes_another_end_or_is_handed_back(
 @pytest.mark.parametrize(
     ("refuses", "expected"),
     [
-        (lambda one: isinstance(one, Again) and one.memory, ("queued", ["give-back"])),
+        (lambda one: isinstance(one, Again) and one.memory, ("queued", ["hand-back"])),
         (lambda one: isinstance(one, Again) and one.note, ("queued", [])),
         (lambda one: isinstance(one, Again), ("failed", ["failed"])),
     ],

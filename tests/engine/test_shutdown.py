@@ -1,4 +1,4 @@
-"""D4 and invariant 11: shutting down takes no new work, gives the grace period, and hands back the rest for free."""
+"""Shutting down takes no new work, gives the grace period, and hands back the rest for free."""
 
 import asyncio
 import logging
@@ -73,7 +73,7 @@ def test_what_is_unfinished_after_the_grace_period_is_canceled_and_handed_back_w
             info = await stage.show(task_id)
             assert (info.state, info.attempt, info.rescues) == ("queued", 0, 0)
             assert info.due_at == old.due_at  # it keeps its place in the line
-            assert whats(info) == ["give-back"]
+            assert whats(info) == ["hand-back"]
             assert info.trail[0]["why"] == "its worker shuts down"
         [card] = await stage.store.workers()
         assert card.stopped_at is not None
@@ -169,7 +169,7 @@ def test_a_handler_that_suppresses_its_cancellation_does_not_block_shutdown(
             await stage.clock.advance(1)
         assert stage.clock.now() == pytest.approx(1 + 3 + CANCEL_S, abs=0.01)
         info = await stage.show(task_id)
-        assert (info.state, info.attempt, whats(info)) == ("queued", 0, ["give-back"])
+        assert (info.state, info.attempt, whats(info)) == ("queued", 0, ["hand-back"])
         await stage.clock.advance(600)
         assert ended
         # What it returned in the end was not settled: it had been handed back.
@@ -371,7 +371,7 @@ def test_what_has_not_begun_is_handed_back_at_once_and_never_begins(
         infos = [await stage.show(task_id) for task_id in ids]
         assert {(one.state, one.attempt) for one in infos if one.id not in began} == {("queued", 0)}
         assert {one.state for one in infos if one.id in began} == {"done"}
-        assert {whats(one)[0] for one in infos if one.id not in began} == {"give-back"}
+        assert {whats(one)[0] for one in infos if one.id not in began} == {"hand-back"}
 
     stage.play(scene)
 

@@ -1,4 +1,4 @@
-"""A15 and B18: a bounded pool that never claims more than it can run, and several kinds of work in one queue."""
+"""A bounded pool that never claims more than it can run, and several kinds of work in one queue."""
 
 import asyncio
 import contextvars

@@ -60,7 +60,7 @@ def published(tally: Tally, now: float = START) -> dict[tuple[int, float, str, s
         (Ended(1, 1, "canceled"), "job", "canceled"),
         (Again(1, 1, 5.0), "job", "retried"),
         (Again(1, 1, 5.0, refund=True), "job", "snoozed"),
-        (Again(1, 1, None, refund=True, note='{"what":"give-back","why":"x"}'), "job", "returned"),
+        (Again(1, 1, None, refund=True, note='{"what":"hand-back","why":"x"}'), "job", "returned"),
         (Again(1, 1, 5.0, memory="{}"), "look", "looked"),
         (Ended(1, 1), "look", "done"),
     ],

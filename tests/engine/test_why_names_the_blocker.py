@@ -139,11 +139,11 @@ def test_a_function_that_ignores_its_cancel_is_named_with_what_to_do() -> None:
 
 
 def test_the_trail_and_the_losses_are_evidence() -> None:
-    trail = ({"at": ago(9).timestamp(), "by": "till-1", "what": "give-back", "why": "its worker shuts down"},)
+    trail = ({"at": ago(9).timestamp(), "by": "till-1", "what": "hand-back", "why": "its worker shuts down"},)
     losses = [{"at": ago(8).timestamp(), "by": "till-2", "what": "loss", "why": "dropped"}]
     evidence = why(task(trail=trail), [worker()], queue(), losses, NOW).evidence
     assert [line.split(" ", 2)[2] for line in evidence[-2:]] == [
-        "give-back by till-1: its worker shuts down",
+        "hand-back by till-1: its worker shuts down",
         "loss by till-2: dropped",
     ]
 

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 from example_runs import needs_chromium, run_example
 
-D5 = ("processing_started_at", "processing_worker_id", "last_heartbeat")
+CLAIM_COLUMNS = ("processing_started_at", "processing_worker_id", "last_heartbeat")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -85,7 +85,7 @@ async def test_the_website_audit_scores_every_site_and_gives_up_on_the_one_that_
         row = by_site[site]
         assert (row["status"], row["error"], row["retry_count"]) == ("completed", None, 0)
         assert row["score"] == row["report"]["score"] == sum(check["points"] for check in row["report"]["checks"])
-        assert all(row[column] for column in D5)
+        assert all(row[column] for column in CLAIM_COLUMNS)
         assert row["finished_at"]
     findings = {
         site: [check["finding"] for check in row["report"]["checks"]] for site, row in by_site.items() if row["report"]

@@ -25,5 +25,5 @@ def test_a_settlement_that_the_server_forgot_is_made_up_for(postgres: PostgresLe
         postgres.ask(FORGET)
         postgres.cut_connections()
         fleet.until_all_have_ended()
-        assert {row.trail for row in postgres.history()} == {("give-back",)}
+        assert {row.trail for row in postgres.history()} == {("hand-back",)}
         prove(fleet)

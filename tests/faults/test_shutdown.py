@@ -27,6 +27,6 @@ def test_what_is_handed_back_is_picked_up_at_once(postgres: PostgresLedger, tmp_
         fleet.until_all_have_ended()
 
         history = {row.id: row for row in postgres.history()}
-        assert [history[task].trail for task in left] == [("give-back",)] * len(left)
+        assert [history[task].trail for task in left] == [("hand-back",)] * len(left)
         assert {row.rescues for row in history.values()} == {0}
         prove(fleet)

@@ -99,7 +99,7 @@ async def test_a_running_async_job_is_handed_back_at_shutdown_without_using_an_a
     await app.close(grace=0)
     info = await task.info()
     assert (info.state, info.attempt, info.errors) == ("queued", 0, ())
-    assert [entry["what"] for entry in info.trail] == ["give-back"]
+    assert [entry["what"] for entry in info.trail] == ["hand-back"]
     await app.close()
 
 

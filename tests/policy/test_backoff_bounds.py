@@ -72,7 +72,7 @@ def test_jitter_stays_around_the_capped_wait(backoff: Backoff, n: int, chance: f
 
 
 def test_delays_fill_20_percent_on_either_side_of_the_cap() -> None:
-    """B4 at its cap: every delay lies from 24 to 36 s, both sides are used, and nothing compounds over looks."""
+    """At the cap, every delay lies from 24 to 36 s, both sides are used, and nothing compounds over looks."""
     rng = random.Random(4)
     backoff = Backoff("2s", factor=2, cap="30s", jitter=0.2)
     delays_s = [backoff.delay(n, rng) for n in range(5, 2005)]

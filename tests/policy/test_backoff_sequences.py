@@ -6,13 +6,17 @@ from everpoll.policy import Backoff
 
 SEQUENCES = [
     # The document prints 16.87 and 25.31.
-    pytest.param(Backoff("5s", factor=1.5, cap="30s", steady=2), [5, 5, 7.5, 11.25, 16.875, 25.3125, 30, 30], id="A2"),
-    pytest.param(Backoff("1s", cap="10s", steady=0), [2, 4], id="A10"),
-    pytest.param(Backoff("2s", factor=2, cap="30s", jitter=0.2), [2, 4, 8, 16, 30, 30], id="B4"),
+    pytest.param(
+        Backoff("5s", factor=1.5, cap="30s", steady=2), [5, 5, 7.5, 11.25, 16.875, 25.3125, 30, 30], id="empty polls"
+    ),
+    pytest.param(Backoff("1s", cap="10s", steady=0), [2, 4], id="tries of a look"),
+    pytest.param(Backoff("2s", factor=2, cap="30s", jitter=0.2), [2, 4, 8, 16, 30, 30], id="looks of a watch"),
     # Six tries have five waits between them.
-    pytest.param(Backoff("1.5s", cap="8s"), [1.5, 3, 6, 8, 8], id="B9"),
-    pytest.param(Backoff("1s", factor=2, cap="5m"), [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300], id="C3"),
-    pytest.param(Backoff("30s", cap="240s", steady=0), [60, 120, 240, 240], id="E2"),
+    pytest.param(Backoff("1.5s", cap="8s"), [1.5, 3, 6, 8, 8], id="readiness"),
+    pytest.param(
+        Backoff("1s", factor=2, cap="5m"), [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300], id="failing services"
+    ),
+    pytest.param(Backoff("30s", cap="240s", steady=0), [60, 120, 240, 240], id="failing loops"),
 ]
 
 

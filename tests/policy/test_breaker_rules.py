@@ -1,11 +1,11 @@
-"""C2: the breaker opens on the Nth failure in a row, rests, lets exactly one probe through, and cannot be locked."""
+"""The breaker opens on the Nth failure in a row, rests, lets exactly one probe through, and cannot be locked."""
 
 import pytest
 
 from everpoll.policy import Breaker, BreakerPhase, BreakerState
 
 CLOSED, OPEN, HALF_OPEN = BreakerPhase.CLOSED, BreakerPhase.OPEN, BreakerPhase.HALF_OPEN
-BREAKER = Breaker()  # C2's figures are the defaults: 10 failures, 5 minutes.
+BREAKER = Breaker()  # The defaults: 10 failures, 5 minutes.
 
 
 def opened(at: float = 0.0) -> BreakerState:

@@ -1,4 +1,4 @@
-"""C2: whatever happens in whatever order, never are two probes out, and the breaker never refuses for ever."""
+"""Whatever happens in whatever order, never are two probes out, and the breaker never refuses for ever."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""B5: a spent budget says which one it was, its figure and the actual one; time left never exceeds the budget."""
+"""A spent budget says which one it was, its figure and the actual one; time left never exceeds the budget."""
 
 import pytest
 from hypothesis import given, settings

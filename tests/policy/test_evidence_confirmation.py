@@ -1,4 +1,4 @@
-"""B8: a sighting counts only after enough of them, far enough apart, with nothing contrary in between."""
+"""A sighting counts only after enough of them, far enough apart, with nothing contrary in between."""
 
 import pytest
 from hypothesis import given, settings
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from everpoll.policy import Confirm, Confirmation
 
-B8 = Confirm(times=2, gap="15s")
+TWICE = Confirm(times=2, gap="15s")
 reproducible = settings(derandomize=True, deadline=None)
 
 
@@ -33,7 +33,7 @@ def verdicts(confirm: Confirm, sightings: list[tuple[float, bool | None]]) -> li
     ],
 )
 def test_when_it_is_confirmed(sightings: list[tuple[float, bool | None]], expected: list[bool]) -> None:
-    assert verdicts(B8, sightings) == expected
+    assert verdicts(TWICE, sightings) == expected
 
 
 def test_once_is_enough_when_one_time_is_asked_for() -> None:
@@ -42,24 +42,24 @@ def test_once_is_enough_when_one_time_is_asked_for() -> None:
 
 def test_the_hint_is_the_first_instant_that_could_confirm() -> None:
     """A pending confirmation asks for the next look after 15 s, where the bare backoff would make it 30."""
-    assert B8.hint_at(Confirmation()) is None
-    state, _ = B8.observe(Confirmation(), True, 100)
-    assert B8.hint_at(state) == 115
-    assert B8.observe(state, True, 115)[1]
+    assert TWICE.hint_at(Confirmation()) is None
+    state, _ = TWICE.observe(Confirmation(), True, 100)
+    assert TWICE.hint_at(state) == 115
+    assert TWICE.observe(state, True, 115)[1]
 
 
 def test_there_is_no_hint_once_it_is_confirmed_or_lost() -> None:
-    pending, _ = B8.observe(Confirmation(), True, 0)
-    confirmed, _ = B8.observe(pending, True, 15)
-    lost, _ = B8.observe(pending, False, 15)
-    assert B8.hint_at(confirmed) is None
-    assert B8.hint_at(lost) is None
+    pending, _ = TWICE.observe(Confirmation(), True, 0)
+    confirmed, _ = TWICE.observe(pending, True, 15)
+    lost, _ = TWICE.observe(pending, False, 15)
+    assert TWICE.hint_at(confirmed) is None
+    assert TWICE.hint_at(lost) is None
 
 
 def test_a_confirmed_state_stays_as_it_is() -> None:
     """Sightings after the confirmation write nothing new into the row."""
-    state, _ = B8.observe(Confirmation(count=1, last_at=0), True, 15)
-    assert B8.observe(state, True, 300) == (state, True)
+    state, _ = TWICE.observe(Confirmation(count=1, last_at=0), True, 15)
+    assert TWICE.observe(state, True, 300) == (state, True)
 
 
 @reproducible

@@ -1,4 +1,4 @@
-"""B10: the probe of the result waits for 5 s of run time and then comes at most every 15 s."""
+"""The probe of the result waits for 5 s of run time and then comes at most every 15 s."""
 
 from itertools import pairwise
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from everpoll.policy import Gate
 
-B10 = Gate(after="5s", every="15s")
+PROBE = Gate(after="5s", every="15s")
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ B10 = Gate(after="5s", every="15s")
     ],
 )
 def test_when_the_gate_is_open(last_at: float | None, now: float, due: bool) -> None:
-    assert B10.due(last_at, started_at=100, now=now) is due
+    assert PROBE.due(last_at, started_at=100, now=now) is due
 
 
 def test_a_gate_without_figures_is_always_open() -> None:
@@ -32,8 +32,8 @@ def test_a_gate_without_figures_is_always_open() -> None:
 
 
 def test_the_hint_is_when_it_opens() -> None:
-    assert B10.hint_at(None, started_at=100) == 105
-    assert B10.hint_at(105, started_at=100) == 120
+    assert PROBE.hint_at(None, started_at=100) == 105
+    assert PROBE.hint_at(105, started_at=100) == 120
 
 
 @settings(derandomize=True, deadline=None)
@@ -42,7 +42,7 @@ def test_passing_whenever_it_is_open_never_passes_too_often(steps: list[float]) 
     now, last_at, passed_at = 100.0, None, []
     for later_s in steps:
         now += later_s
-        if B10.due(last_at, 100.0, now):
+        if PROBE.due(last_at, 100.0, now):
             last_at = now
             passed_at.append(now)
     assert all(at >= 105 for at in passed_at)

@@ -30,7 +30,7 @@ async def test_no_more_run_at_a_time_than_allowed(stage: Stage) -> None:
     assert await stage.take(one) == []
 
 
-@pytest.mark.parametrize("way", ["done", "failed", "retry", "given back", "canceled", "rescued", "overdue"])
+@pytest.mark.parametrize("way", ["done", "failed", "retry", "handed back", "canceled", "rescued", "overdue"])
 async def test_a_slot_is_free_however_its_task_let_go(stage: Stage, way: str) -> None:
     """Once, and not twice: the slot is the lease itself."""
     worker, other = await stage.worker(), await stage.worker("other")
@@ -42,7 +42,7 @@ async def test_a_slot_is_free_however_its_task_let_go(stage: Stage, way: str) ->
             await stage.store.settle(worker, [done(lease, state=way)])
         case "retry":
             await stage.store.settle(worker, [again(lease, HOUR_S)])
-        case "given back":
+        case "handed back":
             await stage.store.settle(worker, [again(lease, None, refund=True)])
         case "canceled":
             await stage.store.cancel(first, NOTE)
@@ -51,7 +51,7 @@ async def test_a_slot_is_free_however_its_task_let_go(stage: Stage, way: str) ->
             await stage.declare_dead(other, worker)
         case "overdue":
             await stage.rescue(worker, overdue=[(lease.id, lease.sequence)])
-    expected = first if way in {"given back", "rescued", "overdue"} else second
+    expected = first if way in {"handed back", "rescued", "overdue"} else second
     assert ids(await stage.take(other)) == [expected]
     # What the first worker says later changes nothing.
     assert await stage.store.settle(worker, [done(lease)]) == {first}

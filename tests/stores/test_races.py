@@ -1,4 +1,4 @@
-"""Two pollers, one row: exactly one claims (A3). Whatever else happens at the same moment happens once, too.
+"""Two pollers, one row: exactly one claims. Whatever else happens at the same moment happens once, too.
 
 In one process several store objects race, each on connections of its own; where the tasks are shared between
 processes, several of those do.

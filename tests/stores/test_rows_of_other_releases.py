@@ -1,4 +1,4 @@
-"""Rows that another release wrote are understood (B19): a fleet is upgraded one process at a time."""
+"""Rows that another release wrote are understood: a fleet is upgraded one process at a time."""
 
 from everpoll.stores.contract import TaskFilter
 from stores.stage import Stage, again, done, json

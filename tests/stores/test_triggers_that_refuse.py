@@ -112,7 +112,7 @@ async def test_on_its_end(stage: Stage, place: str) -> None:
             stage, worker, *(Ended(one.id, one.sequence, "done", "1") for one in leases)
         )
     assert (first.state, last.state) == ("done", "done")
-    assert (culprit.state, culprit.attempt, whats(culprit)) == ("queued", 1, ["give-back"])
+    assert (culprit.state, culprit.attempt, whats(culprit)) == ("queued", 1, ["hand-back"])
     assert "the auditor says no" in culprit.trail[0]["why"]
     assert refused.REST_S - 10 < await stage.due_in_s(culprit.id) <= refused.REST_S
 

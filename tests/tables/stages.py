@@ -59,7 +59,7 @@ MAPPED: dict[str, Any] = {
 BARE: dict[str, Kind] = {
     name: JOBS[name] for name in ("id", "status", "created_at", "worker_id", "started_at", "payload")
 }
-"""As the document has it: what the claim needs (A4), and nothing else."""
+"""As the document has it: what the claim needs, and nothing else."""
 QUICK = Backoff("20ms", factor=1, cap="20ms", jitter=0)
 GIVE_UP_S = 25.0
 LOOK_S = 0.01
@@ -247,9 +247,9 @@ class Claimer:
         result = encode(results) if results else None
         return await self.settle(*(Ended(one.id, one.sequence, state, result, note) for one in leases))
 
-    async def give_back(self, *leases: RowLease) -> set[int]:
+    async def hand_back(self, *leases: RowLease) -> set[int]:
         """As a shutdown does."""
-        note = encode({"what": "give-back", "why": "its worker shuts down"})
+        note = encode({"what": "hand-back", "why": "its worker shuts down"})
         return await self.settle(*(Again(one.id, one.sequence, None, refund=True, note=note) for one in leases))
 
     async def retry(self, *leases: RowLease, delay_s: float | None = None) -> set[int]:

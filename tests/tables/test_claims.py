@@ -1,4 +1,4 @@
-"""A3-A6, A15, D1: a row is claimed once, the oldest first, by a write that says who has it since when."""
+"""A row is claimed once, the oldest first, by a write that says who has it since when."""
 
 import asyncio
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""D2, D3: rows of live workers are heard of; those of dead ones are given back, and count."""
+"""Rows of live workers are heard of; those of dead ones are given back, and count."""
 
 from everpoll.tables import Guard
 from tables.stages import JOBS, TableStage, keys
@@ -107,7 +107,7 @@ async def test_without_a_column_to_count_in_it_waits_again_each_time(stage: Tabl
         assert (await stage.one(1))["retry_count"] == 0
 
 
-async def test_many_workers_give_back_at_once_and_none_twice(stage: TableStage) -> None:
+async def test_many_workers_hand_back_at_once_and_none_twice(stage: TableStage) -> None:
     await stage.create(JOBS)
     await stage.queue(*range(30))
     async with stage.claimer(label="dead") as dead, stage.claimer(label="a") as a, stage.claimer(label="b") as b:

@@ -51,7 +51,7 @@ def test_a_handler_may_read_whatever_it_wants() -> None:
 
 
 def test_the_defaults_are_those_of_the_requirements() -> None:
-    """A2 is the poller's; D2 and D3 are the table's."""
+    """The rests of empty looks are the poller's; heartbeats and rescue are the table's."""
     table = Table("jobs")
     assert (table.heartbeat_every_s, table.stale_after_s, table.attempts) == (30, 300, 3)
     assert table.guard == "skip_locked"

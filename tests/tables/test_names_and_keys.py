@@ -60,7 +60,7 @@ async def test_any_word_is_a_status(stage: TableStage, word: str) -> None:
         done, failed, back = await worker.take()
         await worker.end(done)
         await worker.end(failed, state="failed")
-        await worker.give_back(back)
+        await worker.hand_back(back)
     assert list((await stage.statuses()).values()) == [words["done"], words["failed"], words["queued"]]
 
 

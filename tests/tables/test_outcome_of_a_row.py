@@ -109,7 +109,7 @@ def test_an_error_is_bounded_and_can_be_stored() -> None:
 
 
 def test_what_the_engine_stopped_waits_again_at_no_cost() -> None:
-    note = msgspec.json.encode({"what": "give-back", "why": "its worker shuts down"}).decode()
+    note = msgspec.json.encode({"what": "hand-back", "why": "its worker shuts down"}).decode()
     write = written(FULL, Again(9, 1, None, refund=True, note=note))
     assert write == RowWrite(status="queued", is_end=False, keeps_error=True)
 

@@ -50,7 +50,7 @@ async def test_what_is_given_back_waits_as_if_it_had_never_been_claimed(stage: T
     await stage.queue(1, 2, error="from an earlier run")
     before = await stage.one(1)
     async with stage.claimer(stage.mapping(guard=guard)) as worker:
-        assert await worker.give_back(await worker.take_one()) == set()
+        assert await worker.hand_back(await worker.take_one()) == set()
         after = await stage.one(1)
         changed = {"version", "updated_at"}
         assert {k: v for k, v in after.items() if k not in changed} == {
@@ -115,7 +115,7 @@ async def test_a_status_that_the_user_has_changed_is_never_overwritten(stage: Ta
         done, failed, back, again, _ = leases
         assert await worker.end(done, report={"never": "seen"}) == {done.id}
         assert await worker.end(failed, state="failed") == {failed.id}
-        assert await worker.give_back(back) == {back.id}
+        assert await worker.hand_back(back) == {back.id}
         assert await worker.retry(again, delay_s=1) == {again.id}
         assert await stage.rows() == before
 
@@ -179,6 +179,6 @@ async def test_a_table_with_nothing_but_the_fence_serves(stage: TableStage) -> N
         one, two, three = await worker.take()
         await worker.end(one)
         await worker.end(two, state="failed")
-        await worker.give_back(three)
+        await worker.hand_back(three)
         assert await stage.statuses() == {1: "completed", 2: "failed", 3: "queued"}
         assert keys(await worker.take()) == [3]

@@ -1,4 +1,4 @@
-"""A3, D3, D4 with real processes: killed, ended, frozen, and racing each other under every guard."""
+"""Claims, rescue and shutdown with real processes: killed, ended, frozen, and racing each other under every guard."""
 
 import json
 import socket

@@ -13,7 +13,7 @@ export interface EventText {
 }
 
 const FAILED = new Set(["failed", "down", "open", "opened", "lost"]);
-const WARNED = new Set(["retry", "cancel", "canceled", "degraded", "pause", "paused", "mute", "rescue", "give-back", "timed_out"]);
+const WARNED = new Set(["retry", "cancel", "canceled", "degraded", "pause", "paused", "mute", "rescue", "hand-back", "timed_out"]);
 const WELL = new Set(["done", "up", "ready", "resume", "closed", "finished", "resolved", "recovered"]);
 const ACTS: Record<string, string> = {
   retry: "retried",

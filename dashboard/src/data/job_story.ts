@@ -19,7 +19,7 @@ const WORDS: Record<string, { what: string; tone: Tone }> = {
   cancel: { what: "Cancel asked for", tone: "warn" },
   canceled: { what: "Canceled", tone: "idle" },
   snooze: { what: "Snoozed by its own function", tone: "idle" },
-  "give-back": { what: "Given back to the queue", tone: "warn" },
+  "hand-back": { what: "Handed back to the queue", tone: "warn" },
   rescue: { what: "Taken back from a lost worker", tone: "warn" },
   "run-now": { what: "Made due at once", tone: "active" },
 };

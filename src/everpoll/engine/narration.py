@@ -106,6 +106,6 @@ class Narrator:
         outcome = fields["outcome"]
         level = logging.DEBUG if isinstance(settlement, Again) and outcome == "snooze" else logging.INFO
         why = note.get("why") or note.get("error") or ""
-        word = {"snooze": "snoozes", "give-back": "handed back"}.get(outcome, outcome)
+        word = {"snooze": "snoozes", "hand-back": "handed back"}.get(outcome, outcome)
         text, subject = "%s: %s: %s" if why else "%s: %s%s", f"{run.lease.name} {word}"
         self._ends[run.kind].log(level, subject, text, run.lease.label, word, why, extra=about(**fields))

@@ -174,7 +174,7 @@ def _ended(fence: tuple[int, int], state: EndState, why: str) -> list[Ended]:
 
 
 def _handed_back(fence: tuple[int, int], delay_s: float | None, why: str, refund: bool) -> list[Again]:
-    note = encode({"what": "give-back", "why": why})
+    note = encode({"what": "hand-back", "why": why})
     return [Again(*fence, delay_s, refund, note), Again(*fence, delay_s, refund)]
 
 

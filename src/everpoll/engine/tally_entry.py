@@ -18,7 +18,7 @@ _PER_BUCKET = 1 / math.log(BASE)
 _SMALL = [bucket_of(one + 1) for one in range(1_000)]
 _ENDING = frozenset({"job", "table"})
 _ENDS = {Ended}
-_HANDED_BACK = '{"what":"give-back"'
+_HANDED_BACK = '{"what":"hand-back"'
 
 _state = attrgetter("state")
 

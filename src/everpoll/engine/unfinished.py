@@ -29,7 +29,7 @@ def stopped(run: Run) -> Settlement:
         canceled = {"what": "canceled", "attempt": lease.attempt, "why": "canceled while running"}
         return Ended(lease.id, lease.sequence, "canceled", None, encode(canceled), failure_event(canceled))
     why = HAND_BACK_REASONS.get(run.stop_reason) if run.stop_reason else None
-    note = encode({"what": "give-back", "why": why or "its handler was canceled from outside"})
+    note = encode({"what": "hand-back", "why": why or "its handler was canceled from outside"})
     return Again(lease.id, lease.sequence, None if why else CANCELED_REST_S, refund=True, note=note)
 
 

@@ -1,4 +1,4 @@
-"""B11 to B15 on the document's own system: effects happen once, whatever got lost on the way."""
+"""Starting, canceling and repairing on the document's own system: effects happen once, whatever got lost on the way."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""B1 to B10 on the document's own system: every branch, with its figures, in virtual time."""
+"""The decision tree of the document's own system: every branch, with its figures, in virtual time."""
 
 from dataclasses import replace
 from itertools import pairwise

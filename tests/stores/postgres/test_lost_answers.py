@@ -44,7 +44,7 @@ async def test_the_connection_breaks_before_the_answer(stage: Stage, url: str) -
         leases = (await store.lease(card.incarnation, ROOMS, 10)).leases
         assert [(one.id, one.sequence, one.attempt, one.rescues) for one in leases] == [(one, 2, 1, 0) for one in ids]
         shown = await stage.show(ids[0])
-        assert (whats(shown), shown.trail[0]["by"]) == (["give-back"], "anna")
+        assert (whats(shown), shown.trail[0]["by"]) == (["hand-back"], "anna")
         assert (await stage.show(held)).state == "running"
         assert await store.settle(card.incarnation, [done(in_hand), *map(done, leases)]) == set()
         await store.close()

@@ -24,7 +24,7 @@ async def lived_through(stage: PostgresStage, mapping: Table) -> list[str]:
         assert (await worker.beat(done, failed, back)).canceled == ()
         assert await worker.end(done) == set()
         assert await worker.end(failed, state="failed") == set()
-        assert await worker.give_back(back) == set()
+        assert await worker.hand_back(back) == set()
         assert keys(await worker.take()) == [back.row_key]
     rows = await stage.fetch(f"select status::text from {stage_name(mapping)} order by id")  # noqa: S608
     return [row[0] for row in rows]
@@ -145,7 +145,7 @@ async def test_times_of_any_precision_and_without_a_zone_serve(
 
 
 async def test_columns_that_may_not_be_empty_keep_what_they_have(postgres_stage: PostgresStage) -> None:
-    """A give-back empties worker, start and heartbeat only where it may."""
+    """A hand-back empties worker, start and heartbeat only where it may."""
     await postgres_stage.execute(
         """create table jobs (id int primary key, status text not null,
         created_at timestamptz default clock_timestamp(), worker_id text not null default '',
@@ -156,7 +156,7 @@ async def test_columns_that_may_not_be_empty_keep_what_they_have(postgres_stage:
     mapping = Table("jobs", heartbeat="last_heartbeat", error="error")
     async with postgres_stage.claimer(mapping) as worker:
         one, two = await worker.take()
-        await worker.give_back(one)
+        await worker.hand_back(one)
         row = await postgres_stage.one(1)
         assert (row["status"], row["worker_id"], row["last_heartbeat"]) == ("queued", "worker-1", None)
         await worker.end(two, state="failed")

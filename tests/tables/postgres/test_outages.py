@@ -1,4 +1,4 @@
-"""A9, A12: the server restarts or crashes in the middle, a pooler stands between, answers get lost: nothing else is."""
+"""The server restarts or crashes in the middle, a pooler stands between, answers get lost: nothing else is."""
 
 import asyncio
 import signal

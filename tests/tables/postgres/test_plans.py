@@ -1,4 +1,4 @@
-"""A6: at a million rows the poll reads waiting rows from the index, in order, whatever the guard, and nothing else."""
+"""At a million rows the poll reads waiting rows from the index, in order, whatever the guard, and nothing else."""
 
 import asyncio
 import json

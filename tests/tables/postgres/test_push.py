@@ -1,4 +1,4 @@
-"""A7, A8: the trigger that we offer wakes workers at once; where it is missing or goes missing, polling goes on."""
+"""The trigger that we offer wakes workers at once; where it is missing or goes missing, polling goes on."""
 
 import asyncio
 import logging
@@ -80,7 +80,7 @@ async def test_what_does_not_wait_wakes_nobody(postgres_stage: PostgresStage) ->
         leases = await worker.take()
         await worker.beat(*leases)
         await worker.end(*leases[1:])
-        await worker.give_back(leases[0])
+        await worker.hand_back(leases[0])
     await connection.fetchval("select 1")
     assert heard == ["", ""]
 
@@ -138,7 +138,7 @@ async def test_a_trigger_goes_on_telling_when_its_table_is_renamed(postgres_stag
         await postgres_stage.until_all("completed", table="tasks")
 
 
-async def test_a_give_back_and_a_retry_are_seen_by_their_own_worker_without_any_push(
+async def test_a_hand_back_and_a_retry_are_seen_by_their_own_worker_without_any_push(
     postgres_stage: PostgresStage,
 ) -> None:
     """At once, or when they are due: the poller does not sleep over it."""

@@ -217,7 +217,7 @@ async def test_triggers_of_the_user_see_every_change(sqlite_stage: SqliteStage) 
     )
     await sqlite_stage.queue(1)
     async with sqlite_stage.claimer() as worker:
-        await worker.give_back(await worker.take_one())
+        await worker.hand_back(await worker.take_one())
         lease = await worker.take_one()
         assert (await worker.beat(lease)).canceled == ()
         assert await worker.end(lease) == set()

@@ -76,7 +76,7 @@ async def test_keys_of_any_kind(sqlite_stage: SqliteStage, defined: str, given: 
         leases = await worker.take()
         assert keys(leases) == given
         assert (await worker.beat(*leases)).canceled == ()
-        assert await worker.give_back(leases[0]) == set()
+        assert await worker.hand_back(leases[0]) == set()
         [again] = await worker.take()
         assert again.row_key == given[0]
         assert await worker.end(*leases) == {leases[0].id}
@@ -103,7 +103,7 @@ async def test_columns_that_take_no_null(sqlite_stage: SqliteStage) -> None:
     await sqlite_stage.queue(1)
     async with sqlite_stage.claimer() as worker:
         first = await worker.take_one()
-        assert await worker.give_back(first) == set()
+        assert await worker.hand_back(first) == set()
         second = await worker.take_one()
         assert await worker.retry(second, delay_s=0) == set()
         await sqlite_stage.age(3600, "last_heartbeat")

@@ -64,7 +64,7 @@ async def test_a_batch_is_settled_in_one_round_trip_and_one_transaction(
             Ended(two.id, 1, "done", encode({"report": "☃"})),
             Ended(failed.id, 1, "failed", None, encode({"what": "failed", "error": "it's broken", "type": "Boom"})),
             Again(again.id, 1, 60.0, note=encode({"what": "retry", "error": "once more", "type": "Boom"})),
-            Again(back.id, 1, None, refund=True, note=encode({"what": "give-back", "why": "it shuts down"})),
+            Again(back.id, 1, None, refund=True, note=encode({"what": "hand-back", "why": "it shuts down"})),
             Ended(lost.id, 1, "done", encode({"report": "never"})),
         ]
         assert await worker.settle(*batch) == {lost.id}

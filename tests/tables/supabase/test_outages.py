@@ -1,4 +1,4 @@
-"""A9, A10: whatever goes wrong on the way is told in words, nothing hangs, nothing is lost, and it goes on."""
+"""Whatever goes wrong on the way is told in words, nothing hangs, nothing is lost, and it goes on."""
 
 import asyncio
 import contextlib
@@ -209,7 +209,7 @@ async def test_a_claim_that_is_canceled_with_rows_in_its_hands_is_put_back_at_th
         await cancel(worker, gateway)
         gateway.holds_answers = lambda _: False
         [lease] = await worker.take(1)
-        assert await worker.give_back(lease) == set()
+        assert await worker.hand_back(lease) == set()
         gateway.loses_answers = lambda request: request.method == "PATCH"
         with pytest.raises(StoreUnavailable):
             await worker.take(1)
@@ -250,14 +250,14 @@ async def test_a_settlement_whose_answer_got_lost_is_not_called_lost(
     await postgrest_stage.queue(1, 2)
     async with postgrest_stage.claimer(postgrest_stage.mapping(**STATUS)) as worker:
         done, back = await worker.take()
-        settle = [worker.end(done), worker.give_back(back)]
+        settle = [worker.end(done), worker.hand_back(back)]
         gateway.loses_answers = lambda request: request.method == "PATCH"
         for one in settle:
             with pytest.raises(StoreUnavailable):
                 await one
         gateway.loses_answers = lambda _: False
         assert await worker.end(done) == {done.id}
-        assert await worker.give_back(back) == {back.id}
+        assert await worker.hand_back(back) == {back.id}
     assert await postgrest_stage.statuses() == {1: "completed", 2: "queued"}
 
 

@@ -1,4 +1,4 @@
-"""A7, A8: push by Realtime, against a stub of its protocol: proven before it is relied on, and re-established."""
+"""Push by Realtime, against a stub of its protocol: proven before it is relied on, and re-established."""
 
 import asyncio
 import logging
@@ -160,7 +160,7 @@ async def test_a_bare_postgrest_has_no_push_and_says_so(
 
 
 async def test_an_insert_wakes_a_resting_worker(postgrest_stage: PostgRestStage, gateway: Gateway) -> None:
-    """It rests for 30 s beneath a push (A8), so only the push can have woken it."""
+    """It rests for 30 s beneath a push, so only the push can have woken it."""
     stage = postgrest_stage
     await stage.create()
     seen = asyncio.Event()

@@ -1,4 +1,4 @@
-"""A9, A14: a token that expires stops nobody for good, and no key is ever shown."""
+"""A token that expires stops nobody for good, and no key is ever shown."""
 
 import asyncio
 import logging

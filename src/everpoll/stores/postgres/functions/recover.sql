@@ -19,7 +19,7 @@ begin
         update everpoll.tasks t
         set owner = null, is_leased = false, line = case when t.limit_key is null then 0 else 3 end,
             attempt = t.attempt - 1, worker = w.label, trail = everpoll.remember(
-            t.trail, w.label, '{"what":"give-back","why":"the answer to its lease was lost on the way"}')
+            t.trail, w.label, '{"what":"hand-back","why":"the answer to its lease was lost on the way"}')
         from (select max(one.label) as label from everpoll.workers one where one.incarnation = me) w
         where t.ctid = any(array(select ctid from pick)) and t.is_leased and t.owner = me
         returning t.id)
