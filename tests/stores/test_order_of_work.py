@@ -187,6 +187,19 @@ async def test_a_canceled_task_is_not_waited_for(stage: Stage) -> None:
     assert (await stage.store.lease(worker, {"default": 5}, 5)).next_due_s is None
 
 
+@pytest.mark.parametrize("room", [0, 1])
+async def test_a_queue_without_room_is_not_looked_at_again_for_what_is_due(stage: Stage, room: int) -> None:
+    """A slot that becomes free brings the next look: a due task that has no room would bring one after the other."""
+    worker = await stage.worker()
+    await stage.put(2, delay_s=60)
+    await stage.pass_time(61)
+    looked = await stage.store.lease(worker, {"default": room}, 5)
+    assert (len(looked.leases), looked.next_due_s) == (room, None)
+    await stage.put(delay_s=HOUR_S)
+    looked = await stage.store.lease(worker, {"default": 0}, 5)
+    assert looked.next_due_s == pytest.approx(HOUR_S, abs=30)
+
+
 async def test_a_task_that_waited_was_canceled_and_is_back_does_not_wait(stage: Stage) -> None:
     """It is due, and only has no room."""
     worker = await stage.worker()

@@ -283,7 +283,12 @@ begin
     if is_direct and (found_ids - started >= due_room or is_cut) then
         -- More may be due in this queue: what lies before the last one is leased.
         done_until[array_position(done_queues, due_queues[1])] := coalesce(last_due, due_from[1]);
-        next_at := now();
+        if found_ids < room and not is_cut then
+            -- The queue has no room for more. A slot that becomes free brings the next look; due tasks must not.
+            select min(n.due_at) into next_at from unnest(wanted) q(queue) cross join lateral (
+                select t.due_at from everpoll.tasks t
+                where t.line = 1 and t.queue = q.queue and t.due_at > now() order by t.queue, t.due_at limit 1) n;
+        end if;
     elsif is_direct then
         select min(n.due_at) into next_at from unnest(wanted, waits_from) q(queue, wait_from) cross join lateral (
             select t.due_at from everpoll.tasks t
