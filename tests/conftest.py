@@ -14,6 +14,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 import own_threads
 from dashboard import built
@@ -31,6 +33,8 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("everpoll")
+# It would also draw constants of loaded modules, and which are loaded depends on the tests that a worker ran before.
+providers._get_local_constants = Constants
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every process that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
