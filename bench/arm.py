@@ -127,7 +127,7 @@ class Process:
         self._process.stdin.flush()
 
     def send_off(self) -> None:
-        """The same, once the machine is quiet."""
+        """Start the arm when the machine is quiet."""
         self.quiet_starts.append(wait_until_quiet())
         self._before = (*machine_cpu_s(), self.our_cpu_s())
         self.go()

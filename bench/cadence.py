@@ -132,8 +132,8 @@ def by_learning(
     for number, duration_s in enumerate(durations):
         if number == 0 or (learns and (number < 30 or number % 5 == 0)):
             plan = planned(FALLBACK, share, 1.0, known)
-        told = None if percentage is None else percentage(duration_s, reports)
-        count, run = _looked(plan, duration_s, told, rng)
+        answer = None if percentage is None else percentage(duration_s, reports)
+        count, run = _looked(plan, duration_s, answer, rng)
         known.insert(0, run)
         del known[REMEMBERED:]
         if number >= skipped:
@@ -141,13 +141,13 @@ def by_learning(
     return Found(looks, delay_s)
 
 
-def _looked(plan: Plan, duration_s: float, told: Percentage | None, rng: Random) -> tuple[int, PastRun]:
+def _looked(plan: Plan, duration_s: float, answer: Percentage | None, rng: Random) -> tuple[int, PastRun]:
     count, before_s, at_s, marks = 0, 0.0, 0.0, list[tuple[float, float]]()
     while at_s < duration_s:
         wait_s, _ = plan.next_look(count, at_s, marks, rng)
         before_s, at_s, count = at_s, at_s + wait_s, count + 1
-        if told is not None and at_s < duration_s:
-            share = told(at_s)
+        if answer is not None and at_s < duration_s:
+            share = answer(at_s)
             if share > 0 and (not marks or tenth(share) > tenth(marks[-1][0])):
                 marks.append((share, at_s))
     return count, PastRun(before_s, at_s, tuple(marks))

@@ -29,7 +29,7 @@ NOTES = [
     ),
     (
         "Targets are judged on plain asyncio, which is what everpoll installs; rows under uvloop are for comparison. "
-        "The clock starts for everybody when the first jobs are in hand."
+        "The clock starts for every arm when its first jobs are in hand."
     ),
     "everpoll keeps history (each job is moved to it); the bare references delete and keep nothing.",
     (
@@ -47,7 +47,7 @@ NOTES = [
 
 
 def run(quick: bool) -> Report:
-    """Both databases, everybody."""
+    """Both databases, every arm."""
     jobs, rounds = (QUICK_JOBS, QUICK_ROUNDS) if quick else (JOBS, ROUNDS)
     with ExitStack() as until:
         server = until.enter_context(postgres())

@@ -1,4 +1,4 @@
-"""For every test: coroutines run as tests, and a real Postgres is there for whoever asks for one.
+"""For every test: coroutines run as tests, and tests that ask for one get a real Postgres.
 
 Asynchronous tests need no plug-in: each runs on a `Runner` of its own, which its fixtures share.
 """
@@ -88,7 +88,7 @@ def put_modules_in_turns(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _threads_before() -> None:
-    """For whoever asks which threads a test has left behind."""
+    """For tests that ask which threads a test has left behind."""
     own_threads.remember()
 
 

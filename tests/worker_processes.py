@@ -65,7 +65,7 @@ class WorkerProcess:
         self.process.send_signal(signal.SIGTERM)
 
 
-def told(workers: Iterable[WorkerProcess]) -> str:
+def story_of(workers: Iterable[WorkerProcess]) -> str:
     """The last that each of them said, for a test that fails."""
     parts = []
     for worker in workers:

@@ -123,7 +123,9 @@ def test_an_event_loop_that_ended_without_close_does_not_spoil_the_next_one(tmp_
 
 
 def test_a_worker_whose_event_loop_died_is_replaced_on_the_next_one(tmp_path: Path) -> None:
-    app = squaring(f"sqlite:///{tmp_path}/tasks.db", lease="200ms")  # its heart notices soon that nobody is left
+    app = squaring(
+        f"sqlite:///{tmp_path}/tasks.db", lease="200ms"
+    )  # its heartbeat soon notices that no handler is left
 
     async def dies() -> None:
         await app._start_worker()

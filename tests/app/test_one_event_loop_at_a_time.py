@@ -135,7 +135,7 @@ def test_after_it_was_closed_there_another_event_loop_may_use_it(url: str) -> No
 
 
 def test_where_opening_failed_another_event_loop_may_try() -> None:
-    app = Everpoll("postgresql://nobody@127.0.0.1:1/nowhere?connect_timeout=1")
+    app = Everpoll("postgresql://user@127.0.0.1:1/nowhere?connect_timeout=1")
 
     async def first_and_second() -> None:
         with pytest.raises(StoreUnavailable):

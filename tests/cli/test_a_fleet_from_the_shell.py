@@ -191,7 +191,7 @@ def test_a_queue_is_paused_listed_explained_and_resumed(shop: Shop, worker: Warm
     assert queue["oldest_due_at"] is not None
     shown = shop.everpoll("queues", "list")
     assert "paused by" in shown
-    assert "[red]stop[/red]" in shown, "text of others is no markup"
+    assert "[red]stop[/red]" in shown, "text of others must not become markup"
     verdict = shop.json("why", task)["verdict"]
     assert verdict.startswith("Its queue 'default' is paused by ")
     assert verdict.endswith(": [red]stop[/red].")

@@ -44,9 +44,9 @@ def test_not_reached_is_2_and_told_in_words(shell: Shell) -> None:
 
 def test_a_server_that_never_answers_costs_its_timeout(shell: Shell) -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        told = shell.json("check", f"http://127.0.0.1:{deaf.getsockname()[1]}/x", "--timeout", "200ms", code=2)
-    assert (told["reached"], told["status"]) == (False, "down")
-    assert "200ms" in told["error"]
+        printed = shell.json("check", f"http://127.0.0.1:{deaf.getsockname()[1]}/x", "--timeout", "200ms", code=2)
+    assert (printed["reached"], printed["status"]) == (False, "down")
+    assert "200ms" in printed["error"]
 
 
 def test_the_table_has_what_a_person_wants_to_know(shell: Shell, remote: FakeServer) -> None:
@@ -70,10 +70,10 @@ def test_down_says_why(shell: Shell, remote: FakeServer) -> None:
 
 
 def test_json_has_every_field(shell: Shell, remote: FakeServer) -> None:
-    told = shell.json("check", f"{remote.url}/degraded", code=1)
-    assert told.pop("latency_ms") > 0
-    redis = told.pop("dependencies")[1]
-    assert told == {
+    printed = shell.json("check", f"{remote.url}/degraded", code=1)
+    assert printed.pop("latency_ms") > 0
+    redis = printed.pop("dependencies")[1]
+    assert printed == {
         "target": f"{remote.url}/degraded",
         "status": "degraded",
         "healthy": True,
@@ -114,8 +114,13 @@ def test_every_width_shows_everything(shell: Shell, remote: FakeServer, columns:
 def test_a_port_and_a_name_are_looked_at_too(shell: Shell) -> None:
     port = reserved_port()
     with socket.create_server(("127.0.0.1", port)):
-        told = shell.json("check", f"tcp://127.0.0.1:{port}")
-    assert (told["status"], told["address"], told["format"], told["http_status"]) == ("up", "127.0.0.1", None, None)
+        printed = shell.json("check", f"tcp://127.0.0.1:{port}")
+    assert (printed["status"], printed["address"], printed["format"], printed["http_status"]) == (
+        "up",
+        "127.0.0.1",
+        None,
+        None,
+    )
     assert shell("check", f"tcp://127.0.0.1:{port}").code == 2
     assert shell.json("check", "dns://localhost")["status"] == "up"
 
@@ -125,9 +130,9 @@ def test_a_mapping_reads_a_body_of_any_shape(shell: Shell, tmp_path: Path) -> No
     mapping.write_text(json.dumps(MAPPING))
     body = {"parts": {"disk": {"state": "fine"}, "queue": {"state": "stuck"}}}
     with serving(lambda _: Answer(200, body)) as remote:
-        told = shell.json("check", remote.url, "--mapping", str(mapping), code=1)
-    assert [(one["name"], one["status"]) for one in told["dependencies"]] == [("disk", "up"), ("queue", "down")]
-    assert told["format"] == "mapping"
+        printed = shell.json("check", remote.url, "--mapping", str(mapping), code=1)
+    assert [(one["name"], one["status"]) for one in printed["dependencies"]] == [("disk", "up"), ("queue", "down")]
+    assert printed["format"] == "mapping"
 
 
 def test_a_format_that_cannot_read_the_body_is_unknown_with_a_warning(shell: Shell, remote: FakeServer) -> None:
@@ -210,8 +215,8 @@ def test_a_certificate_is_verified_and_its_expiry_told(certificate: Path) -> Non
             assert trusted.returncode == 0, trusted.stdout + trusted.stderr
             assert re.search(r"certificate expires in \d+d", trusted.stdout.splitlines()[1])
             assert "warning its certificate expires in " in trusted.stdout
-            told = json.loads(in_a_shell("check", target, "--json", SSL_CERT_FILE=str(certificate)).stdout)
-            assert told["certificate_expires_at"] > time.time()
+            printed = json.loads(in_a_shell("check", target, "--json", SSL_CERT_FILE=str(certificate)).stdout)
+            assert printed["certificate_expires_at"] > time.time()
             unknown = in_a_shell("check", target)
             assert unknown.returncode == 2
             assert "certificate" in unknown.stdout.splitlines()[1]
@@ -224,7 +229,7 @@ def in_a_shell(*arguments: str, **env: str) -> warm_processes.Completed[str]:
 
 def test_a_real_shell_needs_no_database(tmp_path: Path, remote: FakeServer) -> None:
     command = [sys.executable, "-m", "everpoll", "check", f"{remote.url}/degraded"]
-    env = {**os.environ, "EVERPOLL_URL": "postgresql://nobody@127.0.0.1:1/nothing"}
+    env = {**os.environ, "EVERPOLL_URL": "postgresql://user@127.0.0.1:1/nothing"}
     ended = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stderr) == (1, "")
     assert ended.stdout.startswith("● degraded")

@@ -39,9 +39,9 @@ def test_control_characters_and_markup_are_shown_and_not_obeyed(shell: Shell, co
 def test_json_has_the_same_texts_escaped(shell: Shell) -> None:
     with serving(lambda _: Answer(200, HOSTILE)) as remote:
         ended = shell("check", remote.url, "--json")
-        told = shell.json("check", remote.url, code=1)
+        printed = shell.json("check", remote.url, code=1)
     assert not set(ended.out) & CONTROLS
-    assert told["dependencies"][0]["type"] == ESCAPES
+    assert printed["dependencies"][0]["type"] == ESCAPES
 
 
 def test_secrets_are_masked_wherever_the_remote_repeats_them(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

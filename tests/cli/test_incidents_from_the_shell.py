@@ -102,24 +102,24 @@ def test_the_table_says_what_failed_and_what_was_sent(shell: Shell, database: Mo
 
 
 def test_json_has_every_field(shell: Shell, database: Monitored) -> None:
-    [told] = shell.json("services", "incidents", "--service", "billing", "--url", database.url)
-    assert (told["is_open"], told["status"], told["error"]) == (True, "down", "HTTP 503, db: no route")
-    assert (told["alerted"], told["waits"]) == ({"ops": NOW - 30}, "delay")
+    [printed] = shell.json("services", "incidents", "--service", "billing", "--url", database.url)
+    assert (printed["is_open"], printed["status"], printed["error"]) == (True, "down", "HTTP 503, db: no route")
+    assert (printed["alerted"], printed["waits"]) == ({"ops": NOW - 30}, "delay")
 
 
 def test_ack_names_an_operator_and_the_first_one_stays(shell: Shell, database: Monitored) -> None:
     ended = shell("services", "ack", OPEN.id, "--by", "ann", "--url", database.url)
     assert ended.out.startswith(f"{OPEN.id} is acknowledged by ann, ")
-    told = shell.json("services", "ack", OPEN.id, "--by", "bob", "--url", database.url)
-    assert told["acknowledged_by"] == "ann"
+    printed = shell.json("services", "ack", OPEN.id, "--by", "bob", "--url", database.url)
+    assert printed["acknowledged_by"] == "ann"
     assert "acknowledged by ann" in shell("services", "incidents", "--url", database.url).words
     assert shell("services", "ack", PAST.id, "--url", database.url).out == f"{PAST.id} is over already: recovered\n"
 
 
 def test_without_a_name_it_is_the_account(shell: Shell, database: Monitored, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "carol")
-    told = shell.json("services", "ack", OPEN.id, "--url", database.url)
-    assert told["acknowledged_by"] == "carol"
+    printed = shell.json("services", "ack", OPEN.id, "--url", database.url)
+    assert printed["acknowledged_by"] == "carol"
 
 
 def test_show_and_why_tell_of_them(shell: Shell, database: Monitored) -> None:

@@ -44,8 +44,8 @@ def test_a_window_lives_from_add_to_remove(shell: Shell, database: Monitored) ->
 
 def test_why_names_the_window_that_was_added(shell: Shell, database: Monitored) -> None:
     run(shell, database, "add", "--for", "2h")
-    told = shell("why", "billing", "--url", database.url).words
-    assert re.search(f"in maintenance for another {ABOUT_2H}", told)
+    printed = shell("why", "billing", "--url", database.url).words
+    assert re.search(f"in maintenance for another {ABOUT_2H}", printed)
 
 
 def test_a_weekly_window_and_one_at_another_time(shell: Shell, database: Monitored) -> None:

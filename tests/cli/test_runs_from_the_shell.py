@@ -122,13 +122,13 @@ def test_a_run_is_shown_with_facts_counters_and_timeline(office: Office) -> None
     for words in ("in progress", "3 of 7 pages", "confirm:gone", "count 1, last", "pages read", "timeline", "hint"):
         assert words in shown
     assert max(map(len, shown.splitlines())) <= 80
-    told = office.json("runs", "show", "report:pending-0")
-    [decision] = told["log"]
+    printed = office.json("runs", "show", "report:pending-0")
+    [decision] = printed["log"]
     assert (decision["rule"], round(decision["next_s"])) == ("hint", 3 * 3600)
     assert decision["facts"] == {"confirm:gone": "1 of 2"}
-    assert told["counters"] == {"looks": 1, "pages read": 1, "confirm:gone": 1}
-    assert told["facts"]["confirm:gone"]["count"] == 1
-    assert office.json("runs", "show", str(told["task_id"]))["id"] == "pending-0"
+    assert printed["counters"] == {"looks": 1, "pages read": 1, "confirm:gone": 1}
+    assert printed["facts"]["confirm:gone"]["count"] == 1
+    assert office.json("runs", "show", str(printed["task_id"]))["id"] == "pending-0"
 
 
 def test_what_a_remote_says_is_text_never_markup(office: Office) -> None:
@@ -140,10 +140,10 @@ def test_what_a_remote_says_is_text_never_markup(office: Office) -> None:
 
 def test_why_tells_the_rule_the_facts_and_the_next_time(office: Office) -> None:
     office.has("pending")
-    told = office.everpoll("why", "report:pending-0")
-    assert told.startswith("It has not ended, and is looked at again in ")
-    assert "gone: sighting 2 of 2 counts 3h after the last" in " ".join(told.split())
-    assert "fact confirm:gone: count 1" in told
+    printed = office.everpoll("why", "report:pending-0")
+    assert printed.startswith("It has not ended, and is looked at again in ")
+    assert "gone: sighting 2 of 2 counts 3h after the last" in " ".join(printed.split())
+    assert "fact confirm:gone: count 1" in printed
     by_key, by_id = office.json("why", "report:pending-0"), office.json("why", "2")
     assert by_key["verdict"].partition(" in ")[0] == by_id["verdict"].partition(" in ")[0]
 
@@ -166,8 +166,8 @@ def test_a_run_is_looked_at_now_and_extended(office: Office) -> None:
     assert shown["looks"] == 2
     assert (shown["budget_s"], shown["budget_looks"]) == (86_400.0, None)
     assert "may take 1d1h in all" in office.everpoll("runs", "extend", "report:pending-0", "--time", "1h")
-    told = office.json("runs", "extend", "report:pending-0", "--looks", "5")
-    assert (told["budget_s"], told["budget_looks"]) == (90_000.0, None)
+    printed = office.json("runs", "extend", "report:pending-0", "--looks", "5")
+    assert (printed["budget_s"], printed["budget_looks"]) == (90_000.0, None)
     assert [entry["what"] for entry in office.json("runs", "show", "report:pending-0")["trail"]] == [
         "look-now",
         "extend",

@@ -73,8 +73,8 @@ def test_a_dry_run_needs_no_database(shell: Shell, tmp_path: Path, monkeypatch: 
     ended = shell("services", "import", file, "--dry-run")
     assert (ended.code, ended.err) == (0, "")
     assert "2 services would be imported; 1 note" in ended.words
-    told = shell.json("services", "import", file, "--dry-run")
-    assert [one["result"] for one in told["services"]] == ["", ""]
+    printed = shell.json("services", "import", file, "--dry-run")
+    assert [one["result"] for one in printed["services"]] == ["", ""]
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -83,8 +83,8 @@ def test_what_is_there_is_kept_unless_it_is_to_be_replaced(shell: Shell, tmp_pat
     shell("services", "add", "Api", "https://other.internal/", *where)
 
     def results(*more: str) -> dict[str, str]:
-        told = shell.json("services", "import", file, *more, *where)
-        return {one["name"]: one["result"] for one in told["services"]}
+        printed = shell.json("services", "import", file, *more, *where)
+        return {one["name"]: one["result"] for one in printed["services"]}
 
     assert results() == {"Payments": "added", "Api": "kept"}
     assert "--replace replaces them" in shell("services", "import", file, *where).words

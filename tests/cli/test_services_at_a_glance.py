@@ -41,9 +41,9 @@ def fleet(database: Monitored) -> Monitored:
     database.record(*looks("billing", [*UP * 8, "down", "down"]))
     database.record(*looks("shop", UP * 3, latency_ms=12.5))
     error = "HTTP 503, db: no route to host"
-    told = {"looked_at": now, "judged_at": now, "answered_at": now, "changed_at": now - 7200, "due_at": now + 3600}
-    database.remember("billing", status="down", error=error, http_status=503, **told)
-    database.remember("shop", status="up", http_status=200, latency_ms=12.5, **told)
+    printed = {"looked_at": now, "judged_at": now, "answered_at": now, "changed_at": now - 7200, "due_at": now + 3600}
+    database.remember("billing", status="down", error=error, http_status=503, **printed)
+    database.remember("shop", status="up", http_status=200, latency_ms=12.5, **printed)
     return database
 
 
@@ -91,8 +91,14 @@ def test_no_width_drops_a_name_or_cuts_a_figure(shell: Shell, database: Monitore
     database.publish(*(define(name, "https://h/", {}) for name in names))
     for name, waits in zip(names, ("retry_after", "backoff", "interval"), strict=True):
         database.record(*looks(name, [*UP * 12, "down"], latency_ms=1.234))
-        told = {"looked_at": now, "judged_at": now, "answered_at": now, "changed_at": now - 7299, "latency_ms": 1.234}
-        database.remember(name, status="degraded", due_at=now + 5999, waits=waits, **told)
+        printed = {
+            "looked_at": now,
+            "judged_at": now,
+            "answered_at": now,
+            "changed_at": now - 7299,
+            "latency_ms": 1.234,
+        }
+        database.remember(name, status="degraded", due_at=now + 5999, waits=waits, **printed)
     shell("services", "mute", "orders", "2h", "--url", database.url)
     shell.columns(columns)
     ended = shell("services", "list", "--url", database.url)
@@ -125,12 +131,12 @@ def test_show_has_everything(shell: Shell, fleet: Monitored) -> None:
 
 
 def test_show_as_json_has_everything(shell: Shell, fleet: Monitored) -> None:
-    told = shell.json("services", "show", "billing", "--url", fleet.url)
-    assert {"definition", "dependencies", "looks", "uptime", "latencies_24h_ms"} < set(told)
-    assert set(told["uptime"]) == {"24h", "7d", "30d", "90d"}
-    assert told["uptime"]["7d"]["percent"] == 80.0
-    assert (told["definition"]["every_s"], len(told["looks"])) == (30.0, 10)
-    assert "fetch" not in told["definition"]
+    printed = shell.json("services", "show", "billing", "--url", fleet.url)
+    assert {"definition", "dependencies", "looks", "uptime", "latencies_24h_ms"} < set(printed)
+    assert set(printed["uptime"]) == {"24h", "7d", "30d", "90d"}
+    assert printed["uptime"]["7d"]["percent"] == 80.0
+    assert (printed["definition"]["every_s"], len(printed["looks"])) == (30.0, 10)
+    assert "fetch" not in printed["definition"]
 
 
 @pytest.mark.parametrize("columns", [40, 100, 200])
@@ -142,8 +148,8 @@ def test_what_remotes_wrote_is_text_without_secrets(shell: Shell, database: Moni
     found = dependency(hostile, "down", type=hostile, impact=hostile, error_message=hostile)
     database.record(msgspec.structs.replace(look, error=hostile, dependencies=(found,)))
     now = time.time()
-    told = {"looked_at": now, "judged_at": now, "answered_at": now, "edition": 1}
-    database.remember("billing", status="down", error=hostile, warnings=[hostile], **told)
+    printed = {"looked_at": now, "judged_at": now, "answered_at": now, "edition": 1}
+    database.remember("billing", status="down", error=hostile, warnings=[hostile], **printed)
     for command in (["services", "list"], ["services", "show", "billing"], ["why", "billing"]):
         ended = shell(*command, "--url", database.url)
         assert ended.code == 0

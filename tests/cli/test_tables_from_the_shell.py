@@ -85,8 +85,8 @@ def test_a_missing_index_is_needed(shop: Shop) -> None:
     """It works without; and every poll reads the whole table."""
     shop.execute(shop.everpoll("tables", "ddl", "shop:app", "audits"))
     shop.execute("drop index audits_everpoll_queue")
-    told = shop.everpoll("tables", "check", "shop:app", "audits", code=1)
-    assert 'create index if not exists "audits_everpoll_queue"' in told
+    output = shop.everpoll("tables", "check", "shop:app", "audits", code=1)
+    assert 'create index if not exists "audits_everpoll_queue"' in output
 
 
 def test_a_missing_index_is_needed_on_sqlite_as_well(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_a_missing_index_is_needed_on_sqlite_as_well(tmp_path: Path) -> None:
         connection.executescript(shop.everpoll("tables", "ddl", "shop:app", "audits"))
         shop.everpoll("tables", "check", "shop:app", "audits")
         connection.executescript('drop index "audits_queue"')
-    told = shop.everpoll("tables", "check", "shop:app", "audits", code=1)
-    assert 'create index if not exists "audits_queue"' in told
+    output = shop.everpoll("tables", "check", "shop:app", "audits", code=1)
+    assert 'create index if not exists "audits_queue"' in output
 
 
 def test_ddl_prints_nothing_where_check_is_content(shop: Shop) -> None:

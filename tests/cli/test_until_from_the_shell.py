@@ -27,7 +27,7 @@ from watches.adapters.test_fetch_is_bounded import certificate  # noqa: F401 - a
 
 UNTIL = ("-m", "everpoll", "until")
 QUICK = ("--every", "20ms")
-SECRET = "s3cr3t-t0ken-of-mine"  # noqa: S105 - nobody's
+SECRET = "s3cr3t-t0ken-of-mine"  # noqa: S105 - made up
 RUNNING = Answer(202, {"status": "running", "percentComplete": 40})
 DONE = Answer(200, {"rows": 3})
 
@@ -51,9 +51,9 @@ def until_anew(*arguments: str, **env: str) -> "subprocess.CompletedProcess[str]
 def answer_of(*arguments: str, code: int = 0, **env: str) -> dict[str, Any]:
     ended = until(*arguments, "--json", **env)
     assert ended.returncode == code, ended.stdout + ended.stderr
-    told = json.loads(ended.stdout)
-    assert isinstance(told, dict)
-    return told
+    output = json.loads(ended.stdout)
+    assert isinstance(output, dict)
+    return output
 
 
 @contextlib.contextmanager
@@ -99,10 +99,10 @@ def test_failed_is_1_with_the_remotes_reason_in_one_line() -> None:
     )
 
 
-def test_canceled_by_somebody_else_is_1() -> None:
+def test_canceled_by_another_caller_is_1() -> None:
     with serving(scripted(Answer(200, {"status": "Canceled"}))) as fake:
-        told = answer_of(fake.url, code=1)
-    assert (told["outcome"], told["looks"]) == ("canceled", 1)
+        output = answer_of(fake.url, code=1)
+    assert (output["outcome"], output["looks"]) == ("canceled", 1)
 
 
 def test_timed_out_is_2_and_says_what_was_last_seen() -> None:
@@ -116,10 +116,10 @@ def test_timed_out_is_2_and_says_what_was_last_seen() -> None:
 
 def test_a_server_that_never_answers_does_not_outlive_the_budget() -> None:
     with socket.create_server(("127.0.0.1", 0)) as deaf:
-        told = answer_of(f"http://127.0.0.1:{deaf.getsockname()[1]}/x", "--timeout", "1s", code=2)
+        output = answer_of(f"http://127.0.0.1:{deaf.getsockname()[1]}/x", "--timeout", "1s", code=2)
     # The fetch alone would have had 30 seconds.
-    assert (told["outcome"], told["elapsed_s"] < 20) == ("timed_out", True)
-    assert "no answer in time" in told["reason"]
+    assert (output["outcome"], output["elapsed_s"] < 20) == ("timed_out", True)
+    assert "no answer in time" in output["reason"]
 
 
 def test_a_server_that_is_away_is_asked_again() -> None:
@@ -183,20 +183,20 @@ def test_an_operation_is_begun_once_and_then_looked_at() -> None:
         "GET /ops/7": scripted(RUNNING, DONE),
     }
     with serving(by_path(paths)) as fake:
-        told = answer_of(f"{fake.url}/reports", "--data", '{"year": 2026}', *QUICK)
+        output = answer_of(f"{fake.url}/reports", "--data", '{"year": 2026}', *QUICK)
         assert fake.paths() == ["POST /reports", "GET /ops/7", "GET /ops/7"]
         assert fake.asked[0].body == {"year": 2026}
         assert fake.asked[0].headers["prefer"] == "respond-async"
         assert fake.asked[0].headers["idempotency-key"].startswith("until:")
-    assert (told["outcome"], told["value"], told["looks"]) == ("ready", {"rows": 3}, 2)
+    assert (output["outcome"], output["value"], output["looks"]) == ("ready", {"rows": 3}, 2)
 
 
 def test_an_answer_that_comes_with_the_start_needs_no_wait(tmp_path: Path) -> None:
     (tmp_path / "body.json").write_text("[1, 2]")
     with serving(scripted(Answer(200, {"ok": True}))) as fake:
-        told = answer_of(fake.url, "--data", f"@{tmp_path / 'body.json'}", "--method", "put", "--every", "1h")
+        output = answer_of(fake.url, "--data", f"@{tmp_path / 'body.json'}", "--method", "put", "--every", "1h")
         assert [(one.method, one.body) for one in fake.asked] == [("PUT", [1, 2])]
-    assert told["value"] == {"ok": True}
+    assert output["value"] == {"ok": True}
 
 
 def test_a_start_that_is_busy_is_repeated_with_the_same_key() -> None:
@@ -248,9 +248,9 @@ def google(name: str) -> Callable[[Asked], Answer]:
 @pytest.mark.parametrize("adapter", ["auto", "google"])
 def test_google(adapter: str) -> None:
     with serving(by_path({"GET /v1/operations/7": google("operations/7")})) as fake:
-        told = answer_of(f"{fake.url}/v1/operations/7", "--adapter", adapter, *QUICK)
-    assert (told["value"], told["looks"]) == ({"text": "hello"}, 2)
-    assert (told["status"], told["progress"]) == ("done", None), "of the end, not of the look before"
+        output = answer_of(f"{fake.url}/v1/operations/7", "--adapter", adapter, *QUICK)
+    assert (output["value"], output["looks"]) == ({"text": "hello"}, 2)
+    assert (output["status"], output["progress"]) == ("done", None), "of the end, not of the look before"
 
 
 @pytest.mark.parametrize("adapter", ["auto", "google"])
@@ -260,8 +260,8 @@ def test_google_begun_here(adapter: str) -> None:
         "GET /v1/operations/7": google("operations/7"),
     }
     with serving(by_path(paths)) as fake:
-        told = answer_of(f"{fake.url}/v1/speech:recognize", "--data", "{}", "--adapter", adapter, *QUICK)
-    assert told["value"] == {"text": "hello"}
+        output = answer_of(f"{fake.url}/v1/speech:recognize", "--data", "{}", "--adapter", adapter, *QUICK)
+    assert output["value"] == {"text": "hello"}
 
 
 @pytest.mark.parametrize("adapter", ["auto", "azure"])
@@ -272,9 +272,9 @@ def test_azure_fetches_the_result_after_the_operation(adapter: str) -> None:
         "GET /vm": Answer(200, {"name": "vm-1"}),
     }
     with serving(by_path(paths)) as fake:
-        told = answer_of(f"{fake.url}/vm", "--method", "PUT", "--data", "{}", "--adapter", adapter, *QUICK)
+        output = answer_of(f"{fake.url}/vm", "--method", "PUT", "--data", "{}", "--adapter", adapter, *QUICK)
         assert fake.paths() == ["PUT /vm", "GET /ops/7", "GET /ops/7", "GET /vm"]
-    assert told["value"] == {"name": "vm-1"}
+    assert output["value"] == {"name": "vm-1"}
 
 
 OPENAI = {"object": "batch", "id": "batch_1", "request_counts": {"total": 2, "completed": 1, "failed": 0}}
@@ -288,9 +288,11 @@ def test_openai(adapter: str) -> None:
         Answer(200, OPENAI | {"status": "completed", "output_file_id": "file-1"}),
     )
     with serving(states) as fake:
-        told = answer_of(f"{fake.url}/v1/batches/batch_1", "--adapter", adapter, *QUICK, OPENAI_API_KEY=f"sk-{SECRET}")
+        output = answer_of(
+            f"{fake.url}/v1/batches/batch_1", "--adapter", adapter, *QUICK, OPENAI_API_KEY=f"sk-{SECRET}"
+        )
         sent = {one.headers.get("authorization") for one in fake.asked}
-    assert (told["value"]["output_file_id"], told["status"]) == ("file-1", "completed")
+    assert (output["value"]["output_file_id"], output["status"]) == ("file-1", "completed")
     # A key of the environment goes to a host only where its protocol was asked for.
     assert sent == ({f"Bearer sk-{SECRET}"} if adapter == "openai" else {None})
 
@@ -307,10 +309,10 @@ def test_anthropic(adapter: str) -> None:
     )
     with serving(states) as fake:
         url = f"{fake.url}/v1/messages/batches/msgbatch_1"
-        told = answer_of(url, "--adapter", adapter, "--header", f"x-api-key: {SECRET}", *QUICK)
+        output = answer_of(url, "--adapter", adapter, "--header", f"x-api-key: {SECRET}", *QUICK)
         assert {one.path for one in fake.asked} == {"/v1/messages/batches/msgbatch_1"}
         assert {one.headers["x-api-key"] for one in fake.asked} == {SECRET}
-    assert told["value"]["request_counts"]["succeeded"] == 1
+    assert output["value"]["request_counts"]["succeeded"] == 1
 
 
 def test_a_waiters_model(tmp_path: Path) -> None:
@@ -326,11 +328,11 @@ def test_a_waiters_model(tmp_path: Path) -> None:
     active = Answer(200, {"Table": {"TableStatus": "ACTIVE"}})
     arguments = ("--model", str(model), "--waiter", "table_exists", "--timeout", "1m", *QUICK)
     with serving(scripted(missing, creating, active)) as fake:
-        told = answer_of(fake.url, *arguments)
-        assert (told["outcome"], told["looks"], told["adapter"]) == ("ready", 3, "waiter")
+        output = answer_of(fake.url, *arguments)
+        assert (output["outcome"], output["looks"], output["adapter"]) == ("ready", 3, "waiter")
     with serving(scripted(Answer(403, {"__type": "AccessDeniedException"}))) as fake:
-        told = answer_of(fake.url, *arguments, code=1)
-        assert "error AccessDeniedException, which no acceptor matches" in told["reason"]
+        output = answer_of(fake.url, *arguments, code=1)
+        assert "error AccessDeniedException, which no acceptor matches" in output["reason"]
     said = until(fake.url, "--model", str(model), "--waiter", "TableGone")
     assert (said.returncode, "there are: TableExists" in said.stderr) == (1, True)
 
@@ -392,9 +394,9 @@ def test_json_has_everything_and_standard_output_nothing_else() -> None:
     with serving(scripted(Answer(200, {"status": "failed"}))) as fake:
         ended = until(fake.url, "--json")
     assert (ended.returncode, ended.stderr) == (1, "")
-    told = json.loads(ended.stdout)
-    assert told["evidence"] == {"status": 200, "url": fake.url, "body": {"status": "failed"}}
-    assert (told["outcome"], told["interrupted"], told["reason"]) == ("failed", False, "the remote says 'failed'")
+    output = json.loads(ended.stdout)
+    assert output["evidence"] == {"status": 200, "url": fake.url, "body": {"status": "failed"}}
+    assert (output["outcome"], output["interrupted"], output["reason"]) == ("failed", False, "the remote says 'failed'")
 
 
 def test_a_terminal_of_eighty_columns_shows_looks_elapsed_next_look_and_status() -> None:
@@ -463,10 +465,10 @@ socket.getaddrinfo = getaddrinfo
 def test_a_host_that_does_not_exist_is_one_line_and_1(tmp_path: Path) -> None:
     # What a resolver says to such a name differs from machine to machine.
     (tmp_path / "sitecustomize.py").write_text(NO_NAMES)
-    ended = until_anew("https://nobody.example/x", PYTHONPATH=str(tmp_path))
+    ended = until_anew("https://missing.example/x", PYTHONPATH=str(tmp_path))
     assert ended.returncode == 1
     assert re.fullmatch(
-        r"everpoll: failed after 1 look in [\d.]+m?s: nobody.example: there is no host of that name\n", ended.stderr
+        r"everpoll: failed after 1 look in [\d.]+m?s: missing.example: there is no host of that name\n", ended.stderr
     )
 
 

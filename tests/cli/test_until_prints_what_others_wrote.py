@@ -42,11 +42,11 @@ def test_lines_and_tabs_are_no_control_characters() -> None:
 
 def test_a_result_beyond_what_a_row_holds_is_given_whole() -> None:
     with serving(scripted(Answer(202, None), Answer(200, {"rows": "x" * 3_000_000}))) as fake:
-        told = answer_of(fake.url, *QUICK)
-    assert (told["outcome"], len(told["value"]["rows"])) == ("ready", 3_000_000)
+        output = answer_of(fake.url, *QUICK)
+    assert (output["outcome"], len(output["value"]["rows"])) == ("ready", 3_000_000)
     with serving(scripted(Answer(200, {"rows": "x" * 3_000_000}))) as fake:
-        told = answer_of(fake.url, "--method", "POST")
-    assert (told["outcome"], len(told["value"]["rows"]), told["looks"]) == ("ready", 3_000_000, 0)
+        output = answer_of(fake.url, "--method", "POST")
+    assert (output["outcome"], len(output["value"]["rows"]), output["looks"]) == ("ready", 3_000_000, 0)
 
 
 @pytest.mark.parametrize("depth", [300, 600, 850])
@@ -109,9 +109,9 @@ socket.getaddrinfo = getaddrinfo
 def test_a_resolver_in_trouble_is_waited_out(tmp_path: Path) -> None:
     assert socket.EAI_AGAIN != socket.EAI_NONAME
     (tmp_path / "sitecustomize.py").write_text(AGAIN)
-    ended = until_anew("https://somebody.example/x", "--timeout", "200ms", *QUICK, PYTHONPATH=str(tmp_path))
+    ended = until_anew("https://unknown.example/x", "--timeout", "200ms", *QUICK, PYTHONPATH=str(tmp_path))
     assert ended.returncode == 2
-    assert "somebody.example: its name cannot be looked up now" in ended.stderr
+    assert "unknown.example: its name cannot be looked up now" in ended.stderr
 
 
 def test_a_waiter_may_wait_for_a_busy_remote(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_a_waiter_may_wait_for_a_busy_remote(tmp_path: Path) -> None:
     model = tmp_path / "waiters.json"
     model.write_text(json.dumps({"version": 2, "waiters": {"Down": waiter}}))
     with serving(scripted(Answer(200, {}), Answer(503))) as fake:
-        told = answer_of(fake.url, "--model", str(model), "--waiter", "Down", "--timeout", "1m", *QUICK)
-    assert (told["outcome"], told["looks"]) == ("ready", 2)
+        output = answer_of(fake.url, "--model", str(model), "--waiter", "Down", "--timeout", "1m", *QUICK)
+    assert (output["outcome"], output["looks"]) == ("ready", 2)
 
 
 def test_a_cancel_is_not_led_to_another_host() -> None:

@@ -19,9 +19,9 @@ def database(tmp_path: Path) -> Monitored:
 
 
 def test_a_service_that_was_not_looked_at_yet(shell: Shell, database: Monitored) -> None:
-    told = shell.json("why", "billing", "--url", database.url)
-    assert told["verdict"] == "billing was not looked at yet."
-    assert told["advice"].startswith("no worker is running: start one with everpoll run")
+    printed = shell.json("why", "billing", "--url", database.url)
+    assert printed["verdict"] == "billing was not looked at yet."
+    assert printed["advice"].startswith("no worker is running: start one with everpoll run")
 
 
 def test_a_service_that_is_down(shell: Shell, database: Monitored) -> None:

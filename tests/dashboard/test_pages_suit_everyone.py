@@ -262,7 +262,7 @@ def test_theme_and_time_zone_are_kept_in_this_browser(shop: ShopServer, pages: P
 
 
 def test_a_queue_is_paused_and_resumed(shop: ShopServer, pages: Pages) -> None:
-    """With a reason, and by whom."""
+    """With a reason and an actor."""
     page = pages.open("/queues/slow")
     page.get_by_role("button", name="Pause", exact=True).click()
     page.get_by_role("dialog").get_by_label("Reason").fill("a flood")

@@ -66,8 +66,8 @@ def test_a_source_archive_has_sources_and_built_files_and_its_wheel_needs_no_nod
 def test_without_a_registry_the_wheel_is_built_without_its_dashboard(sources: Path, tmp_path: Path) -> None:
     """`pip install .` succeeds where npm cannot fetch anything, and says what is missing."""
     registry = {"npm_config_registry": "http://127.0.0.1:9/", "npm_config_fetch_retries": "0"}
-    told = _archive("wheel", sources, tmp_path, **registry, npm_config_cache=str(tmp_path / "npm"))
-    assert "without its dashboard" in told.stdout + told.stderr
+    answer = _archive("wheel", sources, tmp_path, **registry, npm_config_cache=str(tmp_path / "npm"))
+    assert "without its dashboard" in answer.stdout + answer.stderr
     names = _names(next(tmp_path.glob("*.whl")))
     assert "everpoll/server/asgi.py" in names
     assert not [name for name in names if name.startswith("everpoll/server/dashboard/")]
@@ -75,8 +75,8 @@ def test_without_a_registry_the_wheel_is_built_without_its_dashboard(sources: Pa
 
 def test_the_dashboard_can_be_left_out(sources: Path, tmp_path: Path) -> None:
     """`EVERPOLL_DASHBOARD=skip` asks for no Node and calls no npm."""
-    told = _archive("wheel", sources, tmp_path, EVERPOLL_DASHBOARD="skip")
-    assert "without its dashboard" not in told.stdout + told.stderr
+    answer = _archive("wheel", sources, tmp_path, EVERPOLL_DASHBOARD="skip")
+    assert "without its dashboard" not in answer.stdout + answer.stderr
     assert list(tmp_path.glob("*.whl"))
 
 

@@ -188,8 +188,8 @@ async def test_nginx_passes_events_on_as_they_come(shop: Path) -> None:
                     own = {"Origin": "http://polls.example.com"}
                     paused = await http.post("/api/queues/default/pause", headers=own)
                     assert paused.status_code == 200
-                    told = [line async for line in until_line(lines, '"kind":"queue"')]
-                    assert '"by":"HTTP from 127.0.0.1"' in told[-1]
+                    reported = [line async for line in until_line(lines, '"kind":"queue"')]
+                    assert '"by":"HTTP from 127.0.0.1"' in reported[-1]
                 foreign = {"Origin": "http://evil.example.com"}
                 assert (await http.post("/api/queues/default/resume", headers=foreign)).status_code == 403
 

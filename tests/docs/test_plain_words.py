@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 from doc_pages import ROOT, blocks, name_of
 
-PLACES = ("src/everpoll", "docs", "examples", "dashboard/src")
+PLACES = ("src/everpoll", "docs", "examples", "dashboard/src", "tests", "bench")
 KINDS = {".py", ".sql", ".md", ".ts", ".svelte"}
 # Built from `dashboard/src` and not in git.
 BUILT = ROOT / "src/everpoll/server/dashboard"
 TOP = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
+# It quotes the words.
+HERE = Path(__file__).resolve()
 
 # What stands between two words of a sentence that goes on in the next line of a comment.
 _GAP = r"(?:\s|\n[ ]*(?:#|//|--|\*)[ ]?)+"
@@ -44,7 +46,9 @@ ALLOWED_NAMES: dict[str, str] = {
 
 def files() -> list[Path]:
     found = [path for place in PLACES for path in (ROOT / place).rglob("*") if path.suffix in KINDS]
-    return sorted([path for path in found if BUILT not in path.parents] + [ROOT / name for name in TOP])
+    return sorted(
+        [path for path in found if path != HERE and BUILT not in path.parents] + [ROOT / name for name in TOP]
+    )
 
 
 def words_in(text: str) -> list[tuple[int, str, str]]:
@@ -70,7 +74,12 @@ def names_in(path: Path) -> list[tuple[int, str]]:
             tokens = [one for block in blocks(path) for one in _python_names(block.code, block.line)]
         case _:
             tokens = _other_names(path.read_text(encoding="utf-8"))
-    return [(line, name) for line, name in tokens if _parts(name) & NAMES and name not in ALLOWED_NAMES]
+    return [
+        (line, name)
+        for line, name in tokens
+        # The name of a test is a sentence: "…_is_told_how_to_get_one" says what it means.
+        if _parts(name) & NAMES and not name.startswith("test_") and name not in ALLOWED_NAMES
+    ]
 
 
 def _python_names(code: str, first_line: int) -> list[tuple[int, str]]:

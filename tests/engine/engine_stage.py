@@ -125,13 +125,13 @@ class SpyStore(MemoryStore):
     async def listen(self, on_wake: OnWake) -> None:
         self.trip("listen")
 
-        def ear(wake: Wake) -> None:
+        def listener(wake: Wake) -> None:
             if not self.is_mute:
                 on_wake(wake)
 
         if self.has_push:
-            self._ears[on_wake] = ear
-            await super().listen(ear)
+            self._ears[on_wake] = listener
+            await super().listen(listener)
 
     async def unlisten(self, on_wake: OnWake) -> None:
         self.trip("unlisten")
@@ -245,7 +245,7 @@ class EngineStage:
             await worker.stop(grace)
 
     async def put(self, how_many: int = 1, **fields: Any) -> list[int]:
-        """Enqueue, without telling anybody."""
+        """Enqueue without waking a worker."""
         task = NewTask(**{"name": "job", **fields})
         self.store.is_mute = True
         ids = [one.id for one in await MemoryStore.enqueue(self.store, [task] * how_many)]

@@ -72,12 +72,12 @@ class Heart:
     def __init__(
         self, pulse: FakePulse, lease_s: float, running: Sequence[int] = (), overdue: Sequence[tuple[int, int]] = ()
     ) -> None:
-        self.told: asyncio.Queue[Beat] = asyncio.Queue()
+        self.beats: asyncio.Queue[Beat] = asyncio.Queue()
         self.rescued: asyncio.Queue[Rescued] = asyncio.Queue()
         self.failures: asyncio.Queue[str] = asyncio.Queue()
         self.silences: asyncio.Queue[float] = asyncio.Queue()
         listeners = Listeners(
-            self.told.put_nowait, self.rescued.put_nowait, self.failures.put_nowait, self.silences.put_nowait
+            self.beats.put_nowait, self.rescued.put_nowait, self.failures.put_nowait, self.silences.put_nowait
         )
         rhythm = Rhythm(lease_s, lease_s / BEATS_PER_LEASE)
         self.heartbeat = Heartbeat(pulse, 7, rhythm, lambda: (running, overdue), listeners)
@@ -85,7 +85,7 @@ class Heart:
 
     async def beat(self) -> Beat:
         async with asyncio.timeout(LIMIT_S):
-            return await self.told.get()
+            return await self.beats.get()
 
     async def silence(self) -> float:
         async with asyncio.timeout(LIMIT_S):
@@ -108,7 +108,7 @@ async def test_beats_go_on_while_a_handler_blocks_the_event_loop() -> None:
     pulse = FakePulse()
     heart = Heart(pulse, QUICK_S)
     pulse.wait_for(4)  # in this very thread: nothing else runs on the event loop meanwhile
-    assert heart.told.empty()
+    assert heart.beats.empty()
     assert (await heart.beat()).is_alive
     await heart.heartbeat.stop()
     assert heart.silences.empty()
@@ -211,7 +211,7 @@ async def test_a_worker_that_could_not_beat_for_two_thirds_of_its_lease_is_told_
     assert first >= lease_s * 2 / 3
     assert second > first
     await heart.heartbeat.stop()
-    assert heart.told.empty()
+    assert heart.beats.empty()
 
 
 async def test_a_beat_that_succeeds_in_time_keeps_silence_away() -> None:
@@ -309,18 +309,18 @@ async def test_a_task_whose_handler_blocks_the_event_loop_past_the_lease_is_not_
 
 async def test_nothing_is_leased_before_the_heartbeat_was_heard() -> None:
     """A heartbeat that finds no connection would leave what its worker leases to the rescue."""
-    told: list[str] = []
+    beats: list[str] = []
 
     class Refusing(MemoryStore):
         def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
-            if len(told) < 3:
-                told.append("refused")
+            if len(beats) < 3:
+                beats.append("refused")
                 raise StoreUnavailable("too many connections")
-            told.append("heard")
+            beats.append("heard")
             return super().beat(incarnation, lease_s, running)
 
         async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
-            told.append("leased")
+            beats.append("leased")
             return await super().lease(incarnation, rooms, most)
 
     ended = asyncio.Event()
@@ -337,7 +337,7 @@ async def test_nothing_is_leased_before_the_heartbeat_was_heard() -> None:
     async with asyncio.timeout(LIMIT_S):
         await ended.wait()
     await worker.stop()
-    assert told[:5] == ["refused"] * 3 + ["heard", "leased"]
+    assert beats[:5] == ["refused"] * 3 + ["heard", "leased"]
 
 
 async def test_starting_that_fails_or_is_canceled_leaves_no_heart_beating() -> None:

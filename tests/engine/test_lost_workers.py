@@ -247,7 +247,7 @@ def test_signing_on_waits_for_a_database_that_is_away(stage: EngineStage) -> Non
 def test_a_worker_that_learns_of_its_death_by_a_look_stops_its_handlers_before_it_signs_on_anew(
     stage: EngineStage,
 ) -> None:
-    """No beat comes in between, and the old heart is silenced: nobody else would tell them."""
+    """No beat comes in between, and the old heartbeat is silenced: only the next look can tell them."""
     job = stage.handler(takes_s=1_000)
 
     async def scene() -> None:

@@ -28,5 +28,5 @@ def test_a_worker_that_may_not_drop_history_says_so_once(stage: EngineStage, cap
 
     with caplog.at_level(logging.WARNING):
         stage.play(scene)
-    told = [one.message for one in caplog.records if "cannot drop old history" in one.message]
-    assert told == ["cannot drop old history: StoreUnavailable: must be owner"] * 2
+    answer = [one.message for one in caplog.records if "cannot drop old history" in one.message]
+    assert answer == ["cannot drop old history: StoreUnavailable: must be owner"] * 2

@@ -149,7 +149,7 @@ def test_a_rest_ends_at_the_next_due_time(stage: EngineStage) -> None:
     stage.play(scene)
 
 
-def test_due_times_of_queues_that_are_not_served_wake_nobody(stage: EngineStage) -> None:
+def test_due_times_of_queues_that_are_not_served_wake_no_worker(stage: EngineStage) -> None:
     stage.handler()
 
     async def scene() -> None:
@@ -190,7 +190,7 @@ def test_a_push_that_stops_working_is_replaced_by_polling(stage: EngineStage) ->
     stage.play(scene)
 
 
-def test_a_due_row_that_somebody_else_holds_is_not_asked_for_a_thousand_times_a_second() -> None:
+def test_a_due_row_that_another_worker_holds_is_not_asked_for_a_thousand_times_a_second() -> None:
     class Held(MemoryStore):
         looks = 0
 

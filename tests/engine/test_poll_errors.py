@@ -56,12 +56,12 @@ def test_no_error_stops_the_poller_and_each_is_reported(
 
     with caplog.at_level(logging.WARNING, ENGINE):
         stage.play(scene)
-    told = [one for one in caplog.records if "failed" in one.message]
-    assert len(told) == 20
-    assert str(error) in told[0].message
+    answer = [one for one in caplog.records if "failed" in one.message]
+    assert len(answer) == 20
+    assert str(error) in answer[0].message
     # Transient ones are expected: a warning. Others are reported with where they came from.
-    assert [one.levelno for one in told] == [logging.WARNING if error is GONE else logging.ERROR] * 20
-    assert all(bool(one.exc_info) is (error is not GONE) for one in told)
+    assert [one.levelno for one in answer] == [logging.WARNING if error is GONE else logging.ERROR] * 20
+    assert all(bool(one.exc_info) is (error is not GONE) for one in answer)
 
 
 def test_health_flips_at_five_errors_in_a_row_and_recovers(stage: EngineStage) -> None:

@@ -189,7 +189,7 @@ def test_a_settlement_that_was_committed_before_the_connection_broke_is_not_lost
 
 @pytest.mark.parametrize("is_leased_again", [False, True])
 def test_what_was_rescued_during_the_outage_is_lost_and_reported(stage: EngineStage, is_leased_again: bool) -> None:
-    """The task is queued again, or somebody else's: in both cases our result is dropped, and that is said."""
+    """The task is queued again, or another worker has it: in both cases the result is dropped, and the log says so."""
 
     async def scene() -> None:
         bench = Bench(stage)

@@ -181,7 +181,7 @@ def test_a_handler_that_suppresses_its_cancellation_does_not_block_shutdown(
 
 
 def test_a_look_under_way_ends_first_and_what_it_leased_is_handed_back(stage: EngineStage) -> None:
-    """Canceled in the middle, the lease would be committed with nobody to run it: left to the rescue, for a lease."""
+    """Canceled in the middle, the lease would be committed without a worker to run it, until the rescue finds it."""
     job = stage.handler()
     stage.store.takes_s["lease"] = 1.0
 
@@ -228,9 +228,9 @@ def test_shutdown_during_an_outage_is_bounded_and_leaves_the_rest_to_the_rescue(
 
     with caplog.at_level(logging.WARNING):
         stage.play(scene)
-    told = " ".join(one.message for one in caplog.records)
-    assert "1 tasks could not be settled; the rescue will find them" in told
-    assert "cannot sign off" in told
+    answer = " ".join(one.message for one in caplog.records)
+    assert "1 tasks could not be settled; the rescue will find them" in answer
+    assert "cannot sign off" in answer
 
 
 def test_shutdown_while_the_database_is_away_altogether_silences_the_heart(stage: EngineStage) -> None:
@@ -321,7 +321,7 @@ def test_a_worker_can_be_followed_by_another_on_the_same_store(stage: EngineStag
     stage.play(scene)
 
 
-def test_a_handler_canceled_by_somebody_else_is_handed_back(stage: EngineStage) -> None:
+def test_a_handler_canceled_by_other_code_is_handed_back(stage: EngineStage) -> None:
     """Not by the engine: the event loop is being torn down, for instance. The task must not be lost."""
     job = stage.handler(takes_s=60)
 
@@ -398,7 +398,7 @@ def test_a_run_that_is_stopped_before_it_began_is_settled_on_the_spot_and_once(
 
 
 @pytest.mark.parametrize("carry_s", [1.0, -1.0], ids=["the same carrier goes on", "its time is up"])
-def test_a_spare_carrier_that_somebody_canceled_leaves_nobody_waiting(
+def test_a_spare_carrier_that_was_canceled_leaves_no_caller_waiting(
     stage: EngineStage, monkeypatch: pytest.MonkeyPatch, carry_s: float
 ) -> None:
     """Such as a handler that cancels every task that it can find."""

@@ -27,7 +27,7 @@ SEEDS = [int(FIXED_SEED)] if FIXED_SEED else list(range(1, 41))
 LEASE_S = 12.0
 EVENTS = 150
 ATTEMPTS = 3
-NAMES = ("quick", "slow", "nobody-knows")
+NAMES = ("quick", "slow", "unregistered")
 
 
 class Ledger(SpyStore):
@@ -146,7 +146,7 @@ class Fleet:
             await self.store.cancel(self.random.choice(self.ids), '{"what":"cancel"}')
 
     async def crash(self) -> None:
-        """kill -9: nothing is settled, nothing is handed back, nobody signs off."""
+        """kill -9: nothing is settled, nothing is handed back, no worker signs off."""
         worker = self.random.choice(self.workers)
         self.workers.remove(worker)
         heart = getattr(worker._heartbeat, "_beating", None)

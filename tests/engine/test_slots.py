@@ -223,7 +223,7 @@ def test_no_run_sees_the_context_variables_of_another(stage: EngineStage, value:
         VARIABLE.set(value)
         if run.lease.id % 2:
             await asyncio.sleep(1)
-            seen.append("nothing" if VARIABLE.get() is value else "somebody else's")
+            seen.append("nothing" if VARIABLE.get() is value else "another value")
         return Ended(run.lease.id, run.lease.sequence)
 
     stage.works.add(Work("job", "default", run))

@@ -36,7 +36,7 @@ def test_every_error_goes_into_the_future_and_the_thread_lives_on(error: BaseExc
         assert threads.submit(thread_name).result() == "everpoll-1"
 
 
-def test_a_stop_iteration_reaches_whoever_awaits_it() -> None:
+def test_a_stop_iteration_reaches_the_caller_that_awaits_it() -> None:
     async def main() -> None:
         with DaemonThreads() as threads, pytest.raises(RuntimeError, match="StopIteration"):
             await asyncio.get_running_loop().run_in_executor(threads, partial(next, iter(())))

@@ -61,9 +61,9 @@ def running(**fields: Any) -> TaskInfo:
 def test_a_pause_is_named_with_its_actor_its_age_and_its_reason() -> None:
     pause = Pause(reason="the printer burns", by="ann", at=ago(90))
     paused = [QueueInfo(queue="default", ready=3, waiting=0, running=0, paused=pause)]
-    told = why(task(), [worker()], paused, (), NOW)
-    assert told.verdict == "Its queue 'default' is paused by ann, for 1m30s: the printer burns."
-    assert told.advice == "to go on: `everpoll queues resume default`"
+    reported = why(task(), [worker()], paused, (), NOW)
+    assert reported.verdict == "Its queue 'default' is paused by ann, for 1m30s: the printer burns."
+    assert reported.advice == "to go on: `everpoll queues resume default`"
     assert "no live worker serves its queue, either" in why(task(), [], paused, (), NOW).evidence
     later = why(task(due_at=ago(-60)), [worker()], paused, (), NOW)
     assert later.verdict.startswith("It is not due yet")

@@ -7,7 +7,7 @@ HOUR_S = 3600.0
 
 
 def test_an_hour_of_pause_costs_as_many_looks_as_an_hour_without_work(stage: EngineStage) -> None:
-    """Tasks that are due, that fall due and that are enqueued meanwhile are no reason to look again and again."""
+    """Tasks that are due, that fall due and that are enqueued meanwhile do not make a worker look again and again."""
     job = stage.handler()
 
     async def scene() -> None:

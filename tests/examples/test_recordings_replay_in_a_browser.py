@@ -1,4 +1,4 @@
-"""The replay, in a real Chromium against the demo's own shop: what passes, what does not, and what is no verdict."""
+"""The replay, in a real Chromium against the demo's own shop: what passes, what does not, and what gives no verdict."""
 
 import asyncio
 import shutil
@@ -108,7 +108,7 @@ async def test_rows_do_not_see_each_others_cookies(shop_url: str) -> None:
 async def test_a_browser_that_dies_is_no_verdict(shop_url: str) -> None:
     async with browser() as started:
         waiting = asyncio.ensure_future(replay(started, ready(shop_url, Open("/"), Expect("#never")), Config(), row=1))
-        # No event tells that the page is there; whether the end comes while it opens or later, it is no verdict.
+        # No event tells that the page is there; whether the end comes while it opens or later, it gives no verdict.
         while not any(page.url != "about:blank" for context in started.contexts for page in context.pages):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await started.close()

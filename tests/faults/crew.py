@@ -2,7 +2,7 @@
 
 A job that is to be in the middle of its work when a fault comes runs until its gate is open: so no fault has to be
 timed. A gate is a file, for all who wait at it; another one beside it lets a single run through. Each job returns the
-fence it ran under, so that history tells whose result was taken.
+fence it ran under, so that history names the worker of the result.
 """
 
 import asyncio

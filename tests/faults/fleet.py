@@ -15,7 +15,7 @@ from typing import Self
 from faults.crew import EFFECTS, LEASE, SLOTS, crew
 from faults.effects import Effect, EffectsFile
 from faults.ledger import Ledger
-from worker_processes import WorkerProcess, told
+from worker_processes import WorkerProcess, story_of
 
 GIVE_UP_S = 25.0
 """Shorter than the rest of an idle poller that trusts its push, 27 s: who should be told and is not comes too late."""
@@ -124,7 +124,7 @@ class Fleet:
         while not condition():
             now = time.monotonic()
             if now > began + self._patience_s:
-                raise AssertionError(f"not within {self._patience_s:g} s: {wanted}\n{told(self.workers.values())}")
+                raise AssertionError(f"not within {self._patience_s:g} s: {wanted}\n{story_of(self.workers.values())}")
             # A look may read all logs and connect to the database: the workers need the machine more than it does.
             time.sleep(max(LOOK_S, LOOKS_REST * (now - looked_at)))
             looked_at = time.monotonic()

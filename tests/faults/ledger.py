@@ -53,7 +53,7 @@ class Ledger(Protocol):
         """Those that have; one that was settled twice would be there twice."""
 
     def burials(self) -> list[Burial]:
-        """Who is gone."""
+        """Return the processes that are gone."""
 
     def beats(self) -> dict[str, int]:
         """How often each worker that is not gone has beaten."""
@@ -160,7 +160,7 @@ class SqliteLedger:
         return connection
 
     def is_locked(self) -> bool:
-        """Whether somebody is in the middle of a transaction."""
+        """Return whether a process is in the middle of a transaction."""
         with closing(sqlite3.connect(self._path, timeout=0, isolation_level=None)) as connection:
             try:
                 connection.execute("begin immediate")

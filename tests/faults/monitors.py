@@ -13,7 +13,7 @@ from everpoll.monitors.alerting import Alert
 from everpoll.monitors.alerts.webhook import Webhook
 from faults.endpoint import Endpoint
 from faults.fleet import LOOKS_REST
-from worker_processes import WorkerProcess, told
+from worker_processes import WorkerProcess, story_of
 
 LEASE, SERVICES, EVERY, ENDPOINT = "MONITORS_LEASE", "MONITORS_SERVICES", "MONITORS_EVERY", "MONITORS_ENDPOINT"
 LOOK_S = 0.02
@@ -98,7 +98,7 @@ class MonitorFleet:
         for worker in living:
             worker.end()
         self.until(lambda: not self.running(), "all have ended")
-        assert [worker.process.returncode for worker in living] == [0] * len(living), told(self.workers)
+        assert [worker.process.returncode for worker in living] == [0] * len(living), story_of(self.workers)
 
     def until(self, condition: Callable[[], bool], wanted: str) -> float:
         """Wait for it; return how long that took."""
@@ -106,7 +106,7 @@ class MonitorFleet:
         while not condition():
             now = time.monotonic()
             if now > began + GIVE_UP_S:
-                raise AssertionError(f"not within {GIVE_UP_S:g} s: {wanted}\n{told(self.workers)}")
+                raise AssertionError(f"not within {GIVE_UP_S:g} s: {wanted}\n{story_of(self.workers)}")
             time.sleep(max(LOOK_S, LOOKS_REST * (now - looked_at)))
             looked_at = time.monotonic()
         return time.monotonic() - began

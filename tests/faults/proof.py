@@ -1,4 +1,4 @@
-"""What must hold after any fault: every job ended once, under the right fence, and nobody died of it."""
+"""What must hold after any fault: every job ended once, under the right fence, and no process died of it."""
 
 import signal
 from collections import Counter, defaultdict
@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from faults.effects import Effect
 from faults.fleet import Fleet
-from worker_processes import WorkerProcess, told
+from worker_processes import WorkerProcess, story_of
 
 
 def prove(fleet: Fleet, *, killed: Collection[WorkerProcess] = (), frozen: Collection[WorkerProcess] = ()) -> None:
@@ -39,7 +39,7 @@ def prove_no_live_worker_was_given_up(fleet: Fleet, killed: WorkerProcess | None
     Call this while all other workers live: one that has signed off looks like one that was declared dead.
     """
     dead = set() if killed is None else {killed.label}
-    assert {one.label for one in fleet.ledger.burials()} == dead, told(fleet.workers.values())
+    assert {one.label for one in fleet.ledger.burials()} == dead, story_of(fleet.workers.values())
     assert fleet.ledger.losses() == 0
     for row in fleet.ledger.history():
         assert row.rescues == len(row.lost_by) <= len(dead), f"rescued from a live worker: {row}"
@@ -55,13 +55,13 @@ def prove_no_live_worker_was_given_up(fleet: Fleet, killed: WorkerProcess | None
     }
     assert verdicts == (set() if killed is None else set(killed.incarnations()))
     for worker in fleet.workers.values():
-        assert len(worker.incarnations()) == 1, f"{worker.label} signed on anew\n{told([worker])}"
+        assert len(worker.incarnations()) == 1, f"{worker.label} signed on anew\n{story_of([worker])}"
         assert not worker.said("was declared dead")
         assert not worker.said("its result is dropped")
 
 
 def assert_one_at_a_time(runs: list[Effect], lawless: set[str]) -> None:
-    """A task runs at one place at a time; of what was killed or frozen nobody can know."""
+    """A task runs at one place at a time; what a killed or frozen process did cannot be known."""
     for earlier, later in pairwise(runs):
         if earlier.worker not in lawless:
             assert earlier.over_at is not None, f"two at once: {earlier} {later}"
@@ -69,10 +69,10 @@ def assert_one_at_a_time(runs: list[Effect], lawless: set[str]) -> None:
 
 
 def assert_all_are_well(fleet: Fleet, killed: set[str]) -> None:
-    """Who was not killed lives, had no bug to report, and ends with 0 when told to."""
+    """A process that was not killed lives, reported no bug, and ends with 0 when it is asked to."""
     alive = [worker for label, worker in fleet.workers.items() if label not in killed]
     gone = [(one.label, one.process.poll()) for one in alive if one.process.poll() not in {None, 0}]
-    assert not gone, f"a worker died\n{told(fleet.workers.values())}"
+    assert not gone, f"a worker died\n{story_of(fleet.workers.values())}"
     for worker in fleet.workers.values():
         bugs = [one for one in worker.log() if one["level"] in {"critical", "raw"} or "traceback" in one]
         assert not bugs, f"{worker.label} had something to report: {bugs}"
@@ -82,7 +82,7 @@ def assert_all_are_well(fleet: Fleet, killed: set[str]) -> None:
         if worker.is_running:
             worker.process.send_signal(signal.SIGTERM)
     fleet.until(lambda: not any(worker.is_running for worker in alive), "all have ended")
-    assert [worker.process.returncode for worker in alive] == [0] * len(alive), told(fleet.workers.values())
+    assert [worker.process.returncode for worker in alive] == [0] * len(alive), story_of(fleet.workers.values())
 
 
 def has_begun(worker: WorkerProcess) -> bool:

@@ -16,7 +16,7 @@ from everpoll import Everpoll
 from everpoll.stores.contract import RESCUE_LIMIT, TaskFilter, TaskInfo
 from faults.bookkeepers import TABLE, book, book_plainly
 from faults.ledger import Ledger
-from worker_processes import WorkerProcess, told
+from worker_processes import WorkerProcess, story_of
 
 GIVE_UP_S = 600.0
 LOOK_S = 0.02
@@ -91,7 +91,7 @@ def test_each_job_that_is_done_has_one_row(ledger: Ledger, tmp_path: Path, jobs:
         live = "everpoll_tasks" if ledger.url.startswith("sqlite") else "everpoll.tasks"
         give_up_at = time.monotonic() + GIVE_UP_S
         while asyncio.run(ask(ledger.url, f"select count(*) from {live}"))[0] > count:  # noqa: S608 - one of two names
-            assert time.monotonic() < give_up_at, told(started)
+            assert time.monotonic() < give_up_at, story_of(started)
             time.sleep(LOOK_S)
 
     asyncio.run(ask(ledger.url, TABLE))

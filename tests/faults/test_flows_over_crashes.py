@@ -12,7 +12,7 @@ from everpoll import Everpoll
 from everpoll.stores.contract import RESCUE_LIMIT, TaskFilter
 from faults import relay
 from faults.ledger import Ledger
-from worker_processes import WorkerProcess, told
+from worker_processes import WorkerProcess, story_of
 
 GIVE_UP_S = 600.0
 LOOK_S = 0.02
@@ -78,7 +78,7 @@ def test_every_callback_comes_once_after_all_members(ledger: Ledger, tmp_path: P
     def until_at_most(count: int) -> None:
         give_up_at = time.monotonic() + GIVE_UP_S
         while asyncio.run(live(ledger.url)) > count:
-            assert time.monotonic() < give_up_at, told(started)
+            assert time.monotonic() < give_up_at, story_of(started)
             time.sleep(LOOK_S)
 
     crew = [start(), start()]

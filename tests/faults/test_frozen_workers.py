@@ -9,7 +9,7 @@ from worker_processes import WorkerProcess
 
 
 def freeze(worker: WorkerProcess, ledger: Ledger) -> None:
-    """Between two transactions: frozen inside one, it would hold SQLite's only lock, and nobody could do anything."""
+    """Between two transactions: frozen inside one, it would hold SQLite's only lock, and no process could write."""
     worker.freeze()
     while isinstance(ledger, SqliteLedger) and ledger.is_locked():
         worker.thaw()

@@ -24,7 +24,7 @@ from faults.ledger import Ledger, SqliteLedger
 from faults.storm import LEASE, LIMIT, PER_S, STARTS, TICK_S, storm
 from faults.storm_records import Records, Row
 from faults.test_frozen_workers import freeze
-from worker_processes import WorkerProcess, told
+from worker_processes import WorkerProcess, story_of
 
 KEYS = ("a", "b", "c")
 MEMBERS = 4
@@ -136,7 +136,7 @@ class Storm:
         """Wait for it; frozen workers wake up meanwhile."""
         give_up_at = time.monotonic() + GIVE_UP_S
         while not condition():
-            assert time.monotonic() < give_up_at, f"not within {GIVE_UP_S:g} s: {wanted}\n{told(self._crew)}"
+            assert time.monotonic() < give_up_at, f"not within {GIVE_UP_S:g} s: {wanted}\n{story_of(self._crew)}"
             self._rest(LOOK_S)
 
     def _rest(self, rest_s: float) -> None:
@@ -148,7 +148,7 @@ class Storm:
         for worker in self._crew:
             worker.end()
         self.until(lambda: not any(one.is_running for one in self._crew), "all have ended")
-        assert {one.process.returncode for one in self._crew} == {0}, told(self._crew)
+        assert {one.process.returncode for one in self._crew} == {0}, story_of(self._crew)
         for worker in self.started:
             bugs = [one for one in worker.log() if one["level"] in {"critical", "raw"} or "traceback" in one]
             assert not bugs, f"{worker.label}: {bugs}"

@@ -61,7 +61,7 @@ def test_limits_hold_over_kills_and_freezes(ledger: Ledger, tmp_path: Path) -> N
 
 
 def most_at_once(runs: list[Effect], keys: dict[int, str], gone_at: dict[tuple[str, str], float]) -> int:
-    """Of one key, how many live runs there were at any instant; a run whose process was killed or frozen is no more."""
+    """Return how many live runs a key had at any instant; runs of a killed or frozen process do not count."""
     steps: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for run in runs:
         if run.task in keys:

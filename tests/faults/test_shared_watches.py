@@ -1,4 +1,4 @@
-"""Two processes share the watches; the one that is left has them all, within the lease of the one that was killed."""
+"""Two processes share the watches; after one is killed, the other has them all within a lease."""
 
 import asyncio
 import os
@@ -42,7 +42,7 @@ def test_when_one_of_two_is_killed_the_other_looks_at_all_runs_and_each_ends_onc
     # The kill may fall between a start or a cleanup and its settlement: both are done again under the same key.
     starts = Counter(run for what, run, _ in lines if what == "start")
     assert (len(starts), set(starts.values()) <= {1, 2}) == (RUNS, True)
-    assert sum(starts.values()) <= RUNS + 4, "no more than the slots of the one that was killed"
+    assert sum(starts.values()) <= RUNS + 4, "no more than the slots of the killed process"
     assert len({run for what, run, _ in lines if what == "clean"}) == RUNS
 
 

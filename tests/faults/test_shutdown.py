@@ -9,7 +9,7 @@ from faults.proof import prove
 
 
 def test_what_is_handed_back_is_picked_up_at_once(postgres: PostgresLedger, tmp_path: Path) -> None:
-    """Long before the lease runs out, and before anybody looks by itself: it was told."""
+    """Long before the lease ends, and before any worker looks by itself: a notification woke it."""
     gate = tmp_path / "gate"
     with Fleet(postgres, tmp_path, lease="60s", grace="0.2s") as fleet:
         fleet.start(3)

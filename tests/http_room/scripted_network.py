@@ -27,7 +27,7 @@ class Network:
         monkeypatch.setattr(socket, "getaddrinfo", self._getaddrinfo)
         monkeypatch.setattr(socket.socket, "connect", lambda *args: self._route(*args))  # noqa: PLW0108 - a method
 
-        # Behind a route, the address that answers is the one that was connected to.
+        # Behind a route, the address that answers is the address that was connected to.
         monkeypatch.setattr(socket.socket, "getpeername", lambda sock: self._peers.get(sock) or self._peer(sock))
 
     def _getaddrinfo(self, host: Any, port: Any, *args: Any, **kwargs: Any) -> Any:

@@ -156,18 +156,20 @@ CASES: Mapping[str, Case] = {
         say(OK + b"Content-Length: 2\r\n\r\nxyz" + MIB), "answer protocol", "200 with 2 bytes|valid HTTP"
     ),
     "a length that is negative": Case(say_and_close(OK + b"Content-Length: -5\r\n\r\n"), "protocol", "not valid HTTP"),
-    "a length that is no number": Case(say_and_close(OK + b"Content-Length: x\r\n\r\n"), "protocol", "not valid HTTP"),
+    "a length that is not a number": Case(
+        say_and_close(OK + b"Content-Length: x\r\n\r\n"), "protocol", "not valid HTTP"
+    ),
     "two lengths": Case(
         say_and_close(OK + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nxy"), "protocol", "not valid HTTP"
     ),
     "a length beyond all": Case(
         say(OK + b"Content-Length: 99999999999999999999999\r\n\r\n"), "protocol too_large", "not valid HTTP|more than"
     ),
-    "a chunk that is no number": Case(say_and_close(CHUNKED + b"zz\r\n"), "protocol refused", "valid HTTP|complete"),
+    "a chunk that is not a number": Case(say_and_close(CHUNKED + b"zz\r\n"), "protocol refused", "valid HTTP|complete"),
     "a header without a colon": Case(say_and_close(OK + b"nonsense\r\n\r\n"), "protocol", "not valid HTTP"),
     "a header with a NUL": Case(say_and_close(OK + b"A: \0\r\n\r\n"), "protocol", "not valid HTTP"),
     "another protocol": Case(say_and_close(b"SSH-2.0-OpenSSH_9.2\r\n"), "protocol", "not valid HTTP"),
-    "a status that is no number": Case(say_and_close(b"HTTP/1.1 abc\r\n\r\n"), "protocol", "not valid HTTP"),
+    "a status that is not a number": Case(say_and_close(b"HTTP/1.1 abc\r\n\r\n"), "protocol", "not valid HTTP"),
     "HTTP 9": Case(say_and_close(b"HTTP/9.9 200 OK\r\n\r\n"), "protocol answer", "."),
     "binary garbage": Case(say_and_close(bytes(range(256)) * 100), "protocol", "not valid HTTP"),
     "switches protocols": Case(

@@ -19,7 +19,7 @@ PLAIN = answer(200, b"fine")
 DAY_S = 86_400
 
 
-async def told(client: HttpClient, request: Request) -> str:
+async def reported(client: HttpClient, request: Request) -> str:
     with pytest.raises(NotReached) as error:
         await client.send(request)
     assert error.value.kind is Kind.TLS
@@ -38,7 +38,7 @@ async def test_an_answer_tells_when_the_certificate_expires(client: HttpClient, 
 
 async def test_a_server_that_is_not_trusted_gets_nothing(client: HttpClient, authority: Authority) -> None:
     async with Loopback(say(PLAIN), authority.serving("127.0.0.1", days=20)) as remote:
-        said = await told(client, Request(remote.url, headers={"X-Key": "${TOKEN}"}))
+        said = await reported(client, Request(remote.url, headers={"X-Key": "${TOKEN}"}))
         assert "authority that is not trusted" in said
     assert remote.asked == []
 
@@ -48,14 +48,14 @@ async def test_an_expired_certificate_is_said_so_with_its_date(
     client: HttpClient, authority: Authority, days: float, words: str
 ) -> None:
     async with Loopback(say(PLAIN), authority.serving("127.0.0.1", days=days)) as remote:
-        said = await told(client, Request(remote.url, tls=Tls(ca_file=authority.path), timeout_s=LIMIT_S))
+        said = await reported(client, Request(remote.url, tls=Tls(ca_file=authority.path), timeout_s=LIMIT_S))
     assert f"127.0.0.1:{remote.port}: its certificate expired {words}" in said
     assert remote.asked == []
 
 
 async def test_a_certificate_of_another_host_is_said_so(client: HttpClient, authority: Authority) -> None:
     async with Loopback(say(PLAIN), authority.serving("other.example", days=20)) as remote:
-        said = await told(client, Request(remote.url, tls=Tls(ca_file=authority.path)))
+        said = await reported(client, Request(remote.url, tls=Tls(ca_file=authority.path)))
         assert "belongs to another host, and not to 127.0.0.1" in said
         renamed = Tls(ca_file=authority.path, server_name="other.example")
         assert (await client.send(Request(remote.url, tls=renamed))).status == 200
@@ -65,13 +65,13 @@ async def test_a_certificate_that_is_not_valid_yet_is_said_so(client: HttpClient
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.vouch("127.0.0.1", days=20, since_days=-5))
     async with Loopback(say(PLAIN), context) as remote:
-        said = await told(client, Request(remote.url, tls=Tls(ca_file=authority.path)))
+        said = await reported(client, Request(remote.url, tls=Tls(ca_file=authority.path)))
     assert "not valid yet" in said
 
 
 async def test_a_self_signed_certificate_is_said_so(client: HttpClient, authority: Authority) -> None:
     async with Loopback(say(PLAIN), authority.serving_itself()) as remote:
-        assert "self-signed" in await told(client, Request(remote.url))
+        assert "self-signed" in await reported(client, Request(remote.url))
 
 
 async def test_a_server_without_tls_is_said_so(client: HttpClient) -> None:
@@ -81,7 +81,7 @@ async def test_a_server_without_tls_is_said_so(client: HttpClient) -> None:
         await reader.read()
 
     async with listening(talk) as port:
-        assert "does not speak TLS" in await told(client, Request(f"https://127.0.0.1:{port}/"))
+        assert "does not speak TLS" in await reported(client, Request(f"https://127.0.0.1:{port}/"))
 
 
 async def test_a_handshake_that_never_ends_costs_the_timeout(client: HttpClient) -> None:
@@ -109,7 +109,7 @@ async def test_a_client_certificate_is_shown_to_the_origin_only(client: HttpClie
 async def test_connections_with_other_trust_are_not_shared(client: HttpClient, authority: Authority) -> None:
     async with Loopback(say(PLAIN), authority.serving("127.0.0.1", days=20)) as remote:
         await client.send(Request(remote.url, tls=Tls(ca_file=authority.path)))
-        await told(client, Request(remote.url))
+        await reported(client, Request(remote.url))
 
 
 async def test_files_that_cannot_be_used_are_named(client: HttpClient, authority: Authority, tmp_path: Path) -> None:

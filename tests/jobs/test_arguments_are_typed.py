@@ -60,9 +60,9 @@ def buy(item: Item, amount: int, *more: int, at: datetime = NOON, **notes: str) 
 async def test_a_wrong_argument_is_refused_by_its_name_and_path(args: Any, kwargs: Any, says: str) -> None:
     job = registered(buy)
     for one in (job, job.options(priority=1)):
-        with pytest.raises(BadInput) as told:
+        with pytest.raises(BadInput) as answer:
             await one.enqueue(*args, **kwargs)
-        assert str(told.value) == says
+        assert str(answer.value) == says
     with pytest.raises(BadInput):
         job.new_task(args, kwargs)
 

@@ -112,7 +112,7 @@ async def test_a_job_whose_clean_up_raises_when_it_is_stopped_has_not_failed(app
         try:
             await asyncio.sleep(LIMIT_S)
         finally:
-            raise ConnectionError("the clean-up could not reach anybody")
+            raise ConnectionError("the clean-up could not reach the remote")
 
     await app.__aenter__()
     task = await f.enqueue()
@@ -124,7 +124,7 @@ async def test_a_job_whose_clean_up_raises_when_it_is_stopped_has_not_failed(app
 
 
 async def test_a_plain_job_is_handed_back_only_after_its_function_has_ended(app: Everpoll) -> None:
-    """Handed back earlier, another worker would run it beside the one that has not noticed yet."""
+    """Handed back earlier, another worker would run it beside a handler that has not noticed yet."""
     began = threading.Event()
     ended_at: list[float] = []
 
@@ -136,7 +136,7 @@ async def test_a_plain_job_is_handed_back_only_after_its_function_has_ended(app:
             time.sleep(0.002)
         time.sleep(0.02)
         ended_at.append(time.time())
-        raise RuntimeError("nobody looks at this any more")
+        raise RuntimeError("this error is not read")
 
     await app.__aenter__()
     task = await f.enqueue()

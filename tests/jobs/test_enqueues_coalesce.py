@@ -61,7 +61,7 @@ async def test_concurrent_callers_share_one_statement_on_every_store(app: Everpo
     await app.close()
 
 
-def test_the_first_goes_at_once_and_whoever_comes_meanwhile_shares_the_next() -> None:
+def test_the_first_goes_at_once_and_callers_that_come_meanwhile_share_the_next() -> None:
     clock = VirtualClock()
     store = SlowStore(clock)
 
@@ -192,7 +192,7 @@ def test_the_first_callers_error_does_not_stop_the_others() -> None:
 
 
 @pytest.mark.parametrize("which", [0, 2])
-def test_a_caller_that_is_canceled_takes_nobody_with_it(which: int) -> None:
+def test_a_caller_that_is_canceled_takes_no_other_with_it(which: int) -> None:
     clock = VirtualClock()
     store = SlowStore(clock)
 

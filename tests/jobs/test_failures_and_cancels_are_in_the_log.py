@@ -15,7 +15,7 @@ async def feed(app: Everpoll) -> list[Event]:
     return list((await (await app.store()).events("0")).events)
 
 
-def told(events: list[Event]) -> list[tuple[int, dict[str, Any]]]:
+def reported(events: list[Event]) -> list[tuple[int, dict[str, Any]]]:
     return [(one.task_id, one.body) for one in events]
 
 
@@ -65,7 +65,7 @@ async def test_cancels_from_inside_and_outside_are_told(app: Everpoll) -> None:
         await soon(began)
         await outside.cancel("enough", by="ops")
         await ended(outside)
-        found = told(await feed(app))
+        found = reported(await feed(app))
     assert found == [
         (inside.id, {"what": "canceled", "attempt": 1, "why": "no longer needed"}),
         (outside.id, {"what": "cancel", "by": "ops", "why": "enough", "state": "running"}),
@@ -82,7 +82,7 @@ async def test_a_retry_by_hand_is_told_with_its_actor(app: Everpoll) -> None:
         task = await fails.enqueue()
         await ended(task)
     assert await task.retry(by="ops")
-    bodies = [body for _, body in told(await feed(app))]
+    bodies = [body for _, body in reported(await feed(app))]
     assert bodies[1] == {"what": "retry", "by": "ops", "why": "retried by hand"}
     await app.close()
 

@@ -45,7 +45,7 @@ async def enqueue_both(world: World, app: Everpoll) -> None:
     world.notes |= {"chain": chain.id, "group": group.id, "silent": silent.id}
 
 
-async def all_told_once(world: World) -> None:
+async def all_reported_once(world: World) -> None:
     notes, database = world.notes, world.database
     found = await database.info([notes["chain"], notes["group"], notes["silent"]])
     assert [one.state for one in found.values()] == ["done"] * 3
@@ -64,5 +64,5 @@ async def all_told_once(world: World) -> None:
 
 
 def test_every_callback_is_told_once_wherever_a_process_dies_or_freezes() -> None:
-    exploration = explore(make, enqueue_both, all_told_once)
+    exploration = explore(make, enqueue_both, all_reported_once)
     assert {"after_lease", "before_settle", "after_settle", "in_step", "in_report"} <= set(exploration.points)

@@ -63,9 +63,9 @@ async def test_a_key_may_be_a_function_of_the_arguments(app: Everpoll) -> None:
 
 async def test_a_parameter_that_was_not_passed_counts_with_its_default(app: Everpoll) -> None:
     @app.job(rate=Rate(5, per="1m"), per="tenant", concurrency=2)
-    async def send(task: Task, to: str, tenant: str | None = "nobody") -> None: ...
+    async def send(task: Task, to: str, tenant: str | None = "none") -> None: ...
 
-    assert (await (await send.enqueue("x")).info()).limit == Limit("send/nobody", 2, 5, 60.0)
+    assert (await (await send.enqueue("x")).info()).limit == Limit("send/none", 2, 5, 60.0)
     assert (await (await send.enqueue("x", tenant="t", delay="1h", priority=3, key="k")).info()).limit == Limit(
         "send/t", 2, 5, 60.0
     )
@@ -102,7 +102,7 @@ async def test_keys_of_different_jobs_never_meet(app: Everpoll) -> None:
         ({"concurrency": 2**40}, "write at most"),
         ({"rate": 5}, "write Rate"),
         ({"rate": True}, "write Rate"),
-        ({"concurrency": 1, "per": "nobody"}, "'nobody' is not a parameter of it; there are host"),
+        ({"concurrency": 1, "per": "tenant"}, "'tenant' is not a parameter of it; there are host"),
         ({"concurrency": 1, "per": "task"}, "'task' is not a parameter"),
         ({"concurrency": 1, "per": 7}, "write a parameter's name"),
         ({"concurrency": 1, "per": asyncio.sleep}, "is async: write a plain function of the arguments"),
@@ -193,7 +193,7 @@ async def test_jobs_without_limits_pass_by(app: Everpoll) -> None:
 
 
 async def test_priorities_age(app: Everpoll) -> None:
-    """Who has waited for longer than `aging=` goes first."""
+    """A task that has waited for longer than `aging=` goes first."""
     old = Everpoll(app._store, slots=1, aging="50ms")
     order: list[str] = []
 

@@ -92,7 +92,7 @@ def test_a_result_settled_by_this_process_is_seen_at_once() -> None:
     clock.run(scene())
 
 
-def test_whoever_gives_up_takes_the_answer_from_nobody_and_the_last_one_ends_the_looks() -> None:
+def test_a_caller_that_gives_up_takes_the_answer_from_no_other_and_the_last_one_ends_the_looks() -> None:
     clock = VirtualClock()
     store = EndedStore(clock)
 
@@ -118,7 +118,9 @@ def test_whoever_gives_up_takes_the_answer_from_nobody_and_the_last_one_ends_the
     clock.run(scene())
 
 
-def test_an_outage_is_waited_out_and_any_other_error_reaches_whoever_waits(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_waited_out_and_any_other_error_reaches_the_callers_that_wait(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     clock = VirtualClock()
     store = EndedStore(clock)
 
@@ -137,8 +139,8 @@ def test_an_outage_is_waited_out_and_any_other_error_reaches_whoever_waits(caplo
 
     with caplog.at_level(logging.DEBUG, "everpoll.engine"):
         clock.run(scene())
-    told = [one.levelno for one in caplog.records if "cannot look for results: connection refused" in one.message]
-    assert told == [logging.WARNING, *[logging.DEBUG] * 9]
+    answer = [one.levelno for one in caplog.records if "cannot look for results: connection refused" in one.message]
+    assert answer == [logging.WARNING, *[logging.DEBUG] * 9]
 
 
 def test_more_tasks_than_fit_into_one_look_are_asked_about_in_slices() -> None:

@@ -23,7 +23,7 @@ async def test_retry_3_means_three_attempts_and_each_error_is_kept_with_its_trac
         task = await fails.enqueue()
         with pytest.raises(
             JobFailed, match=r"fails \(task \d+\) failed after 3 attempts: LookupError: attempt 3"
-        ) as told:
+        ) as answer:
             await task.result(timeout=LIMIT_S)
         info = await task.info()
     assert (info.state, info.attempt) == ("failed", 3)
@@ -32,8 +32,8 @@ async def test_retry_3_means_three_attempts_and_each_error_is_kept_with_its_trac
     assert {error["type"] for error in info.errors} == {"LookupError"}
     assert all("Traceback" in error["traceback"] and "in fails" in error["traceback"] for error in info.errors)
     assert [entry["what"] for entry in info.trail] == ["retry", "retry", "failed"]
-    assert told.value.error is not None
-    assert told.value.error["error"] == "attempt 3 met \N{SNOWMAN}"
+    assert answer.value.error is not None
+    assert answer.value.error["error"] == "attempt 3 met \N{SNOWMAN}"
 
 
 async def test_a_job_that_recovers_is_done_and_keeps_the_errors_of_before(app: Everpoll) -> None:
@@ -301,7 +301,7 @@ async def test_retry_of_a_task_that_has_not_ended_says_no(app: Everpoll) -> None
     await app.close()
 
 
-async def test_whoever_watches_the_worker_is_told_of_every_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_of_the_worker_has_every_failure(caplog: pytest.LogCaptureFixture) -> None:
     app = Everpoll("memory://")
 
     @app.job(retry=Retry(2, Backoff("1ms", jitter=0)))

@@ -15,7 +15,7 @@ from everpoll.testing import drain
 from jobs.jobs_stage import LIMIT_S, ended
 from stores.backends import Backend, backend_names
 from stores.conftest import made
-from worker_processes import WorkerProcess, told
+from worker_processes import WorkerProcess, story_of
 
 POSTGRES = next(name for name in backend_names() if name.startswith("postgres"))
 Another = Callable[[], Store]
@@ -196,7 +196,7 @@ async def _deploy(backend: Backend, folder: Path) -> None:
         assert sorted(set(results)) == ["billed 1", "greeted 1"]
         assert results.count("greeted 1") == 100
     except TimeoutError:
-        raise AssertionError(told(workers)) from None
+        raise AssertionError(story_of(workers)) from None
     finally:
         for worker in workers:
             worker.kill()

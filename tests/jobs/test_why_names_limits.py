@@ -20,19 +20,21 @@ async def test_a_waiting_job_names_its_key(app: Everpoll) -> None:
     card = WorkerCard(incarnation=7, label="w", host="h", pid=1, queues=("default",), slots=50, version="0")
     await store.sign_on(card, 60.0)
     leased = {one.id for one in (await store.lease(7, {"default": 50}, 50)).leases}
-    told = []
+    answer = []
     for task in (tasks[3], calls[1]):
         info = await task.info()
         assert info.limit is not None
         assert task.id not in leased
         at_key = await store.limit(info.limit.key)
         now = info.due_at + timedelta(seconds=5)
-        told.append(why(info, await store.workers(), await store.queues(), (), now, (), at_key))
-    assert told[0].verdict == "It waits behind the limit of its key 'send/acme': 2 of 2 run."
-    assert "2 tasks of this key are due and wait; keys take turns" in told[0].evidence
-    assert any("of those that run, the first one started" in line for line in told[0].evidence)
-    assert told[1].verdict.startswith("It waits behind the rate of its key 'call': 1 have started within 1m; the next")
-    assert "may start in 5" in told[1].verdict
+        answer.append(why(info, await store.workers(), await store.queues(), (), now, (), at_key))
+    assert answer[0].verdict == "It waits behind the limit of its key 'send/acme': 2 of 2 run."
+    assert "2 tasks of this key are due and wait; keys take turns" in answer[0].evidence
+    assert any("of those that run, the first one started" in line for line in answer[0].evidence)
+    assert answer[1].verdict.startswith(
+        "It waits behind the rate of its key 'call': 1 have started within 1m; the next"
+    )
+    assert "may start in 5" in answer[1].verdict
     await app.close()
 
 

@@ -16,7 +16,7 @@ from everpoll.watches import Done, Fail, Wait
 DEBUG, INFO, WARNING, ERROR = logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR
 
 
-def told(caplog: pytest.LogCaptureFixture, logger: str) -> list[tuple[int, str]]:
+def answer(caplog: pytest.LogCaptureFixture, logger: str) -> list[tuple[int, str]]:
     return [(one.levelno, one.getMessage()) for one in caplog.records if one.name == logger]
 
 
@@ -45,7 +45,7 @@ def test_a_job_is_told_at_its_start_its_end_and_each_failure(caplog: pytest.LogC
 
     with caplog.at_level(DEBUG, "everpoll.jobs"):
         asyncio.run(main())
-    lines = told(caplog, "everpoll.jobs")
+    lines = answer(caplog, "everpoll.jobs")
     assert [level for level, _ in lines] == [DEBUG, INFO, DEBUG, WARNING, DEBUG, ERROR]
     assert lines[0][1] == "fine#1: starts, attempt 1"
     assert lines[1][1].startswith("fine#1: done in ")
@@ -75,7 +75,7 @@ def test_a_snooze_is_debug_and_a_cancel_is_info(caplog: pytest.LogCaptureFixture
 
     with caplog.at_level(DEBUG, "everpoll.jobs"):
         asyncio.run(main())
-    ends = [one for one in told(caplog, "everpoll.jobs") if "starts" not in one[1]]
+    ends = [one for one in answer(caplog, "everpoll.jobs") if "starts" not in one[1]]
     assert ends == [
         (DEBUG, "poll#1: snoozes: the job asked to be run again in 0s"),
         (INFO, "poll#1: canceled: sold out"),
@@ -99,7 +99,7 @@ def test_a_run_is_told_at_its_start_each_look_and_its_end(caplog: pytest.LogCapt
 
     with caplog.at_level(DEBUG, "everpoll.watches"):
         asyncio.run(main())
-    lines = told(caplog, "everpoll.watches")
+    lines = answer(caplog, "everpoll.watches")
     assert [level for level, _ in lines] == [INFO, DEBUG, INFO, INFO, ERROR]
     assert lines[0][1] == "query:a: started"
     assert "next step in" in lines[1][1]
@@ -172,7 +172,7 @@ def test_a_storm_is_one_line_at_the_end_of_its_stretch(caplog: pytest.LogCapture
     with caplog.at_level(INFO, "everpoll.tests"):
         clock.run(scene())
     text = "4 more lines within 10s, each logged at debug level: audit done 3, mail done 1"
-    assert told(caplog, "everpoll.tests") == [(INFO, "line 0"), (INFO, "line 1"), (WARNING, text), (INFO, "line 6")]
+    assert answer(caplog, "everpoll.tests") == [(INFO, "line 0"), (INFO, "line 1"), (WARNING, text), (INFO, "line 6")]
 
 
 def test_at_debug_level_a_storm_has_every_line(caplog: pytest.LogCaptureFixture) -> None:
@@ -186,4 +186,4 @@ def test_at_debug_level_a_storm_has_every_line(caplog: pytest.LogCaptureFixture)
 
     with caplog.at_level(DEBUG, "everpoll.tests"):
         asyncio.run(scene())
-    assert [level for level, _ in told(caplog, "everpoll.tests")] == [INFO, DEBUG, DEBUG, INFO]
+    assert [level for level, _ in answer(caplog, "everpoll.tests")] == [INFO, DEBUG, DEBUG, INFO]

@@ -114,18 +114,18 @@ def test_edge_a_hook_that_raises_leaves_the_outcome_alone(caplog: pytest.LogCapt
                 assert loop.state.failures == 1
 
         stage.play(scene)
-    told = [record.exc_text or str(record.exc_info) for record in caplog.records if "hook" in record.message]
-    assert len(told) == 4
+    reported = [record.exc_text or str(record.exc_info) for record in caplog.records if "hook" in record.message]
+    assert len(reported) == 4
     assert all("'prices'" in record.message for record in caplog.records if "hook" in record.message)
 
 
 def test_the_hook_is_part_of_the_run() -> None:
     stage = Stage()
-    told: list[Outcome] = []
+    reported: list[Outcome] = []
 
     async def slow_hook(outcome: Outcome) -> None:
         await asyncio.sleep(10)
-        told.append(outcome)
+        reported.append(outcome)
 
     async def scene() -> None:
         loop = stage.add(stage.runs(), on_outcome=slow_hook)
@@ -136,7 +136,7 @@ def test_the_hook_is_part_of_the_run() -> None:
             assert loop.state.next_due == 70.0
 
     stage.play(scene)
-    assert told == [Outcome("ok")]
+    assert reported == [Outcome("ok")]
 
 
 def test_edge_a_function_that_suppresses_cancellation_at_its_timeout() -> None:
@@ -312,8 +312,8 @@ def test_an_async_hook_that_hangs_is_ended_by_the_timeout_and_logged(caplog: pyt
 
     stage.play(scene)
     assert runs.at == [10, 25]
-    told = [record for record in caplog.records if "on_outcome hook" in record.message]
-    assert [record.exc_info[0] for record in told if record.exc_info] == [TimeoutError, TimeoutError]
+    reported = [record for record in caplog.records if "on_outcome hook" in record.message]
+    assert [record.exc_info[0] for record in reported if record.exc_info] == [TimeoutError, TimeoutError]
 
 
 def test_the_timeout_bounds_condition_function_and_hook_each_by_itself() -> None:

@@ -94,7 +94,7 @@ def test_semantics_11_a_loop_never_dies_silently(caplog: pytest.LogCaptureFixtur
     assert caplog.messages == ["loop 'prices' does not end: it was canceled and is left behind"]
 
 
-def test_whoever_waits_for_a_trigger_is_answered() -> None:
+def test_a_caller_that_waits_for_a_trigger_is_answered() -> None:
     stage = Stage()
 
     async def scene() -> None:

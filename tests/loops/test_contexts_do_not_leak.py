@@ -36,7 +36,7 @@ def recorder(seen: list[str], in_thread: bool = False) -> Callable[[], Any]:
 
 @pytest.mark.parametrize("act", ACTS)
 @pytest.mark.parametrize("in_thread", [False, True])
-def test_whoever_moves_the_deadline_of_one_loop_is_not_seen_by_another(act: str, in_thread: bool) -> None:
+def test_moving_the_deadline_of_one_loop_is_not_seen_by_another(act: str, in_thread: bool) -> None:
     stage = Stage()
     seen: list[str] = []
     asked: list[str] = []

@@ -36,7 +36,7 @@ def close_with_everything_on_it(event_loop: asyncio.AbstractEventLoop) -> None:
 
 
 def abandon(stage: Stage, act: Callable[[], object] = lambda: None) -> None:
-    """One event loop that begins a run, and somebody waits for it; closed with all that, nothing canceled."""
+    """One event loop begins a run, and a caller waits for it; it is closed with all that, nothing canceled."""
     event_loop = stage.clock.new_event_loop()
 
     async def wait_for(loop: Loop) -> None:

@@ -70,13 +70,13 @@ def test_a_plain_question_that_blocks_does_not_block_the_event_loop() -> None:
 
 
 def test_the_answer_may_be_awaited_whatever_kind_of_function_gives_it() -> None:
-    async def nobody() -> bool:
+    async def not_looking() -> bool:
         return False
 
-    def nobody_later() -> object:
+    def not_looking_later() -> object:
         return asyncio.sleep(0, result=False)
 
-    for looking in (nobody, nobody_later):
+    for looking in (not_looking, not_looking_later):
         stage = Stage()
         runs = stage.runs()
 

@@ -13,7 +13,7 @@ from loops.stage import Stage
 Scene = Callable[[Stage, Loop], Any]
 
 
-def told(caplog: pytest.LogCaptureFixture, answers: list[object], scene: Scene, **options: Any) -> list[str]:
+def answer(caplog: pytest.LogCaptureFixture, answers: list[object], scene: Scene, **options: Any) -> list[str]:
     stage = Stage()
 
     async def play() -> None:
@@ -30,7 +30,7 @@ def test_failure_and_recovery(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(stage: Stage, _loop: Loop) -> None:
         await stage.clock.advance(300)
 
-    assert told(caplog, [None, False, ValueError("x")], scene) == [
+    assert answer(caplog, [None, False, ValueError("x")], scene) == [
         "WARNING loop 'prices' failed: returned False (failures: 1, next run in 1m)",
         "WARNING loop 'prices' failed: ValueError: x (failures: 2, next run in 2m)",
         "INFO loop 'prices' recovered after 2 failures, next run in 30s",
@@ -42,7 +42,7 @@ def test_ordinary_runs_are_silent(caplog: pytest.LogCaptureFixture) -> None:
         await stage.clock.advance(3000)
         await loop.trigger()
 
-    assert told(caplog, [], scene) == []
+    assert answer(caplog, [], scene) == []
 
 
 def test_pause_and_resume_also_during_a_run(caplog: pytest.LogCaptureFixture) -> None:
@@ -57,7 +57,7 @@ def test_pause_and_resume_also_during_a_run(caplog: pytest.LogCaptureFixture) ->
         await stage.clock.advance(5)
         loop.resume()
 
-    assert told(caplog, [], scene) == [
+    assert answer(caplog, [], scene) == [
         "INFO loop 'prices' is paused, next run not scheduled",
         "INFO loop 'prices' is waiting, next run in 25s",
         "INFO loop 'prices' is paused, next run not scheduled",
@@ -71,7 +71,7 @@ def test_breaker_stop_and_reset(caplog: pytest.LogCaptureFixture) -> None:
         loop.reset()
         await stage.clock.advance(30)
 
-    assert told(caplog, [False, Stop("sold out")], scene, breaker=Breaker(1, "5m")) == [
+    assert answer(caplog, [False, Stop("sold out")], scene, breaker=Breaker(1, "5m")) == [
         "WARNING loop 'prices' failed: returned False (failures: 1, next run in 5m)",
         "WARNING loop 'prices': breaker opened, one probe in 5m",
         "INFO loop 'prices' stopped: sold out",
@@ -83,7 +83,7 @@ def test_starting_and_closing_is_no_news_of_a_loop(caplog: pytest.LogCaptureFixt
         await stage.app.loops.close()
         await stage.app.loops.start()
 
-    assert told(caplog, [], scene) == []
+    assert answer(caplog, [], scene) == []
 
 
 def test_every_run_is_told_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:

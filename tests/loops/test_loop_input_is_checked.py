@@ -88,9 +88,9 @@ def test_a_function_without_a_name_needs_one() -> None:
 def test_a_taken_name_warns_where_the_decorator_stands() -> None:
     app = Everpoll()
     app.loop("30s", name="prices")(look)
-    with pytest.warns(EverpollWarning, match=r"'prices' is registered already.*replace") as told:
+    with pytest.warns(EverpollWarning, match=r"'prices' is registered already.*replace") as answer:
         app.loop("10s", name="prices")(look)
-    assert told[0].filename == __file__
+    assert answer[0].filename == __file__
     assert app.loops["prices"].policy.every_s == 10
 
 

@@ -42,7 +42,7 @@ class Incomparable:
 
 
 def played(stage: Stage, loop: Loop, seconds: float) -> None:
-    """Let it run, and let nothing reach the event loop's handler of errors that nobody caught."""
+    """Let it run, and let nothing reach the event loop's handler of uncaught errors."""
     uncaught: list[Any] = []
 
     async def scene() -> None:
@@ -57,13 +57,13 @@ def played(stage: Stage, loop: Loop, seconds: float) -> None:
 
 @pytest.mark.parametrize("in_thread", [False, True])
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "answer"),
     [
         (Unreadable(), "Unreadable: (its text cannot be read)"),
         (Canceling(), "Canceling: (its text cannot be read)"),
     ],
 )
-def test_an_exception_that_cannot_be_printed_is_a_failure(error: Exception, told: str, in_thread: bool) -> None:
+def test_an_exception_that_cannot_be_printed_is_a_failure(error: Exception, answer: str, in_thread: bool) -> None:
     stage = Stage()
 
     def plain() -> None:
@@ -74,7 +74,7 @@ def test_an_exception_that_cannot_be_printed_is_a_failure(error: Exception, told
 
     loop = stage.add(plain if in_thread else slow)
     played(stage, loop, 95)
-    assert (loop.state.failures, loop.state.runs, loop.state.last_error) == (2, 2, told)
+    assert (loop.state.failures, loop.state.runs, loop.state.last_error) == (2, 2, answer)
 
 
 @pytest.mark.parametrize("in_thread", [False, True])

@@ -81,10 +81,10 @@ def test_a_wrong_return_warns_once_names_the_loop_and_says_what_to_return(caplog
 
     with caplog.at_level(logging.WARNING):
         stage.play(scene)
-    (told,) = caplog.messages
-    assert "'prices'" in told
-    assert "None or True" in told
-    assert "Failed(reason)" in told
+    (reported,) = caplog.messages
+    assert "'prices'" in reported
+    assert "None or True" in reported
+    assert "Failed(reason)" in reported
 
 
 def test_what_is_kept_of_an_error_is_limited() -> None:

@@ -1,4 +1,4 @@
-"""A run is what was decided: with the function, condition and hook it was begun with, and begun by nobody else."""
+"""A run is what was decided: with the function, condition and hook it was begun with, and begun once."""
 
 import asyncio
 from typing import Any

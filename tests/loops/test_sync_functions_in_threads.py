@@ -60,7 +60,7 @@ def test_edge_a_sync_function_is_judged_like_any_other(
 
 def test_edge_a_sync_function_sees_context_variables_and_may_be_a_partial() -> None:
     stage = Stage()
-    who = contextvars.ContextVar("who", default="nobody")
+    who = contextvars.ContextVar("who", default="none")
     seen: list[str] = []
 
     def look(greeting: str) -> None:
@@ -246,15 +246,15 @@ def test_a_call_that_was_withdrawn_never_begins() -> None:
 
 
 def test_a_call_that_has_begun_cannot_be_withdrawn_and_tells_when_it_is_over() -> None:
-    blocking, told = Blocking(), list[str]()
+    blocking, reported = Blocking(), list[str]()
     call = ThreadCall(blocking, DaemonThreads())
     thread = threading.Thread(target=call, daemon=True)
     thread.start()
     blocking.wait_until_entered()
     assert not call.withdraw()
-    call.when_over(lambda: told.append("during"))
-    assert told == []
+    call.when_over(lambda: reported.append("during"))
+    assert reported == []
     blocking.let_go.set()
     thread.join()
-    call.when_over(lambda: told.append("after"))
-    assert (told, call.withdraw()) == (["during", "after"], True)
+    call.when_over(lambda: reported.append("after"))
+    assert (reported, call.withdraw()) == (["during", "after"], True)

@@ -28,7 +28,7 @@ def test_semantics_06_runs_now_and_resets_the_deadline() -> None:
 
 def test_semantics_06_need_not_be_awaited() -> None:
     stage = Stage()
-    runs = stage.runs(ValueError("nobody looks"))
+    runs = stage.runs(ValueError("not read"))
 
     async def scene() -> None:
         loop = stage.add(runs)
@@ -161,7 +161,7 @@ def test_a_stopped_loop_says_so_even_while_paused() -> None:
     stage.play(scene)
 
 
-def test_whoever_waits_may_give_up() -> None:
+def test_a_caller_that_waits_may_give_up() -> None:
     stage = Stage()
     runs = stage.runs(takes_s=5)
 

@@ -143,8 +143,8 @@ def test_what_is_not_a_condition_is_refused_in_words(text: Any, words: str) -> N
 
 def test_all_that_do_not_hold_are_told_in_order() -> None:
     texts = ["status == 500", "status == 200", 'json.status == "DOWN"', "latency < 1ms"]
-    told = failures([parse_condition(text) for text in texts], ANSWER)
-    assert told == (
+    answer = failures([parse_condition(text) for text in texts], ANSWER)
+    assert answer == (
         "status == 500: it is 200",
         'json.status == "DOWN": it is "UP"',
         "latency < 1ms: it is 250ms",
@@ -219,9 +219,9 @@ def test_any_text_is_a_condition_or_refused_and_any_answer_is_judged(text: str, 
     except BadInput:
         return
     facts = Facts(body=msgspec.json.encode(body), headers={"a": "1"}, status=200, latency_ms=5)
-    told = failures([condition], facts)
-    assert told == failures([condition], facts)
-    assert all(one.startswith(f"{condition.text}: ") and len(one) < 700 for one in told)
+    answer = failures([condition], facts)
+    assert answer == failures([condition], facts)
+    assert all(one.startswith(f"{condition.text}: ") and len(one) < 700 for one in answer)
     assert parse_condition(condition.text) == condition
 
 
@@ -229,11 +229,11 @@ def test_any_text_is_a_condition_or_refused_and_any_answer_is_judged(text: str, 
 @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False), st.integers(-(10**9), 10**9))
 def test_exactly_one_of_less_equal_and_greater_holds(seen: float, wanted: int) -> None:
     facts = Facts(body=msgspec.json.encode({"n": seen}))
-    told = [bool(problems(f"json.n {operator} {wanted}", facts)) for operator in ("<", "==", ">")]
-    assert told.count(False) == 1
-    assert bool(problems(f"json.n <= {wanted}", facts)) == (told[0] and told[1])
-    assert bool(problems(f"json.n >= {wanted}", facts)) == (told[1] and told[2])
-    assert bool(problems(f"json.n != {wanted}", facts)) != told[1]
+    answer = [bool(problems(f"json.n {operator} {wanted}", facts)) for operator in ("<", "==", ">")]
+    assert answer.count(False) == 1
+    assert bool(problems(f"json.n <= {wanted}", facts)) == (answer[0] and answer[1])
+    assert bool(problems(f"json.n >= {wanted}", facts)) == (answer[1] and answer[2])
+    assert bool(problems(f"json.n != {wanted}", facts)) != answer[1]
 
 
 @reproducible

@@ -62,9 +62,9 @@ def test_a_dependency_that_turns_unhealthy() -> None:
 def test_a_service_that_turns_unhealthy_names_no_dependency() -> None:
     story = Story(service())
     story.answers()
-    told = of_kind(story.refuses(), "status:change")
-    assert told["dependencyName"] is None
-    assert (told["previousHealthy"], told["currentHealthy"], told["error"]) == (True, False, "connection refused")
+    said = of_kind(story.refuses(), "status:change")
+    assert said["dependencyName"] is None
+    assert (said["previousHealthy"], said["currentHealthy"], said["error"]) == (True, False, "connection refused")
 
 
 def test_the_breaker_opens_and_closes_with_an_event_each_and_failed_probes_have_none() -> None:
@@ -85,11 +85,11 @@ def test_every_look_is_complete_and_one_without_an_answer_is_an_error_too() -> N
     changes = compare("billing", {}, reported, look.ended_at, {})
     decision = story.look(look)
     (complete,) = look_events(story.definition, look, decision, changes)
-    told = payload(complete)
-    assert told["kind"] == "poll:complete"
-    assert (told["serviceId"], told["success"], told["dependenciesUpdated"]) == ("billing", True, 1)
-    assert (told["latencyMs"], told["warnings"], told["error"]) == (12.5, ("item 1: no name",), None)
-    assert [change["currentStatus"] for change in told["statusChanges"]] == ["up"]
+    said = payload(complete)
+    assert said["kind"] == "poll:complete"
+    assert (said["serviceId"], said["success"], said["dependenciesUpdated"]) == ("billing", True, 1)
+    assert (said["latencyMs"], said["warnings"], said["error"]) == (12.5, ("item 1: no name",), None)
+    assert [change["currentStatus"] for change in said["statusChanges"]] == ["up"]
 
     look = refusal(story.due_at)
     complete, error = look_events(story.definition, look, story.look(look))

@@ -49,7 +49,7 @@ HOSTILE: Mapping[str, Callable[[], bytes]] = {
     "lines of metrics": lambda: b'dependency_health{dependency="a"} 0\n' * (FULL // 36),
     "labels of one metric": lambda: b'dependency_health{dependency="a"' + b',a="b"' * (FULL // 7) + b"} 0\n",
     "a label that never ends": lambda: b'dependency_health{dependency="' + b"\\\\" * (FULL // 2 - 20),
-    "lines that are no metrics": lambda: b"ab\n" * (FULL // 3),
+    "lines that are not metrics": lambda: b"ab\n" * (FULL // 3),
     "dependencies": lambda: filled(b'{"name":"a","healthy":true,"health":{"state":0,"latency":5}}', size=1_500_000),
     "details": lambda: b'[{"name":"a","healthy":true,"checkDetails":' + filled(b"[1]", size=300_000) + b"}]",
     "components in components": lambda: (

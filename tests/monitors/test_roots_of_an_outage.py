@@ -67,7 +67,7 @@ def test_trouble_leads_through_what_is_only_degraded() -> None:
         ]
     )
     assert graph.root_cause("shop") == ("db",)
-    assert graph.root_cause("web") == (), "what is only degraded is no root"
+    assert graph.root_cause("web") == (), "a service that is only degraded is not a root"
     above = Graph([facts("x", DOWN, ["web"]), facts("web", DOWN, ["cdn"]), facts("cdn", DEGRADED)])
     assert above.root_cause("x") == ("web",)
 

@@ -265,7 +265,7 @@ async def test_the_next_task_of_a_limit_starts_when_one_has_completed(way: Async
 
 async def test_what_cannot_be_completed_is_refused(async_way: AsyncWay) -> None:
     way = async_way
-    app, told = Everpoll(way.url, slots=1), asyncio.Queue[str]()
+    app, answer = Everpoll(way.url, slots=1), asyncio.Queue[str]()
 
     @app.job(retry=Retry(1))
     async def book(task: Task) -> None:
@@ -274,26 +274,26 @@ async def test_what_cannot_be_completed_is_refused(async_way: AsyncWay) -> None:
             for result in (Snooze("1s"), Cancel("no"), object(), float("nan")):
                 with pytest.raises(BadInput) as refused:
                     await task.complete(result, connection=connection)
-                told.put_nowait(str(refused.value))
+                answer.put_nowait(str(refused.value))
             with pytest.raises(BadInput) as refused:
                 await asyncio.to_thread(task.sync.complete, connection=connection)
-            told.put_nowait(str(refused.value))
+            answer.put_nowait(str(refused.value))
             with pytest.raises(BadInput) as refused:
                 await task.complete(connection=5)
-            told.put_nowait(str(refused.value))
+            answer.put_nowait(str(refused.value))
             await task.complete(connection=connection)
             with pytest.raises(WrongState) as wrong:
                 await task.complete(connection=connection)
-            told.put_nowait(str(wrong.value))
+            answer.put_nowait(str(wrong.value))
             with pytest.raises(WrongState) as wrong:
                 await task.progress(1)
-            told.put_nowait(str(wrong.value))
+            answer.put_nowait(str(wrong.value))
         await way.close()
 
     async with app:
         task = await book.enqueue()
         await task.result(timeout=LIMIT_S)
-        says = [await told.get() for _ in range(8)]
+        says = [await answer.get() for _ in range(8)]
     assert [text.partition("task ")[2].partition(": ")[2] for text in says[:4]] == [
         "complete() ends it as done: return Snooze(…) from the job instead",
         "complete() ends it as done: return Cancel(…) from the job instead",
@@ -351,8 +351,8 @@ async def test_the_task_that_waits_for_it_starts_with_its_result(async_way: Asyn
     last, first = tell.new_task((), {}), book.new_task((1,), {})
     async with app:
         store = await app.store()
-        told, _ = await store.enqueue_flow([FlowTask(last, takes="result"), FlowTask(first, then=0)])
-        task = app.task(told.id)
+        answer, _ = await store.enqueue_flow([FlowTask(last, takes="result"), FlowTask(first, then=0)])
+        task = app.task(answer.id)
         await task.result(timeout=LIMIT_S)
         assert (await task.info()).args["input"] == {"booked": 1}
     assert await ledger(async_way.url) == [1]

@@ -1,4 +1,4 @@
-"""Every sequence of waits that the requirements print is the one that Backoff gives."""
+"""Backoff gives every sequence of waits that the requirements print."""
 
 import pytest
 

@@ -79,7 +79,7 @@ def test_nothing_passes_while_a_probe_is_out(force: bool) -> None:
 
 
 def test_a_silent_probe_counts_as_failed_after_one_cooldown() -> None:
-    """The prober crashed at 300: given up at 600, refused until 900, whenever anybody asks in between."""
+    """The prober crashed at 300: given up at 600, refused until 900, whenever a caller asks in between."""
     state = probing(at=300)
     assert BREAKER.phase(state, 600) is OPEN
     assert BREAKER.ask(state, 899.9)[1] is False

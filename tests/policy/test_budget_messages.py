@@ -18,7 +18,7 @@ BUDGET = Budget("29m", looks=120)
         (1770, 3, "time budget of 29m is spent: 29m30s since the start"),
         (600, 120, "budget of 120 looks is spent: 120 looks since the start"),
         (600, 121, "budget of 120 looks is spent: 121 looks since the start"),
-        # The clock from the persisted start is the one that counts.
+        # The clock from the persisted start counts.
         (1740, 120, "time budget of 29m is spent: 29m since the start"),
     ],
 )

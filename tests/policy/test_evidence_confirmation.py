@@ -28,7 +28,9 @@ def verdicts(confirm: Confirm, sightings: list[tuple[float, bool | None]]) -> li
         pytest.param([(0, True), (7, None), (15, True)], [False, False, True], id="unknown does not reset"),
         pytest.param([(0, True), (15, None)], [False, False], id="unknown does not confirm"),
         pytest.param([(0, True), (15, True), (16, True)], [False, True, True], id="stays confirmed while seen"),
-        pytest.param([(0, True), (15, True), (16, None)], [False, True, False], id="unknown is no sighting"),
+        pytest.param(
+            [(0, True), (15, True), (16, None)], [False, True, False], id="unknown does not count as a sighting"
+        ),
         pytest.param([(0, True), (15, True), (16, False), (31, True)], [False, True, False, False], id="can be lost"),
     ],
 )

@@ -142,7 +142,7 @@ async def until(ask: Callable[[], Awaitable[Any]], limit_s: float = LIMIT_S) -> 
 
 
 @dataclass(frozen=True)
-class Told:
+class SentEvent:
     """One event of a stream."""
 
     event: str
@@ -150,13 +150,13 @@ class Told:
     data: Any
 
 
-async def events_of(answer: httpx.Response) -> AsyncIterator[Told]:
+async def events_of(answer: httpx.Response) -> AsyncIterator[SentEvent]:
     """The events of a stream as a browser reads them, comments left out."""
     fields: dict[str, str] = {}
     async for line in answer.aiter_lines():
         if not line:
             if "data" in fields:
-                yield Told(fields.get("event", "message"), fields.get("id"), json.loads(fields["data"]))
+                yield SentEvent(fields.get("event", "message"), fields.get("id"), json.loads(fields["data"]))
             fields = {}
         elif not line.startswith(":"):
             name, _, value = line.partition(": ")

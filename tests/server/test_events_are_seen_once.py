@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from everpoll.stores.contract import Store
-from server.site import Site, Told, events_of, example_app, site
+from server.site import SentEvent, Site, events_of, example_app, site
 from warm_processes import WarmProcess
 
 WRITER = Path(__file__).with_name("event_writer.py")
@@ -16,7 +16,9 @@ LIMIT_S = 120.0
 
 
 @contextlib.asynccontextmanager
-async def stream(here: Site, last: str | None = None, path: str = "/api/events") -> AsyncIterator[AsyncIterator[Told]]:
+async def stream(
+    here: Site, last: str | None = None, path: str = "/api/events"
+) -> AsyncIterator[AsyncIterator[SentEvent]]:
     headers = {} if last is None else {"Last-Event-ID": last}
     async with here.http.stream("GET", path, headers=headers) as answer:
         assert answer.status_code == 200
@@ -58,12 +60,12 @@ async def _storm(url: str, reconnects: int, events: int) -> None:
             async with asyncio.timeout(LIMIT_S):
                 while len(seen) < 2 * events or connections < reconnects:
                     connections += 1
-                    async with stream(here, last) as told:
-                        first = await anext(told)
+                    async with stream(here, last) as reported:
+                        first = await anext(reported)
                         assert (first.event, first.id) == ("state", last)
                         # A client that has seen everything would wait for events that do not come any more.
                         for _ in range(min(1 + connections % 7, 2 * events - len(seen))):
-                            one = await anext(told)
+                            one = await anext(reported)
                             assert one.event == "message"
                             assert one.id is not None
                             seen.append(one.id)
@@ -87,10 +89,10 @@ async def test_many_clients_see_the_same_as_one(url: str) -> None:
         async with asyncio.timeout(LIMIT_S):
 
             async def follow(ready: asyncio.Event) -> list[str | None]:
-                async with stream(here) as told:
-                    await anext(told)
+                async with stream(here) as reported:
+                    await anext(reported)
                     ready.set()
-                    return [(await anext(told)).id for _ in range(50)]
+                    return [(await anext(reported)).id for _ in range(50)]
 
             ready = [asyncio.Event() for _ in range(10)]
             following = [asyncio.create_task(follow(one)) for one in ready]
@@ -107,8 +109,8 @@ async def test_a_place_that_is_not_in_this_log_is_reset(url: str) -> None:
         await here.app.watches["export"].begin({}, id="1")
         now = (await (await here.app.store()).events(None, 1)).after
         for last in ("nonsense", "999999999", "-1", "1; drop"):
-            async with stream(here, last) as told:
-                reset, state = await anext(told), await anext(told)
+            async with stream(here, last) as reported:
+                reset, state = await anext(reported), await anext(reported)
                 assert (reset.event, reset.id) == ("reset", now)
                 assert (state.event, state.id) == ("state", now)
 
@@ -120,8 +122,8 @@ async def test_a_client_whose_next_events_were_dropped_is_reset(url: str) -> Non
         await here.app.watches["export"].begin({}, id="old")
         await store.prune(0.0)
         now = (await store.events(None, 1)).after
-        async with asyncio.timeout(LIMIT_S), stream(here, before) as told:
-            reset, state = await anext(told), await anext(told)
+        async with asyncio.timeout(LIMIT_S), stream(here, before) as reported:
+            reset, state = await anext(reported), await anext(reported)
         assert (reset.event, reset.data["why"]) == ("reset", "events behind that place are too old: they are gone")
         assert (state.event, state.id) == ("state", now)
 
@@ -130,8 +132,8 @@ async def test_a_run_is_followed_from_its_state_to_its_end(url: str) -> None:
     async with site(example_app(url)) as here:
         await here.post("/api/runs", {"watch": "export", "id": "r1", "op": {"table": "orders"}}, 201)
         path = "/api/runs/export:r1/events"
-        async with asyncio.timeout(LIMIT_S), stream(here, path=path) as told:
-            everything = [one async for one in told]
+        async with asyncio.timeout(LIMIT_S), stream(here, path=path) as reported:
+            everything = [one async for one in reported]
         assert everything[0].event == "state"
         assert everything[0].id == "0"
         changes = everything[1:]
@@ -139,16 +141,16 @@ async def test_a_run_is_followed_from_its_state_to_its_end(url: str) -> None:
         assert numbers == list(range(1, len(numbers) + 1))
         assert changes[-1].data["phase"] == "ended"
         assert changes[-1].data["outcome"] == "ready"
-        async with asyncio.timeout(LIMIT_S), stream(here, str(numbers[0]), path) as told:
-            rest = [one async for one in told]
+        async with asyncio.timeout(LIMIT_S), stream(here, str(numbers[0]), path) as reported:
+            rest = [one async for one in reported]
         assert [one.id for one in rest[1:]] == [one.id for one in changes[1:]]
         answer = await here.http.get(path, headers={"Last-Event-ID": str(numbers[-1])})
         assert answer.status_code == 204
 
 
 async def test_what_a_remote_wrote_cannot_end_a_frame(url: str) -> None:
-    async with site(example_app(url), works=False) as here, asyncio.timeout(LIMIT_S), stream(here) as told:
-        await anext(told)
+    async with site(example_app(url), works=False) as here, asyncio.timeout(LIMIT_S), stream(here) as reported:
+        await anext(reported)
         await here.app.watches["export"].begin({}, id="a\u2028b\x85c")
-        event = await anext(told)
+        event = await anext(reported)
         assert event.data["key"] == "export:a\u2028b\x85c"

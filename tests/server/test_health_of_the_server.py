@@ -58,10 +58,10 @@ async def test_an_outage_shows_within_20_s_and_its_end_within_5_s(works: bool) -
 
 async def test_metrics_of_the_poller_are_told_and_errors_only_to_callers_with_a_token() -> None:
     async with site(example_app("memory://")) as here, here.client() as stranger:
-        told: Any = (await stranger.get("/health")).json()
-        assert told["healthy"]
-        assert told["worker"]["polling"]
-        assert {"polls_per_minute", "rows_per_poll", "claim_success_rate", "claim_latency_s"} <= told["worker"].keys()
+        answer: Any = (await stranger.get("/health")).json()
+        assert answer["healthy"]
+        assert answer["worker"]["polling"]
+        assert {"polls_per_minute", "rows_per_poll", "claim_success_rate", "claim_latency_s"} <= answer["worker"].keys()
         assert (await stranger.get("/ready")).status_code == 401
     with cluster() as server:
         url = server.url()
@@ -81,7 +81,7 @@ async def test_an_app_of_loops_is_healthy_without_a_database() -> None:
     async def refresh() -> None: ...
 
     async with site(app) as here:
-        told = (await here.http.get("/health")).json()
-        assert told["healthy"]
-        assert told["store"] is None
-        assert told["loops"] == 1
+        answer = (await here.http.get("/health")).json()
+        assert answer["healthy"]
+        assert answer["store"] is None
+        assert answer["loops"] == 1

@@ -55,7 +55,7 @@ async def test_a_body_that_is_nested_deep_is_refused(url: str) -> None:
 
 
 def test_a_long_number_is_exact_however_deep_it_is() -> None:
-    """The way down is no recursion: 400 levels of our own code would end the interpreter's stack."""
+    """The way down does not recurse: 400 levels of our own code would end the interpreter's stack."""
     text = encoded({"a": nested(400, {"number": 2**60, "small": 7, "is": True})})
     assert str(2**60).join('""').encode() in text
     assert b'"small":7,"is":true' in text
@@ -75,8 +75,8 @@ async def test_a_fault_logs_neither_a_token_nor_a_line_of_the_caller(
         with caplog.at_level(logging.ERROR, "everpoll.server"):
             for name in ("a-secret-token", "x%0AERROR%20forged"):
                 assert (await here.http.get(f"/api/beat/{name}")).status_code == 500
-    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    assert told == ["GET /api/beat/{token} failed"] * 2
+    reported = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert reported == ["GET /api/beat/{token} failed"] * 2
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,10 +144,10 @@ async def test_tables_of_this_process(tmp_path: Path) -> None:
 
 async def test_a_screen_hears_what_is_worth_reading_again(url: str) -> None:
     async with site(example_app(url)) as here, asyncio.timeout(60), here.http.stream("GET", "/api/changes") as answer:
-        told = events_of(answer)
+        reported = events_of(answer)
         versions: dict[str, int] = {}
         while len(versions) < 8:
-            hint = await anext(told)
+            hint = await anext(reported)
             assert hint.event == "change"
             versions[hint.data["topic"]] = hint.data["version"]
         changes: list[tuple[str, Callable[[], Awaitable[Any]]]] = [
@@ -158,6 +158,6 @@ async def test_a_screen_hears_what_is_worth_reading_again(url: str) -> None:
         for topic, change in changes:
             await change()
             while True:
-                hint = await anext(told)
+                hint = await anext(reported)
                 if hint.data["topic"] == topic and hint.data["version"] > versions[topic]:
                     break

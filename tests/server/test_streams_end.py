@@ -14,7 +14,7 @@ from everpoll import Everpoll
 from everpoll.server import streams
 from everpoll.server.feed_hub import BUFFER_BYTES
 from everpoll.stores.contract import NewEvent, NewTask, encode
-from server.site import TOKEN, Site, Told, events_of, example_app, is_healthy, python, site, until
+from server.site import TOKEN, SentEvent, Site, events_of, example_app, is_healthy, python, site, until
 from servers.ports import reserved_port
 
 GRACE_S = 120.0
@@ -39,7 +39,7 @@ STREAMS = ("/api/events", "/api/changes")
 
 
 @contextlib.asynccontextmanager
-async def _open(base: str, count: int, prefix: str = "") -> AsyncIterator[list[AsyncIterator[Told]]]:
+async def _open(base: str, count: int, prefix: str = "") -> AsyncIterator[list[AsyncIterator[SentEvent]]]:
     """That many open streams, each of which has told something."""
     limits = httpx.Limits(max_connections=None)
     headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -50,15 +50,15 @@ async def _open(base: str, count: int, prefix: str = "") -> AsyncIterator[list[A
         for number in range(count):
             path = prefix + STREAMS[number % 2]
             answer = await until_end.enter_async_context(http.stream("GET", path))
-            told = events_of(answer)
-            await anext(told)
-            opened.append(told)
+            reported = events_of(answer)
+            await anext(reported)
+            opened.append(reported)
         yield opened
 
 
-async def _read_to_the_end(told: AsyncIterator[Told]) -> None:
+async def _read_to_the_end(reported: AsyncIterator[SentEvent]) -> None:
     with contextlib.suppress(httpx.RemoteProtocolError):
-        async for _ in told:
+        async for _ in reported:
             pass
 
 
@@ -114,11 +114,11 @@ async def test_a_client_that_does_not_read_holds_up_no_other_and_is_dropped(monk
             request = f"GET /api/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
             stuck.sendall(request.encode())
             await until(lambda: _has_streams(here, 1))
-            async with _open(here.server.url, 1) as [told]:
+            async with _open(here.server.url, 1) as [reported]:
                 for _ in range(20):
                     await _write_a_mebibyte(here)
                     for _ in range(16):
-                        await anext(told)
+                        await anext(reported)
                 await until(lambda: _has_streams(here, 1))
                 assert here.server.http_app.serving().hub._bytes < 2 * BUFFER_BYTES
 

@@ -52,12 +52,15 @@ async def test_it_tells_the_chosen_names_and_states_without_a_token_and_nothing_
         assert "<script" not in page.text
         assert f'href="{prefix}/plain.css"' in page.text
         assert (await http.get(f"{prefix}/plain.css")).headers["content-type"].startswith("text/css")
-        told = await http.get(f"{prefix}/status.json")
-        assert json.loads(told.text) == {"status": "unknown", "services": {"Payments": "unknown", "gone": "unknown"}}
+        reported = await http.get(f"{prefix}/status.json")
+        assert json.loads(reported.text) == {
+            "status": "unknown",
+            "services": {"Payments": "unknown", "gone": "unknown"},
+        }
         picture = await http.get(f"{prefix}/badges/Payments.svg")
         assert picture.headers["content-type"] == "image/svg+xml"
         assert picture.headers["cross-origin-resource-policy"] == "cross-origin"
-        for answer in (page, told, picture):
+        for answer in (page, reported, picture):
             assert not [word for word in ("billing", "hidden", "10.0.0.7", "internal", TOKEN) if word in answer.text]
             assert "everpoll-access" not in answer.headers
         for path in ("/badges/hidden-thing.svg", "/badges/billing.svg", "/badges/x", "/status/x", "/api/services", "/"):

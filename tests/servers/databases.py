@@ -1,6 +1,6 @@
 """Databases on throw-away servers, for one test or for the length of the session.
 
-Promises: a server starts when somebody first asks for it, and ends with the session. A fresh database is gone after
+Promises: a server starts when a test first asks for it, and ends with the session. A fresh database is gone after
 its test. Copies of a migrated template were tried and took 0.3 to 0.6 s a test here; a lasting database that each test
 finds emptied takes 0.03 s.
 """

@@ -2,7 +2,7 @@
 
 Promises: a cluster of its own in a temporary directory, reachable by unix socket and by a loopback port that stays
 the same over restarts; nothing is left behind, neither process nor directory, when the parent exits, is killed
-(SIGKILL included) or forgets to close. Works as root (in a user namespace, or as the user `postgres`) and as anybody
+(SIGKILL included) or forgets to close. Works as root (in a user namespace, or as the user `postgres`) and as any user
 else. Never touches another cluster, creates no user of the operating system.
 
     starting ──▶ up ──stop()──▶ down ──start()──▶ up ──close()──▶ gone

@@ -113,7 +113,7 @@ class RealtimeStub:
         return socket
 
     async def insert(self) -> None:
-        """A row was inserted: everybody who joined is told."""
+        """A row was inserted: every client that joined is told."""
         data: dict[str, Any] = {"type": "INSERT", "schema": "public", "table": "jobs", "errors": None}
         data |= {"commit_timestamp": "2030-01-01T00:00:00Z", "columns": [{"name": "id", "type": "int8"}]}
         for socket, (topic, ids) in list(self.sockets.items()):
@@ -150,8 +150,8 @@ class RealtimeStub:
         changes = [{"id": next(self._ids), **one} for one in wanted]
         await self._say(socket, topic, "phx_reply", {"status": "ok", "response": {"postgres_changes": changes}}, ref)
         if self.confirms:
-            told = {"extension": "postgres_changes", "channel": topic, "status": "ok"}
-            await self._say(socket, topic, "system", told | {"message": "Subscribed to PostgreSQL"})
+            reported = {"extension": "postgres_changes", "channel": topic, "status": "ok"}
+            await self._say(socket, topic, "system", reported | {"message": "Subscribed to PostgreSQL"})
             self.sockets[socket] = (topic, [one["id"] for one in changes if one["event"] == "INSERT"])
             self.joined.set()
 

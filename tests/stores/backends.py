@@ -185,7 +185,7 @@ class PostgresBackend:
         self._connection: Any = None
 
     async def begin(self, *, migrated: bool) -> None:
-        """Nobody is connected, and nothing is there, except for the schema where it is wanted."""
+        """No client is connected, and the database is empty, except for the schema where it is wanted."""
         self._connection = await asyncpg.connect(self.url)
         await self._connection.execute(CUT)
         is_migrated = await self._connection.fetchval("select to_regclass('everpoll.tasks') is not null")

@@ -85,7 +85,7 @@ async def test_poison_ends_as_failed_whatever_was_asked(stage: Stage) -> None:
 
 
 async def test_jobs_and_watches_in_one_batch(stage: Stage) -> None:
-    """Asked while they ran: the job ends, the watch is due, and who was not asked waits."""
+    """Asked while they ran: the job ends, the watch is due, and tasks that were not asked wait."""
     worker = await stage.worker()
     tasks = [NewTask(name="job"), NewTask(name="w", **WATCH), NewTask(name="w", **WATCH)]
     ids = [one.id for one in await stage.store.enqueue(tasks)]
@@ -108,11 +108,11 @@ async def test_only_who_was_asked_is_told(stage: Stage, queues: tuple[str, ...])
     assert {one.id: one.cancel_requested for one in leases} == {one: not place % 2 for place, one in enumerate(ids)}
 
 
-async def test_a_cancel_wakes_whoever_could_look(stage: Stage) -> None:
+async def test_a_cancel_wakes_a_worker_that_could_look(stage: Stage) -> None:
     listener, other = Listener(), await stage.another_store()
     task_id = await stage.put_one(**WATCH, delay_s=HOUR_S)
     await stage.store.listen(listener)
-    listener.told.clear()
+    listener.wakes.clear()
     await other.cancel(task_id, WHY)
     await listener.heard(cancel=True)
     assert (await stage.take_one(await stage.worker())).cancel_requested

@@ -1,4 +1,4 @@
-"""Nothing is begun twice under one key while anything remembers it: live or ended, whoever comes at the same moment."""
+"""No run begins twice under one key while the store remembers it, even if many callers come at the same moment."""
 
 import asyncio
 from typing import Any
@@ -104,7 +104,7 @@ async def test_several_begin_it_at_once(stage: Stage) -> None:
 
 
 async def test_several_begin_many_in_any_order(stage: Stage) -> None:
-    """Whoever takes the same keys the other way round neither blocks the others nor begins one twice."""
+    """A caller that takes the same keys the other way round neither blocks the others nor begins one twice."""
     other = await stage.another_store()
     for number in range(10):
         tasks = [watch(f"{number}-{key}") for key in range(60)]

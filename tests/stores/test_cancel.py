@@ -69,7 +69,7 @@ async def test_an_unknown_task_is_not_known(stage: Stage) -> None:
 
 
 async def test_a_cancel_after_a_rescue_ends_at_once(stage: Stage) -> None:
-    """Nobody holds it any more; and the zombie cannot undo it."""
+    """No worker holds it any more, and the zombie cannot undo it."""
     zombie = await stage.worker()
     lease = await stage.running(zombie)
     await stage.bury(zombie)

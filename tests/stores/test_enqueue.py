@@ -70,7 +70,7 @@ async def test_all_or_none(stage: Stage, keyed: str) -> None:
     tasks = [NewTask(name="a", key=key), NewTask(name="b", delay_s=broken), NewTask(name="c")]
     with suppress(Exception):
         await stage.store.enqueue(tasks)
-        pytest.fail("a delay of None is no delay")
+        pytest.fail("a delay of None must not delay")
     assert (await stage.store.tasks(TaskFilter())).tasks == ()
     [answer] = await stage.store.enqueue([NewTask(name="a", key=key)])
     assert answer.is_new

@@ -125,7 +125,7 @@ async def test_the_same_lease_twice_in_one_batch(stage: Stage) -> None:
     assert (await stage.show(lease.id)).state == "queued"
 
 
-async def test_a_late_worker_keeps_what_nobody_took(stage: Stage) -> None:
+async def test_a_late_worker_keeps_what_no_other_took(stage: Stage) -> None:
     """Past its lease, but not given up yet: its result is not thrown away."""
     worker = await stage.worker()
     lease = await stage.running(worker)
@@ -159,7 +159,7 @@ async def test_progress_is_fenced(stage: Stage) -> None:
 
 
 async def test_a_loss_is_recorded_beside_the_task(stage: Stage) -> None:
-    """What a zombie computed is not the task's result, but nobody has to wonder where it went."""
+    """What a zombie computed is not the task's result, but the log says where it went."""
     worker = await stage.worker()
     task_id = await stage.ended(worker)
     before = await stage.show(task_id)

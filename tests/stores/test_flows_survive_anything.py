@@ -27,7 +27,7 @@ class History:
     flow: dict[int, FlowTask] = field(default_factory=dict)
     leads_to: dict[int, int] = field(default_factory=dict)
     workers: list[int] = field(default_factory=list)
-    hands: list[tuple[int, Lease]] = field(default_factory=list)
+    held: list[tuple[int, Lease]] = field(default_factory=list)
     first_ends: dict[int, TaskInfo] = field(default_factory=dict)
     """How each task ended for the first time: that is what is told."""
     canceled: set[int] = field(default_factory=set)
@@ -59,7 +59,7 @@ class History:
         worker = self.rng.choice(self.workers)
         for lease in await self.stage.take(worker, self.rng.randint(1, 4)):
             await self.check_order(lease)
-            self.hands.append((worker, lease))
+            self.held.append((worker, lease))
 
     async def check_order(self, lease: Lease) -> None:
         """It starts only behind what it waits for, and with what that brought; unless it was retried by hand."""
@@ -72,14 +72,14 @@ class History:
             assert (first.state, msgspec.json.decode(lease.args)["input"]) == ("done", first.result)
 
     async def settle(self) -> None:
-        if self.hands:
-            some = self.rng.sample(self.hands, min(len(self.hands), self.rng.randint(1, 4)))
+        if self.held:
+            some = self.rng.sample(self.held, min(len(self.held), self.rng.randint(1, 4)))
             worker = some[0][0]
             mine = [lease for holder, lease in some if holder == worker]
             await self.stage.store.settle(worker, [self.end(one) for one in mine])
             # Some stay: what is settled twice, or after a rescue, must change nothing.
             if self.rng.random() < 0.8:
-                self.hands = [one for one in self.hands if one[1] not in mine]
+                self.held = [one for one in self.held if one[1] not in mine]
 
     def end(self, lease: Lease) -> Settlement:
         way = self.rng.choice(["done", "done", "done", "result", "result", "failed", "canceled", "again"])
@@ -107,8 +107,8 @@ class History:
 
     async def repeat(self) -> None:
         """The answer to a settlement was lost, and it is sent again."""
-        if self.hands:
-            worker, lease = self.rng.choice(self.hands)
+        if self.held:
+            worker, lease = self.rng.choice(self.held)
             batch = [self.end(lease)]
             await self.stage.store.settle(worker, batch)
             await self.stage.store.settle(worker, batch)
@@ -148,5 +148,5 @@ async def test_each_end_is_told_once_and_in_order(stage: Stage, seed: int) -> No
         await history.step()
     await history.finish()
     for task_id in history.flow:
-        told = [one for one in await stage.store.actions_of(task_id) if one.body.get("cause")]
-        assert len(told) <= 1, f"task {task_id} was canceled {len(told)} times for what came before it"
+        answer = [one for one in await stage.store.actions_of(task_id) if one.body.get("cause")]
+        assert len(answer) <= 1, f"task {task_id} was canceled {len(answer)} times for what came before it"

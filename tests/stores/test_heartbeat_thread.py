@@ -1,4 +1,4 @@
-"""A heartbeat needs nobody but its own thread: an event loop that is blocked does not lose its leases."""
+"""A heartbeat needs only its own thread: an event loop that is blocked does not lose its leases."""
 
 import asyncio
 import threading

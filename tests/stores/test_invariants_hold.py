@@ -277,16 +277,16 @@ class StoreMachine(RuleBasedStateMachine):
         held = {(one.holder, one.id, one.sequence) for one in self._model.tasks.values()}
         return [(worker, lease) for worker, lease in self._held_leases if (worker, lease.id, lease.sequence) in held]
 
-    def _settle_some(self, hands: list[tuple[int, Lease]], picks: list[tuple[int, str]], delay_s: float) -> None:
-        worker, _ = hands[picks[0][0] % len(hands)]
-        mine = [lease for one, lease in hands if one == worker]
+    def _settle_some(self, leased: list[tuple[int, Lease]], picks: list[tuple[int, str]], delay_s: float) -> None:
+        worker, _ = leased[picks[0][0] % len(leased)]
+        mine = [lease for one, lease in leased if one == worker]
         leases = [(mine[pick % len(mine)], way) for pick, way in picks]
         self._settle(worker, {lease.id: settlement(lease, way, delay_s) for lease, way in leases})
 
     @precondition(lambda self: self._held_leases and self._active)
     @rule(what=PICK, thief=PICK, way=st.sampled_from(WAYS))
     def steal(self, what: int, thief: int, way: str) -> None:
-        """Somebody settles what may be another's."""
+        """A worker settles a task that another may hold."""
         _, lease = self._held_leases[what % len(self._held_leases)]
         self._settle(self._active[thief % len(self._active)], {lease.id: settlement(lease, way, 500.0)})
 
@@ -327,13 +327,13 @@ class StoreMachine(RuleBasedStateMachine):
         return self._model.workers[worker].is_stopped
 
     @precondition(lambda self: self._active)
-    @rule(who=PICK, whom=PICK, how_old=st.integers(0, 1))
-    def declare_dead(self, who: int, whom: int, how_old: int) -> None:
+    @rule(who=PICK, other=PICK, how_old=st.integers(0, 1))
+    def declare_dead(self, who: int, other: int, how_old: int) -> None:
         """By the number that it has now, or by an old one: it has beaten since, and is left alone."""
         worker = self._active[who % len(self._active)]
         known = [one for one in self._model.workers if one != worker]
         if known and not self._is_stopped(worker):
-            dead = known[whom % len(known)]
+            dead = known[other % len(known)]
             self._rescue(worker, [(dead, self._model.workers[dead].beats - how_old)], [])
 
     @precondition(lambda self: self._standing())
@@ -365,7 +365,7 @@ class StoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self._active) > 1)
     @rule(who=PICK)
     def sign_off(self, who: int) -> None:
-        """With tasks in its hands, where anybody has some: it should not, but it may have to."""
+        """A worker that holds tasks signs off: it should not, but it may have to."""
         busy = [one for one in self._active if any(task.holder == one for task in self._model.tasks.values())]
         worker = (busy or self._active)[who % len(busy or self._active)]
         self._run(self._stage.store.sign_off(worker))

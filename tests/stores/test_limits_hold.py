@@ -172,7 +172,7 @@ async def test_priority_comes_before_turns(stage: Stage) -> None:
 
 
 async def test_a_task_of_a_limit_keeps_its_place_among_others(stage: Stage) -> None:
-    """Of equal priority the one that has been due for longer comes first, with or without a limit."""
+    """Of equal priority, the task that has been due for longer comes first, with or without a limit."""
     worker = await stage.worker()
     await stage.put(2, name="first")
     await stage.put(1, name="limited", limit=TWO)

@@ -1,4 +1,4 @@
-"""The schema is brought up to date once, whoever comes first; a database that does not fit is refused with advice."""
+"""The schema is brought up to date once, by any process; a database that does not fit is refused with advice."""
 
 import asyncio
 from pathlib import Path

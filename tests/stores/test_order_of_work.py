@@ -58,7 +58,7 @@ async def test_what_is_not_due_is_not_leased(stage: Stage) -> None:
     assert [one.id for one in await stage.take(worker)] == future
 
 
-async def test_what_falls_due_takes_nobody_along(stage: Stage) -> None:
+async def test_what_falls_due_takes_no_other_task_along(stage: Stage) -> None:
     """Of the same queue and of others, each in its own time."""
     worker = await stage.worker(lease_s=HOUR_S)
     soon = [await stage.put_one(delay_s=100, queue=queue) for queue in ("a", "b")]
@@ -220,7 +220,7 @@ async def test_many_waiting_tasks_fall_due_at_once(stage: Stage) -> None:
 
 
 async def test_an_answer_says_whether_there_was_more(stage: Stage) -> None:
-    """Whoever is told that this was all rests until something else falls due, or wakes it."""
+    """A worker that is told that this was all rests until something else falls due, or wakes it."""
     await stage.store.enqueue([NewTask(name="job") for _ in range(5)])
     await stage.store.enqueue([NewTask(name="job", delay_s=3600.0)])
     worker = await stage.worker()

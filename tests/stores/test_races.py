@@ -135,7 +135,7 @@ async def test_a_retry_happens_once(stage: Stage) -> None:
 
 
 async def test_a_retry_and_a_new_task_of_the_same_key(stage: Stage) -> None:
-    """At most one of the two is live, whoever comes first."""
+    """At most one of the two is live, whichever comes first."""
     worker, other = await stage.worker(), await stage.another_store()
     for _ in range(30):
         ended = await stage.ended(worker, key="k")
@@ -161,7 +161,7 @@ async def test_a_cancel_beside_the_end(stage: Stage) -> None:
 
 
 async def test_a_cancel_beside_again(stage: Stage) -> None:
-    """Whoever comes first, the task ends as canceled: a request is not forgotten on the way back to the queue."""
+    """Whichever comes first, the task ends as canceled: a request is not forgotten on the way back to the queue."""
     worker, other = await stage.worker(), await stage.another_store()
     for _ in range(30):
         lease = await stage.running(worker)

@@ -89,7 +89,7 @@ async def test_a_worker_that_signed_off_is_not_alive(stage: Stage) -> None:
 
 
 async def test_what_a_worker_left_behind_at_sign_off_is_rescued(stage: Stage) -> None:
-    """It should have handed everything back; where it could not, nothing may stay leased by nobody."""
+    """It should have handed everything back; where it could not, no task may stay leased by a worker that is gone."""
     worker, witness = await stage.worker(), await stage.worker()
     lease = await stage.running(worker)
     await stage.store.sign_off(worker)

@@ -5,7 +5,7 @@ from stores.stage import Stage, again, done, json
 
 
 async def test_the_version_of_a_row_reaches_its_handler(stage: Stage) -> None:
-    """Whoever knows only older ones can tell, and hand the task back."""
+    """A worker that knows only older ones can tell, and hand the task back."""
     worker = await stage.worker()
     for version in (1, 2, 30_000):
         lease = await stage.running(worker, version=version)

@@ -155,7 +155,7 @@ async def test_refunded_attempts_cost_none_however_many(stage: Stage) -> None:
     assert (await stage.take_one(worker)).attempt == 2
 
 
-async def test_the_trail_says_when_and_by_whom(stage: Stage) -> None:
+async def test_the_trail_says_when_and_by_which_worker(stage: Stage) -> None:
     worker = await stage.worker("anna")
     lease = await stage.running(worker)
     await stage.store.settle(worker, [again(lease, note=json({"what": "retry", "error": {"type": "E"}, "delay_s": 2}))])

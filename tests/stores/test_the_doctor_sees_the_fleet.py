@@ -37,7 +37,7 @@ async def test_an_idle_store_is_well(stage: Stage) -> None:
 
 
 async def test_a_working_fleet_is_well(stage: Stage) -> None:
-    """A live worker with one running task and one that is due a moment ago is no finding."""
+    """A live worker with one running task and one that has just fallen due give no finding."""
     worker = await stage.worker("till-1", names=("job",))
     await stage.running(worker)
     await stage.put()
@@ -83,7 +83,7 @@ async def test_a_paused_queue_with_tasks_is_a_warning(stage: Stage) -> None:
 
 
 async def test_a_worker_that_does_not_beat_is_told_with_its_leases(stage: Stage) -> None:
-    """Silent for longer than its lease: a warning about it, a problem about what it holds and nobody can take back."""
+    """Silent for longer than its lease: a warning; if it holds tasks that no worker can take back, a problem."""
     worker = await stage.worker("till-1")
     await stage.running(worker)
     await stage.pass_time(LEASE_S * 2)
@@ -151,7 +151,7 @@ async def test_services_that_are_not_looked_at_are_a_problem(stage: Stage) -> No
 
 
 async def test_alerts_that_are_not_delivered_are_a_problem(stage: Stage) -> None:
-    """A mailbox whose tries fail, and one that no process empties; a fresh notice is no finding."""
+    """A mailbox whose tries fail, and one that no process empties; a fresh notice gives no finding."""
     await put_mailbox(stage, "fresh", age_s=5.0)
     assert (await levels(stage))["outbox"] == "ok"
     await put_mailbox(stage, "broken", age_s=5.0, memory=Mail(failures=3, error="550 mailbox unavailable"))

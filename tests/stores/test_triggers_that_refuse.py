@@ -170,9 +170,9 @@ async def test_on_a_rescue(stage: Stage) -> None:
     worker = await stage.worker()
     leases = await held(stage, worker)
     rescued: list[Rescued] = []
-    told = Listeners(lambda beat: None, rescued.append, pytest.fail, lambda silence_s: None)
+    answer = Listeners(lambda beat: None, rescued.append, pytest.fail, lambda silence_s: None)
     fences = [(lease.id, lease.sequence) for lease in leases]
-    heart = Heart(worker, Rhythm(60.0, 20.0), lambda: ([], fences), time.monotonic, told)
+    heart = Heart(worker, Rhythm(60.0, 20.0), lambda: ([], fences), time.monotonic, answer)
     async with refusing(stage, "delete", "update"):
         await stage.in_heart(heart.beat)
     assert [one.tasks for one in rescued] == [3]

@@ -73,7 +73,7 @@ async def test_a_waiting_task_takes_everything_that_the_new_one_brings(stage: St
     assert (shown.args, shown.priority, shown.queue, shown.name) == (2, 7, "other", "else")
     assert (shown.key, shown.limit, shown.attempt, whats(shown)) == ("k", limit, 0, ["replaced"])
     assert await stage.due_in_s(first.id) <= 0
-    assert await count(stage) == 2  # with the one that told the time
+    assert await count(stage) == 2  # with the task that gave the time
     worker = await stage.worker(queues=("default", "other"))
     assert await stage.take(worker, 5, "default") == []
     lease = await stage.take_one(worker, "other")

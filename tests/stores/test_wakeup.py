@@ -1,4 +1,4 @@
-"""An enqueue anywhere wakes whoever listens, in its own thread; so does a cancel, and says that it is one."""
+"""An enqueue anywhere wakes every listener, in its own thread; so does a cancel, and says that it is one."""
 
 import asyncio
 import threading
@@ -19,26 +19,26 @@ class Listener:
     """Remembers what it was told."""
 
     def __init__(self) -> None:
-        self.told: list[Wake] = []
+        self.wakes: list[Wake] = []
         self.threads: set[int] = set()
         self._changed = asyncio.Event()
 
     def __call__(self, wake: Wake) -> None:
-        self.told.append(wake)
+        self.wakes.append(wake)
         self.threads.add(threading.get_ident())
         self._changed.set()
 
     async def heard(self, *, cancel: bool = False) -> None:
         """Wait until it is told (of a cancel), and forget everything heard so far."""
         async with asyncio.timeout(PATIENCE_S):
-            while not (any(one.cancel for one in self.told) if cancel else self.told):
+            while not (any(one.cancel for one in self.wakes) if cancel else self.wakes):
                 await self._changed.wait()
                 self._changed.clear()
-        self.told.clear()
+        self.wakes.clear()
 
     async def heard_of_what_is_due_now(self) -> None:
         async with asyncio.timeout(PATIENCE_S):
-            while not any(one.due_s == 0.0 for one in self.told):
+            while not any(one.due_s == 0.0 for one in self.wakes):
                 await self._changed.wait()
                 self._changed.clear()
 
@@ -61,7 +61,7 @@ async def test_an_enqueue_elsewhere_wakes(stage: Stage) -> None:
     listener, other = Listener(), await stage.another_store()
     await stage.store.listen(listener)
     for _ in range(5):
-        listener.told.clear()
+        listener.wakes.clear()
         await other.enqueue([NewTask(name="job")])
         await listener.heard()
     assert listener.threads == {threading.get_ident()}
@@ -72,7 +72,7 @@ async def test_what_woke_us_can_be_leased(stage: Stage) -> None:
     worker, listener, other = await stage.worker(), Listener(), await stage.another_store()
     await stage.store.listen(listener)
     for _ in range(10):
-        listener.told.clear()
+        listener.wakes.clear()
         [answer] = await other.enqueue([NewTask(name="job")])
         await listener.heard()
         lease = await stage.take_one(worker)
@@ -86,7 +86,7 @@ async def test_a_resumed_queue_wakes_the_workers_of_other_processes(stage: Stage
     task_id = await stage.put_one()
     assert await stage.take(worker) == []
     await stage.store.listen(listener)
-    listener.told.clear()
+    listener.wakes.clear()
     await other.resume("default", "")
     await listener.heard()
     assert (await stage.take_one(worker)).id == task_id
@@ -132,13 +132,13 @@ async def test_a_task_that_falls_due_sooner_wakes(stage: Stage) -> None:
     listener, other = Listener(), await stage.another_store()
     await stage.put(delay_s=2 * HOUR_S)
     await stage.store.listen(listener)
-    listener.told.clear()
+    listener.wakes.clear()
     await other.enqueue([NewTask(name="job", delay_s=HOUR_S)])
     await listener.heard()
 
 
 async def test_a_wake_up_here_says_when_its_task_falls_due(stage: Stage) -> None:
-    """So that whoever looks before that anyhow may sleep on. Wake-ups that are merged say the earlier one."""
+    """So that a worker that looks before that anyhow may sleep on. Wake-ups that are merged say the earlier one."""
     worker, listener = await stage.worker(), Listener()
     await stage.store.listen(listener)
 
@@ -148,7 +148,7 @@ async def test_a_wake_up_here_says_when_its_task_falls_due(stage: Stage) -> None
     async def settle() -> None:
         lease = await stage.running(worker)
         await asyncio.sleep(0.01)  # what woke for that one was heard
-        listener.told.clear()
+        listener.wakes.clear()
         await stage.store.settle(worker, [again(lease, delay_s=60.0)])
 
     async with asyncio.timeout(PATIENCE_S):
@@ -157,7 +157,7 @@ async def test_a_wake_up_here_says_when_its_task_falls_due(stage: Stage) -> None
             while not any(abs(one.due_s - due_s) < SLACK_S for one in heard):
                 await happen()
                 await asyncio.sleep(0.02)
-                heard = list(listener.told)
+                heard = list(listener.wakes)
 
 
 async def test_everyone_who_listens_is_woken(stage: Stage) -> None:
@@ -170,27 +170,27 @@ async def test_everyone_who_listens_is_woken(stage: Stage) -> None:
     await asyncio.gather(here.heard(), here_too.heard(), there.heard())
 
 
-async def test_whoever_stopped_listening_is_left_alone(stage: Stage) -> None:
+async def test_a_listener_that_stopped_is_left_alone(stage: Stage) -> None:
     """Stopping twice does no harm, and the others still hear."""
     gone, still = Listener(), Listener()
     await stage.store.listen(gone)
     await stage.store.listen(still)
     await stage.store.unlisten(gone)
     await stage.store.unlisten(gone)
-    gone.told.clear()
-    still.told.clear()
+    gone.wakes.clear()
+    still.wakes.clear()
     await stage.put()
     await still.heard()
-    assert gone.told == []
+    assert gone.wakes == []
 
 
 async def test_a_broken_connection_is_made_anew(stage: Stage) -> None:
-    """What was enqueued while nobody could hear is heard of afterwards."""
+    """What was enqueued while no listener could hear is heard of afterwards."""
     listener = Listener()
     await stage.store.listen(listener)
     await stage.backend.cut_connections()
     other = await stage.another_store()
-    listener.told.clear()
+    listener.wakes.clear()
     await other.enqueue([NewTask(name="job")])
     await listener.heard()
 

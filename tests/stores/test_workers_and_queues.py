@@ -153,14 +153,14 @@ async def test_what_waits_where(stage: Stage) -> None:
     assert await waiting(stage) == [("a ä", 1, 0, 0), ("b", 2, 2, 1), ("c", 0, 1, 0)]
 
 
-async def test_what_has_fallen_due_is_ready_before_anybody_looked(stage: Stage) -> None:
+async def test_what_has_fallen_due_is_ready_before_a_worker_looked(stage: Stage) -> None:
     await stage.put(2, delay_s=30)
     await stage.pass_time(31)
     assert await waiting(stage) == [("default", 2, 0, 0)]
 
 
 async def test_counts_end_at_their_limit(stage: Stage) -> None:
-    """Beyond it nobody counts: exactness would cost a scan of everything."""
+    """Beyond it the store does not count: exactness would cost a scan of everything."""
     await stage.put(COUNT_LIMIT + 50)
     await stage.put(COUNT_LIMIT - 1, delay_s=HOUR_S)
     [shown] = await stage.store.queues()

@@ -1,4 +1,4 @@
-"""Every test that asks for a `stage` runs on every database that can hold somebody's table."""
+"""Every test that asks for a `stage` runs on every database that can hold a user's table."""
 
 import asyncio
 from collections.abc import Callable, Iterator

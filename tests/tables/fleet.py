@@ -17,7 +17,7 @@ from typing import Any, Self
 from everpoll.tables import Table
 from tables.crew import EFFECTS, MAPPING, SLOTS, TOKEN, URL
 from tables.stages import GIVE_UP_S, LOOK_S, MAPPED, TableStage
-from worker_processes import WorkerProcess, told
+from worker_processes import WorkerProcess, story_of
 
 
 class TableFleet:
@@ -95,7 +95,7 @@ class TableFleet:
                 while not condition():  # noqa: ASYNC110 - other processes make it true
                     await asyncio.sleep(LOOK_S)
         except TimeoutError:
-            raise AssertionError(f"not within {GIVE_UP_S:g} s: {wanted}\n{told(self.workers.values())}") from None
+            raise AssertionError(f"not within {GIVE_UP_S:g} s: {wanted}\n{story_of(self.workers.values())}") from None
 
     async def until_begun(self, count: int) -> None:
         """So many runs."""

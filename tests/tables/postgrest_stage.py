@@ -62,7 +62,7 @@ class PostgRestStage(PostgresStage):
         await super().execute(f"drop table public.{mark}")
 
     async def prepare(self, mapping: Table) -> None:
-        """Guard "skip_locked" needs a function over HTTP; whoever owns the database has made it."""
+        """Guard "skip_locked" needs a function over HTTP; the owner of the database has made it."""
         if mapping.guard != "skip_locked":
             return
         statements = self.source(mapping).ddl()

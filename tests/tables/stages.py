@@ -1,4 +1,4 @@
-"""The stage on which adopted tables play: a database with somebody's own table in it, and everpoll beside it.
+"""The stage on which adopted tables play: a database with a user's own table in it, and everpoll beside it.
 
 What a test does as the user goes by plain SQL of the database itself, never through the code under test: `create`,
 `insert`, `rows`, `change`, `age`. What it does as everpoll goes through `Claimer` (a source, one call at a time) or
@@ -135,7 +135,7 @@ class TableStage(ABC):
         return Table(table, **{"columns": ("payload",), **options})
 
     async def prepare(self, mapping: Table) -> None:  # noqa: B027 - most have nothing to do
-        """What whoever owns the database must do before this mapping can be opened: nothing, mostly."""
+        """Statements that the owner of the database runs before the mapping can be opened; mostly none."""
 
     def source(self, mapping: Table) -> TableSource:
         """Not open yet."""

@@ -1,4 +1,4 @@
-"""A row is claimed once, the oldest first, by a write that says who has it since when."""
+"""A row is claimed once, the oldest first, by a write that names the worker and the time."""
 
 import asyncio
 from datetime import timedelta
@@ -10,7 +10,7 @@ from tables.stages import BARE, JOBS, TableStage, keys
 
 
 async def test_of_two_pollers_that_want_one_row_exactly_one_gets_it(stage: TableStage, guard: Guard) -> None:
-    """The other sees it as already claimed, which is no error."""
+    """The other sees it as already claimed, without an error."""
     await stage.create()
     mapping = stage.mapping(guard=guard)
     async with stage.claimer(mapping, "one") as one, stage.claimer(mapping, "two") as two:

@@ -7,7 +7,7 @@ from everpoll import Everpoll
 from everpoll.tables import Table
 from tables.stages import BARE, TableStage
 
-NOBODY_LISTENS = "postgresql://nobody@127.0.0.1:1/none"
+NO_SERVER = "postgresql://user@127.0.0.1:1/none"
 
 
 async def test_a_database_that_is_away_at_the_start_holds_up_no_other_table(stage: TableStage) -> None:
@@ -16,7 +16,7 @@ async def test_a_database_that_is_away_at_the_start_holds_up_no_other_table(stag
     await stage.queue(1)
     await stage.prepare(stage.bare())
     app = Everpoll("memory://")
-    app.table(Table("other"), url=NOBODY_LISTENS).handler(lambda row: None)
+    app.table(Table("other"), url=NO_SERVER).handler(lambda row: None)
     stage.adopt(app, stage.bare()).handler(lambda row: None)
     ticked = asyncio.Event()
 

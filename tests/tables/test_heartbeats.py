@@ -83,7 +83,7 @@ async def test_after_three_attempts_it_has_failed(stage: TableStage) -> None:
 
 
 async def test_a_row_that_was_never_heard_of_is_as_old_as_its_start(stage: TableStage) -> None:
-    """Somebody else's program claims without heartbeats; without a start nobody can tell how old a row is."""
+    """Another program claims without heartbeats; without a start the age of a row is unknown."""
     await stage.create()
     await stage.queue(1, 2, 3)
     async with stage.claimer() as worker:

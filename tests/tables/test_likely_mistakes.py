@@ -1,4 +1,4 @@
-"""What somebody who adopts a first table gets wrong is told in the words of the table."""
+"""What a user who adopts a first table gets wrong is told in the words of the table."""
 
 import asyncio
 import logging
@@ -23,7 +23,7 @@ async def test_a_status_word_that_no_row_has_is_told_at_the_start_and_by_the_che
     stage: TableStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     if isinstance(stage, PostgRestStage):
-        pytest.skip("over HTTPS nobody looks at other rows than those that wait")
+        pytest.skip("over HTTPS a worker reads only rows that wait")
     await stage.create(BARE)
     await stage.queue(1, 2)
     mapping = stage.bare(queued="pending")

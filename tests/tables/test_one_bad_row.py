@@ -11,7 +11,7 @@ from tables.stages import HOUR_S, TableStage, keys
 
 
 async def refuse(stage: TableStage, key: int, *words: str) -> None:
-    """From now on, whoever changes this row is refused; with words, only who gives it such a status."""
+    """From now on, every change of this row is refused; with words, only a change to such a status."""
     which = f"old.id = {key}" + (f" and new.status in {(*words, '-')}" if words else "")
     if isinstance(stage, SqliteStage):
         await stage.execute(
@@ -39,9 +39,9 @@ async def test_a_row_that_cannot_be_claimed_stops_no_other(stage: TableStage, ca
     await refuse(stage, 1)
     async with stage.working(nothing, slots=2):
         await stage.until(lambda rows: [row["status"] for row in rows] == ["queued"] + ["completed"] * 7)
-    told = [record.getMessage() for record in caplog.records if "row under audit" in record.getMessage()]
-    assert told
-    assert len(told) < 5, "it is told, and not again and again"
+    answer = [record.getMessage() for record in caplog.records if "row under audit" in record.getMessage()]
+    assert answer
+    assert len(answer) < 5, "it is told, and not again and again"
 
 
 async def test_a_row_that_cannot_be_beaten_for_costs_the_others_nothing(stage: TableStage) -> None:

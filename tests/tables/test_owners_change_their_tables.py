@@ -82,7 +82,9 @@ async def test_a_table_that_is_made_anew_serves_on(stage: TableStage, monkeypatc
         await stage.until_all("completed")
 
 
-async def test_a_column_that_is_added_or_an_index_that_is_dropped_under_way_disturbs_nobody(stage: TableStage) -> None:
+async def test_a_column_that_is_added_or_an_index_that_is_dropped_under_way_disturbs_no_worker(
+    stage: TableStage,
+) -> None:
     await stage.create()
     await stage.execute("create index waits on jobs (status, priority, created_at)")
     await stage.queue(*range(1, 200))
@@ -93,7 +95,7 @@ async def test_a_column_that_is_added_or_an_index_that_is_dropped_under_way_dist
         await stage.until_all("completed")
 
 
-async def test_rows_without_a_time_or_a_status_disturb_nobody(stage: TableStage) -> None:
+async def test_rows_without_a_time_or_a_status_disturb_no_worker(stage: TableStage) -> None:
     await stage.create(
         {
             "id": "number key",

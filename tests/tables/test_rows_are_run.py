@@ -1,4 +1,4 @@
-"""An app with an adopted table: rows that anybody writes are run, and what becomes of them stands in their own row."""
+"""An app with an adopted table: rows that any program writes are run, and each row says what became of it."""
 
 import asyncio
 import logging
@@ -191,9 +191,9 @@ async def test_every_look_is_logged_and_every_claim_is_told(
     await stage.queue(41)
     async with stage.working(nothing, stage.bare()):
         await stage.until_all("completed")
-    told = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert ("INFO", "claimed 1 task: jobs#41") in told
-    assert any(level == "DEBUG" and text.startswith("looked at jobs: ") for level, text in told)
+    answer = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert ("INFO", "claimed 1 task: jobs#41") in answer
+    assert any(level == "DEBUG" and text.startswith("looked at jobs: ") for level, text in answer)
 
 
 async def test_several_tables_in_one_process(stage: TableStage) -> None:

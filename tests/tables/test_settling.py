@@ -166,7 +166,7 @@ async def test_what_was_settled_by_a_try_whose_answer_got_lost_is_recognised(sta
         for key, status in ((1, "completed"), (2, "canceled"), (3, "queued"), (4, "completed")):
             await stage.change(key, status=status)
         await stage.change(3, worker_id=None, started_at=None, last_heartbeat=None)
-        await stage.change(4, worker_id="somebody else")
+        await stage.change(4, worker_id="another")
         assert await worker.settle(*ended) == {one.id, two.id, three.id, four.id}
         assert await worker.source.settled_before(worker.incarnation, ended) == {one.id, three.id}
 

@@ -10,7 +10,7 @@ from tables.stages import BARE, TableStage
 
 
 class Odd(BaseException):
-    """None of the errors that anybody expects."""
+    """None of the expected errors."""
 
 
 @pytest.mark.parametrize("error", [Odd("odd"), SystemExit(3), GeneratorExit(), asyncio.CancelledError("own")], ids=repr)

@@ -56,7 +56,7 @@ async def test_a_worker_that_is_told_to_end_puts_its_rows_back_at_once(stage: Ta
 
 
 async def test_a_frozen_worker_that_comes_back_changes_nothing(stage: TableStage, tmp_path: Path) -> None:
-    """Its row was given to another meanwhile, who has it in hand."""
+    """Its row was given to another worker meanwhile, which still has it."""
     gate = tmp_path / "gate"
     await stage.create()
     await stage.queue(1, payload=str(gate))
@@ -184,7 +184,7 @@ def race(stage: TableStage, folder: Path, guards: list[Guard]) -> list[list[int]
 
 
 def start_together(ends: list[socket.socket]) -> None:
-    """Whenever all that are left want to set out, they may. Who is done says `x`."""
+    """When all remaining processes want to set out, they may. A process that is done says `x`."""
     left = list(ends)
     while left:
         said = [(end, end.recv(1)) for end in left]

@@ -147,7 +147,7 @@ def test_a_task_that_never_lets_time_move_is_an_error(monkeypatch: pytest.Monkey
         clock.run(main())
 
 
-def test_many_rounds_at_one_instant_are_fine_while_nobody_waits_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rounds_at_one_instant_are_fine_while_no_task_waits_for_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timekeeper, "ROUNDS_LIMIT", 100)
 
     async def main() -> None:

@@ -83,7 +83,7 @@ def test_a_cancel_while_its_worker_reads_what_earlier_runs_took_is_told_to_the_r
 
 
 class Slow:
-    """A watch of whose functions the one of that phase takes a while."""
+    """A watch whose function of that phase takes a while."""
 
     def __init__(self, stage: WatchStage, phase: str) -> None:
         self.remote: ScriptedRemote = stage.script(status=self.status)

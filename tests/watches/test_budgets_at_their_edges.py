@@ -283,7 +283,7 @@ def test_one_run_that_leaves_a_common_look_harms_no_other(stage: WatchStage, fau
     stage.play(scene)
 
 
-def test_a_common_look_that_nobody_waits_for_any_more_is_canceled(stage: WatchStage) -> None:
+def test_a_common_look_that_no_caller_waits_for_is_canceled(stage: WatchStage) -> None:
     hanging = 0
     watch = stage.watch(timeout="10s", budget=Budget("2m"))
 

@@ -36,7 +36,7 @@ def test_a_cancel_is_seen_at_once_told_to_the_remote_waited_for_and_cleaned_up(s
     stage.play(scene)
 
 
-def test_before_the_start_nothing_is_told_to_anybody(stage: WatchStage) -> None:
+def test_before_the_start_no_remote_is_told(stage: WatchStage) -> None:
     watch = stage.whole()
 
     async def scene() -> None:

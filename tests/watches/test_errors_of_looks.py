@@ -239,7 +239,7 @@ def test_each_remote_has_its_own_rate(stage: WatchStage) -> None:
             assert len(times) >= 16
             for index in range(len(times) - 4):
                 assert times[index + 4] - times[index] >= 0.95, "never more than 2 a second, and 2 saved"
-        assert max(looks["b"]) < max(looks["a"]), "who has less to do is not held up by who has more"
+        assert max(looks["b"]) < max(looks["a"]), "a task with less to do is not held up by one with more"
 
     stage.play(scene)
 

@@ -36,7 +36,7 @@ def test_the_stored_state_comes_first_then_every_change_in_order_until_the_end(s
     stage.play(scene)
 
 
-def test_whoever_comes_late_or_again_misses_nothing(stage: WatchStage) -> None:
+def test_a_reader_that_comes_late_or_again_misses_nothing(stage: WatchStage) -> None:
     stage.script(status=["queued", "running", "complete"])
     watch = stage.whole()
 

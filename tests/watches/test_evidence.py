@@ -148,7 +148,7 @@ def test_exhausted_may_mean_ready_where_the_user_says_so(stage: WatchStage) -> N
     stage.play(scene)
 
 
-def test_a_check_that_nobody_registered_is_named(stage: WatchStage) -> None:
+def test_a_check_that_is_not_registered_is_named(stage: WatchStage) -> None:
     async def look(_op: Any, w: Any) -> Any:
         return w.verify("rowsets")
 

@@ -44,12 +44,12 @@ def test_a_gate_that_passed_before_the_clock_was_set_back_opens_again_in_time() 
 
 
 async def test_of_several_calls_that_were_told_to_wait_the_longest_counts() -> None:
-    async def told(seconds: int) -> Any:
+    async def answer(seconds: int) -> Any:
         raise Busy(seconds)
 
     context = look(RunMemory("r"), 0.0)
     for seconds in (10, 100, 20):
-        await context.attempt(told, seconds)
+        await context.attempt(answer, seconds)
     await context.attempt(len, 5)
     assert context.floor_s == 100
 

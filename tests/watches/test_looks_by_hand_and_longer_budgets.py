@@ -81,7 +81,7 @@ def test_more_time_and_looks_are_used_and_told(stage: WatchStage) -> None:
         await run.extend(looks=20)
         info = await run.info()
         assert (info.budget_s, info.budget_looks, info.op) == (600.0, 30, {"file": 1})
-        assert info.next_look_at == next_look_at, "an extension is no reason to look"
+        assert info.next_look_at == next_look_at, "an extension must not cause a look"
         assert before.deadline_at is not None
         assert info.deadline_at is not None
         assert (info.deadline_at - before.deadline_at).total_seconds() == 300.0
@@ -128,12 +128,12 @@ def test_why_tells_the_budget_and_what_was_added(stage: WatchStage) -> None:
         await run.extend("5m", looks=2, by="ops")
         store = await stage.app.store()
         task = (await store.info([run.task_id]))[run.task_id]
-        told = why(task, (), (), (), datetime.fromtimestamp(stage.clock.wall(), UTC))
+        answer = why(task, (), (), (), datetime.fromtimestamp(stage.clock.wall(), UTC))
         assert (
             "of its budget 30s of 10m are used, 1 of 12 looks; 5m and 2 looks of that were added by hand"
-            in told.evidence
+            in answer.evidence
         )
-        assert any("extend by ops: extended by 5m and 2 looks" in line for line in told.evidence)
+        assert any("extend by ops: extended by 5m and 2 looks" in line for line in answer.evidence)
 
     stage.play(scene)
 

@@ -203,8 +203,8 @@ def test_a_cancel_that_hangs_ends_with_its_budget_and_not_with_its_timeout(stage
         run = await watch.begin({}, id="r")
         await asyncio.sleep(1)
         await run.cancel()
-        told = {"cancel": "told", "look": "asked"}[what]
-        with pytest.raises(RunCanceled, match=f"the remote could not be {told}: JobTimeout"):
+        answer = {"cancel": "told", "look": "asked"}[what]
+        with pytest.raises(RunCanceled, match=f"the remote could not be {answer}: JobTimeout"):
             await run.result()
         assert stage.clock.now() == pytest.approx(3, abs=0.1)
 

@@ -98,7 +98,7 @@ async def test_a_cancel_reaches_the_remote_within_a_moment_although_the_next_loo
         assert remote.done == [("start", "query:r1"), ("cancel", "query:r1"), ("clean", "query:r1")]
 
 
-async def test_whoever_waits_elsewhere_hears_of_the_outcome(url: str) -> None:
+async def test_a_caller_that_waits_elsewhere_hears_of_the_outcome(url: str) -> None:
     remote, app, elsewhere = Remote(), Everpoll(url), Everpoll(url)
     watch = remote.watch(app)
     remote.watch(elsewhere)

@@ -37,10 +37,10 @@ def test_a_cancel_keeps_its_reason_and_what_the_remote_said(stage: WatchStage) -
         run = await watch.begin({}, id="r")
         await asyncio.sleep(1)
         await run.cancel("customer left")
-        with pytest.raises(RunCanceled, match=r"^query:r was canceled: customer left; the remote has ended$") as told:
+        with pytest.raises(RunCanceled, match=r"^query:r was canceled: customer left; the remote has ended$") as answer:
             await run.result()
         info = await run.info()
-        assert told.value.evidence == info.evidence == {"rows": 7}
+        assert answer.value.evidence == info.evidence == {"rows": 7}
         assert info.status == "cancelled"
 
     stage.play(scene)
@@ -68,14 +68,14 @@ def test_an_ended_run_does_not_say_that_it_is_running(stage: WatchStage, last: A
 
 
 @pytest.mark.parametrize(
-    ("answers", "told"),
+    ("answers", "answer"),
     [
         (["running"], "last seen: running"),
         ([ConnectionError("no route")], r"the last \d looks failed: ConnectionError: no route"),
         ([None], "every look returned None: is there a return missing"),
     ],
 )
-def test_who_ran_out_of_time_is_told_what_was_last_seen(stage: WatchStage, answers: list[Any], told: str) -> None:
+def test_who_ran_out_of_time_is_told_what_was_last_seen(stage: WatchStage, answers: list[Any], answer: str) -> None:
     remote = stage.script(status=answers)
 
     async def look(_op: Any, w: Any) -> Any:
@@ -85,7 +85,7 @@ def test_who_ran_out_of_time_is_told_what_was_last_seen(stage: WatchStage, answe
     watch = stage.watch(look, budget=Budget("1m"))
 
     async def scene() -> None:
-        with pytest.raises(RunTimedOut, match=rf"time budget of 1m is spent: 1m since the start; {told}"):
+        with pytest.raises(RunTimedOut, match=rf"time budget of 1m is spent: 1m since the start; {answer}"):
             await (await watch.begin({}, id="r")).result()
 
     stage.play(scene)
@@ -157,7 +157,7 @@ async def _wants_outcome(_op: Any, outcome: Any) -> None: ...
 
 
 @pytest.mark.parametrize(
-    ("what", "function", "told"),
+    ("what", "function", "answer"),
     [
         ("start", _wants_w, "start: it cannot be given 'w'; there are op, key$"),
         ("cancel", _wants_outcome, "cancel: it cannot be given 'outcome'; there are op, key, handle$"),
@@ -167,9 +167,9 @@ async def _wants_outcome(_op: Any, outcome: Any) -> None: ...
     ],
 )
 def test_a_function_that_asks_for_what_it_cannot_have_is_refused_at_once(
-    stage: WatchStage, what: str, function: Callable[..., Any], told: str
+    stage: WatchStage, what: str, function: Callable[..., Any], answer: str
 ) -> None:
-    with pytest.raises(BadInput, match=f"watch 'query': {told}"):
+    with pytest.raises(BadInput, match=f"watch 'query': {answer}"):
         getattr(stage.watch(), what)(function)
 
 
@@ -203,7 +203,7 @@ def test_a_cadence_that_failed_is_told_with_the_decision(stage: WatchStage) -> N
     stage.play(scene)
 
 
-def test_waiting_for_what_nobody_does_ends_under_a_virtual_clock(stage: WatchStage) -> None:
+def test_waiting_for_what_no_worker_does_ends_under_a_virtual_clock(stage: WatchStage) -> None:
     watch = stage.whole()
     job = stage.app.job()(_nothing)
 

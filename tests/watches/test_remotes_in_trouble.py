@@ -96,7 +96,7 @@ def test_cancel_and_cleanup_leave_a_remote_alone_that_is_known_to_be_away(stage:
     stage.play(scene)
 
 
-def test_a_cancel_that_tells_nobody_waits_for_no_breaker_and_closes_none(stage: WatchStage) -> None:
+def test_a_cancel_that_sends_nothing_waits_for_no_breaker_and_closes_none(stage: WatchStage) -> None:
     remote = stage.script(status=[ConnectionError("down")])
     watch = stage.watch(breaker=Breaker(1, "5m"), budget=Budget("1h"))
 
@@ -146,7 +146,7 @@ def test_a_call_for_many_that_fails_has_failed_once(stage: WatchStage) -> None:
     stage.play(scene)
 
 
-def test_a_probe_that_is_canceled_holds_up_nobody(stage: WatchStage) -> None:
+def test_a_probe_that_is_canceled_holds_up_no_other(stage: WatchStage) -> None:
     is_hanging = False
     is_down = True
     calls = 0

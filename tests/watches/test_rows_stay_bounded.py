@@ -86,7 +86,7 @@ def test_facts_have_so_many_names_and_no_more(stage: WatchStage, kind: str) -> N
 
 
 def test_counters_beyond_the_limit_share_one_and_fail_nothing(stage: WatchStage) -> None:
-    """What a remote says may have become a name: that is no reason to fail."""
+    """What a remote says may have become a name: that must not make the run fail."""
 
     async def look(_op: Any, w: Any) -> Any:
         for number in range(NAMES_LIMIT * 2):

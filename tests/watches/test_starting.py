@@ -286,7 +286,7 @@ def test_a_start_whose_words_make_no_sense_is_told_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("said", "answer"),
     [
         (None, "start returned None, which is not a handle"),
         (Started(None), "start returned None, which is not a handle"),
@@ -295,14 +295,14 @@ def test_a_start_whose_words_make_no_sense_is_told_so() -> None:
     ],
 )
 def test_what_may_have_been_started_is_not_started_again_for_an_answer_that_is_of_no_use(
-    stage: WatchStage, said: Any, told: str
+    stage: WatchStage, said: Any, answer: str
 ) -> None:
     stage.script(start=[said])
     watch = stage.whole()
 
     async def scene() -> None:
         run = await watch.begin({}, id="run-1")
-        with pytest.raises(RunFailed, match=f"start failed: {told}"):
+        with pytest.raises(RunFailed, match=f"start failed: {answer}"):
             await run.result()
         assert stage.remote.count("start") == 1
 

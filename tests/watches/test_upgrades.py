@@ -90,7 +90,7 @@ def test_a_run_of_a_watch_that_this_worker_does_not_know_waits_for_one_that_does
     stage.play(scene, working=False)
 
 
-def test_what_nobody_knew_for_an_hour_has_its_budget_left(stage: WatchStage) -> None:
+def test_a_run_that_no_worker_knew_for_an_hour_has_its_budget_left(stage: WatchStage) -> None:
     remote = stage.script(status=["running"])
     store = MemoryStore(stage.clock)
     stage.app, stranger = Everpoll(store, clock=stage.clock), Everpoll(store, clock=stage.clock)

@@ -65,7 +65,7 @@ def test_invariant_10_an_outage_of_the_store_is_waited_out(stage: WatchStage) ->
 
 
 @pytest.mark.parametrize("is_away", [False, True])
-def test_whoever_waits_when_the_app_is_closed_is_told_and_opens_nothing(stage: WatchStage, is_away: bool) -> None:
+def test_a_caller_that_waits_when_the_app_is_closed_is_told_and_opens_nothing(stage: WatchStage, is_away: bool) -> None:
     watch = stage.whole()
 
     async def scene() -> None:
@@ -120,7 +120,7 @@ def test_events_of_which_the_oldest_were_dropped_end_all_the_same(stage: WatchSt
     stage.play(scene)
 
 
-def test_whoever_asks_from_behind_the_end_is_sent_the_state_and_no_more(stage: WatchStage) -> None:
+def test_a_reader_that_asks_from_behind_the_end_is_sent_the_state_and_no_more(stage: WatchStage) -> None:
     stage.script(status=["complete"])
     watch = stage.whole()
 
@@ -319,7 +319,7 @@ def test_cancels_at_the_same_time_share_statements_and_each_is_answered(stage: W
     stage.play(scene)
 
 
-def test_whoever_reads_on_in_events_after_the_app_was_closed_opens_no_store(stage: WatchStage) -> None:
+def test_a_reader_that_reads_on_in_events_after_the_app_was_closed_opens_no_store(stage: WatchStage) -> None:
     """The caller holds an iteration in the middle, and asks for the next event only after the close."""
     watch = stage.whole()
 

@@ -34,11 +34,11 @@ def test_a_run_that_is_looked_at_again_names_rule_facts_and_time(stage: WatchSta
     async def scene() -> None:
         run = await watch.begin({}, id="r")
         await asyncio.sleep(1)
-        told = await answer(stage, run)
-        assert told.verdict == (
+        reported = await answer(stage, run)
+        assert reported.verdict == (
             "It has not ended, and is looked at again in 14s: gone: sighting 2 of 2 counts 15s after the last."
         )
-        evidence = "\n".join(told.evidence)
+        evidence = "\n".join(reported.evidence)
         assert "phase looking, 1 look, 0 failed in passing" in evidence
         assert "the remote said running, 3 of 7 rows" in evidence
         assert "fact confirm:gone: count 1, last 1s ago" in evidence
@@ -57,10 +57,10 @@ def test_equal_decisions_are_one_line_with_their_number(stage: WatchStage) -> No
     async def scene() -> None:
         run = await watch.begin({}, id="r")
         await asyncio.sleep(130)
-        told = await answer(stage, run)
+        reported = await answer(stage, run)
         # Looks at 0, 30, 60, 90 and 120 seconds.
-        assert told.verdict == "It has not ended, and is looked at again in 20s: the cadence says 30s."
-        [last] = [line for line in told.evidence if line.startswith("last decision")]
+        assert reported.verdict == "It has not ended, and is looked at again in 20s: the cadence says 30s."
+        [last] = [line for line in reported.evidence if line.startswith("last decision")]
         assert "cadence: the cadence says 30s [running]; the next in 30s (5 times since " in last
 
     stage.play(scene)
@@ -73,8 +73,8 @@ def test_errors_in_passing_are_named(stage: WatchStage) -> None:
     async def scene() -> None:
         run = await watch.begin({}, id="r")
         await asyncio.sleep(1)
-        told = await answer(stage, run)
-        assert told.verdict == (
+        reported = await answer(stage, run)
+        assert reported.verdict == (
             "Its last look failed: ConnectionError: connection refused; the next is in 29s, for the cadence says 30s."
         )
 
@@ -88,8 +88,10 @@ def test_a_start_that_fails_is_named(stage: WatchStage) -> None:
     async def scene() -> None:
         run = await watch.begin({}, id="r")
         await asyncio.sleep(0.1)
-        told = await answer(stage, run)
-        assert told.verdict.startswith("It is not started yet: start failed: ConnectionError: down; tried again in ")
+        reported = await answer(stage, run)
+        assert reported.verdict.startswith(
+            "It is not started yet: start failed: ConnectionError: down; tried again in "
+        )
 
     stage.play(scene)
 
@@ -115,14 +117,14 @@ def test_a_breaker_and_a_rate_are_named_with_the_remote(stage: WatchStage) -> No
         await asyncio.sleep(1)
         later = await rate.begin({}, id="second")
         await asyncio.sleep(20)
-        told = await answer(stage, broken)
-        assert told.verdict.startswith("It is postponed by the breaker of its remote, and asks again in ")
-        assert "mc.example failed 1 times in a row: not asked for " in told.verdict
-        assert "its time budget is paused meanwhile, for 28m" in told.verdict
-        assert " more at most" in told.verdict
-        told = await answer(stage, later)
-        assert told.verdict.startswith("It is postponed by the rate of its remote, and has its turn in ")
-        assert "slow.example takes 1 looks in 1m" in told.verdict
+        reported = await answer(stage, broken)
+        assert reported.verdict.startswith("It is postponed by the breaker of its remote, and asks again in ")
+        assert "mc.example failed 1 times in a row: not asked for " in reported.verdict
+        assert "its time budget is paused meanwhile, for 28m" in reported.verdict
+        assert " more at most" in reported.verdict
+        reported = await answer(stage, later)
+        assert reported.verdict.startswith("It is postponed by the rate of its remote, and has its turn in ")
+        assert "slow.example takes 1 looks in 1m" in reported.verdict
 
     stage.play(scene)
 
@@ -140,13 +142,13 @@ def test_a_parked_run_says_which_code_it_needs(stage: WatchStage) -> None:
         run = await watch.begin({}, id="r")
         async with newer.working():
             await asyncio.sleep(10)
-            told = await answer(stage, run)
-        assert told.verdict == (
+            reported = await answer(stage, run)
+        assert reported.verdict == (
             "It needs code: it was written by version 1, this is version 2: write @query.migrate(1, …). "
             "A worker looks whether it has it in 4m50s."
         )
-        assert told.advice is not None
-        assert any("needs_code: it was written by version 1" in line for line in told.evidence)
+        assert reported.advice is not None
+        assert any("needs_code: it was written by version 1" in line for line in reported.evidence)
 
     stage.play(scene, working=False)
 
@@ -157,13 +159,13 @@ def test_a_run_that_is_being_canceled_says_what_it_waits_for(stage: WatchStage) 
     async def scene() -> None:
         run = await watch.begin({}, id="r")
         await asyncio.sleep(3)
-        await run.cancel("nobody wants it any more")
+        await run.cancel("it is not needed any more")
         await asyncio.sleep(0.1)  # asked again after a second, give or take a fifth
-        told = await answer(stage, run)
-        assert told.verdict.startswith(
+        reported = await answer(stage, run)
+        assert reported.verdict.startswith(
             "It is being canceled: the remote was asked to cancel and has not ended yet; asked again in "
         )
-        assert "a caller asked to cancel it: nobody wants it any more" in told.evidence
+        assert "a caller asked to cancel it: it is not needed any more" in reported.evidence
 
     stage.play(scene)
 
@@ -175,9 +177,9 @@ def test_a_run_that_waits_for_its_cleanup_has_its_outcome(stage: WatchStage) -> 
     async def scene() -> None:
         run = await watch.begin({}, id="r")
         await asyncio.sleep(0.1)
-        told = await answer(stage, run)
-        assert told.verdict.startswith("It has its outcome, ready, and waits for its cleanup, in ")
-        assert "cleanup failed (try 1): ConnectionError: locked" in told.verdict
+        reported = await answer(stage, run)
+        assert reported.verdict.startswith("It has its outcome, ready, and waits for its cleanup, in ")
+        assert "cleanup failed (try 1): ConnectionError: locked" in reported.verdict
 
     stage.play(scene)
 
@@ -209,25 +211,25 @@ def test_a_cleanup_that_was_given_up_is_told(stage: WatchStage) -> None:
     async def scene() -> None:
         run = await watch.begin({}, id="r")
         await stage.ended(run)
-        told = await answer(stage, run)
-        assert told.verdict.startswith("It is ready")
-        assert "its cleanup has given up" in str(told.advice)
+        reported = await answer(stage, run)
+        assert reported.verdict.startswith("It is ready")
+        assert "its cleanup has given up" in str(reported.advice)
 
     stage.play(scene)
 
 
-def test_a_due_run_that_nobody_takes_has_the_reason_of_any_task(stage: WatchStage) -> None:
+def test_a_due_run_that_no_worker_takes_has_the_reason_of_any_task(stage: WatchStage) -> None:
     watch = stage.watch()
 
     async def scene() -> None:
         run = await watch.begin({}, id="r")
-        told = await answer(stage, run, later_s=7)
-        assert told.verdict == "No worker is alive."
-        assert told.evidence[:2] == ("it has been due for 7s", "phase looking, 0 looks, 0 failed in passing")
+        reported = await answer(stage, run, later_s=7)
+        assert reported.verdict == "No worker is alive."
+        assert reported.evidence[:2] == ("it has been due for 7s", "phase looking, 0 looks, 0 failed in passing")
         await run.cancel("stop it")
-        told = await answer(stage, run, later_s=7)
-        assert "a caller asked to cancel it: stop it" in told.evidence
-        assert sum("stop it" in line for line in told.evidence) == 2  # and once in the trail
+        reported = await answer(stage, run, later_s=7)
+        assert "a caller asked to cancel it: stop it" in reported.evidence
+        assert sum("stop it" in line for line in reported.evidence) == 2  # and once in the trail
 
     stage.play(scene, working=False)
 
@@ -245,8 +247,8 @@ def test_a_look_that_is_under_way_says_where(stage: WatchStage) -> None:
     async def scene() -> None:
         run = await watch.begin({}, id="r")
         await begun.wait()
-        told = await answer(stage, run, later_s=3)
-        assert told.verdict.startswith("It is being looked at just now, for 3s, on worker ")
+        reported = await answer(stage, run, later_s=3)
+        assert reported.verdict.startswith("It is being looked at just now, for 3s, on worker ")
         goes_on.set()
         await stage.ended(run)
 

@@ -55,7 +55,7 @@ class Stage:
             await asyncio.sleep(1)
         return info
 
-    async def told(self, fate: Fate, run_id: str = "r") -> RunInfo:
+    async def life_of(self, fate: Fate, run_id: str = "r") -> RunInfo:
         """The whole life of one query."""
         return await self.ended(await self.begin(run_id, fate))
 

@@ -39,15 +39,15 @@ class Mortal(InProcess):
 @pytest.mark.parametrize("name", FATES)
 def test_however_a_process_ends_the_query_is_started_once_and_cleaned_up_once(tmp_path: Path, name: str) -> None:
     fate, outcome, is_canceled = FATES[name]
-    told = 0
+    rounds = 0
 
     def make(world: World) -> Everpoll:
         if "cloud" not in world.notes:
-            nonlocal told
-            told += 1
+            nonlocal rounds
+            rounds += 1
             world.notes["cloud"] = MarketingCloud(world.clock)
             world.notes["cloud"].fates[key_of("r")] = fate
-            world.notes["runs"] = Runs(tmp_path / f"business-{told}.db", world.clock.wall)
+            world.notes["runs"] = Runs(tmp_path / f"business-{rounds}.db", world.clock.wall)
         app = Everpoll(world.store, clock=world.clock)
         client = CloudClient("http://cloud", TOKEN, Mortal(world.notes["cloud"]))
         queries = ShellQueries(app, client, world.notes["runs"], EXACT)

@@ -17,7 +17,7 @@ def test_whatever_happens_to_a_step_of_the_start_it_is_started_once(stage: Stage
     stage.cloud.faults.script(step, trouble, key=key_of("r"))
 
     async def scene() -> None:
-        assert (await stage.told(Fate(runs_s=30))).outcome == "ready"
+        assert (await stage.life_of(Fate(runs_s=30))).outcome == "ready"
 
     stage.play(scene)
     stage.assert_once("r")
@@ -69,7 +69,7 @@ def test_cancel_before_the_start_touches_no_cloud(stage: Stage) -> None:
         run = await stage.queries.watch.begin(op, id="r", delay="1h")
         await run.cancel()
         assert (await stage.ended(run)).outcome == "canceled"
-        # Nobody cleaned up, for there was nothing: the reconciler tells the row.
+        # No clean-up ran, because there was nothing to clean up: the reconciler tells the row.
         await asyncio.sleep(180)
         assert (await stage.runs.all())["r"]["status"] == "canceled"
 
@@ -82,7 +82,7 @@ def test_a_status_call_that_fails_is_a_delay_and_counts_as_a_look(stage: Stage, 
     stage.cloud.faults.script(STATUS, trouble, trouble)
 
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=50))
+        info = await stage.life_of(Fate(runs_s=50))
         assert info.outcome == "ready"
         assert info.errors == info.counters["look failed"] == 2
         assert info.counters["looks"] == len(stage.asked(STATUS))
@@ -97,7 +97,7 @@ def test_a_secondary_call_that_fails_is_gone_without(stage: Stage, trouble: Trou
     stage.cloud.faults.script("rowset", trouble)
 
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=50, completed_date_after_s=0))
+        info = await stage.life_of(Fate(runs_s=50, completed_date_after_s=0))
         assert (info.outcome, info.errors) == ("ready", 0)
         assert info.counters["attempt failed:is_running"] == info.counters["attempt failed:probe"] == 1
 
@@ -107,7 +107,7 @@ def test_a_secondary_call_that_fails_is_gone_without(stage: Stage, trouble: Trou
 
 def test_a_task_that_the_cloud_forgets_for_a_while_is_waited_for(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=80, forgotten=(0, 95)))
+        info = await stage.life_of(Fate(runs_s=80, forgotten=(0, 95)))
         assert info.outcome == "ready"
 
     stage.play(scene)
@@ -183,16 +183,16 @@ def test_new_id_0_is_no_id_and_a_missing_object_id_is_found_by_its_key(stage: St
 
 def test_what_leaked_is_swept_and_what_runs_is_left_alone(stage: Stage) -> None:
     async def scene() -> None:
-        await stage.told(Fate(runs_s=30))
+        await stage.life_of(Fate(runs_s=30))
         await stage.client.create_data_extension(key_of("r"))
         await stage.client.create_query(key_of("r"), "SELECT 1")
-        await stage.client.create_data_extension("sq-of-somebody-else")
+        await stage.client.create_data_extension("sq-of-another-owner")
         run = await stage.begin("running", Fate(runs_s=1700))
         await asyncio.sleep(5)
         assert await stage.queries.sweep() == 1
         assert stage.cloud.leaked == [
             ("DataExtension", key_of("running")),
-            ("DataExtension", "sq-of-somebody-else"),
+            ("DataExtension", "sq-of-another-owner"),
             ("QueryDefinition", key_of("running")),
         ]
         assert (await stage.ended(run)).outcome == "ready"
@@ -206,7 +206,7 @@ def test_a_clean_up_that_fails_is_tried_again_and_changes_no_outcome(stage: Stag
     stage.cloud.faults.script("Delete DataExtension", trouble)
 
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=30))
+        info = await stage.life_of(Fate(runs_s=30))
         assert (info.outcome, info.cleaned) == ("ready", True)
 
     stage.play(scene)

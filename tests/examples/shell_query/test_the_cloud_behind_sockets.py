@@ -19,7 +19,7 @@ async def until_asked(cloud: MarketingCloud) -> None:
         if cloud.records.requests:
             return
         await asyncio.sleep(0.01)
-    raise AssertionError("nobody asked the cloud anything")
+    raise AssertionError("no request reached the cloud")
 
 
 async def test_every_call_goes_over_the_wire() -> None:

@@ -36,7 +36,7 @@ def test_start_is_short_persists_the_ids_and_the_first_look_comes_2_s_later(stag
 
 def test_looks_come_after_2_4_8_16_30_30(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=85))
+        info = await stage.life_of(Fate(runs_s=85))
         assert stage.asked(STATUS) == DOCUMENT
         assert info.looks == 6
         assert info.reason == "rowset is verified, at try 1"
@@ -48,7 +48,7 @@ def test_with_20_percent_of_jitter(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Figures())
 
     async def scene() -> None:
-        await stage.told(Fate(runs_s=1000))
+        await stage.life_of(Fate(runs_s=1000))
         waits = stage.timeline.waits("r")
         meant = [2.0, 4.0, 8.0, 16.0] + [30.0] * 50
         assert all(0.8 * m <= wait <= 1.2 * m for wait, m in zip(waits, meant, strict=False))
@@ -59,7 +59,7 @@ def test_with_20_percent_of_jitter(tmp_path: Path) -> None:
 
 def test_after_29_minutes_it_has_timed_out_with_a_last_look_at_the_very_end(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=NEVER))
+        info = await stage.life_of(Fate(runs_s=NEVER))
         assert info.outcome == "timed_out"
         assert info.reason is not None
         assert "29m" in info.reason
@@ -78,7 +78,7 @@ def test_a_budget_of_looks_says_its_figure(tmp_path: Path) -> None:
     stage = Stage(tmp_path, replace(EXACT, budget=Budget("29m", looks=5)))
 
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=NEVER))
+        info = await stage.life_of(Fate(runs_s=NEVER))
         assert (info.outcome, info.looks) == ("timed_out", 5)
         assert info.reason is not None
         assert "5 looks" in info.reason
@@ -90,7 +90,7 @@ def test_a_budget_of_looks_says_its_figure(tmp_path: Path) -> None:
 @pytest.mark.parametrize("word", ["Complete", "  COMPLETE ", "complete\n"])
 def test_complete_however_it_is_written_leads_to_the_rowset(stage: Stage, word: str) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=1, complete=word))
+        info = await stage.life_of(Fate(runs_s=1, complete=word))
         assert (info.outcome, info.looks) == ("ready", 1)
         assert info.value == {"count": 3, "rows": [{"row": 1}, {"row": 2}, {"row": 3}]}
         assert (await stage.runs.all())["r"]["status"] == "ready"
@@ -111,7 +111,7 @@ def test_complete_however_it_is_written_leads_to_the_rowset(stage: Stage, word: 
 )
 def test_an_error_or_any_message_fails_at_once_whatever_else_was_seen(stage: Stage, fate: Fate, reason: str) -> None:
     async def scene() -> None:
-        info = await stage.told(fate)
+        info = await stage.life_of(fate)
         assert (info.outcome, info.reason, info.looks) == ("failed", reason, 1)
         assert stage.asked("rowset") == []
         row = (await stage.runs.all())["r"]
@@ -123,7 +123,7 @@ def test_an_error_or_any_message_fails_at_once_whatever_else_was_seen(stage: Sta
 
 def test_a_completion_date_is_no_proof_and_starts_the_checks_after_5_s(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=100, completed_date_after_s=0))
+        info = await stage.life_of(Fate(runs_s=100, completed_date_after_s=0))
         assert stage.asked(STATUS)[:5] == DOCUMENT[:5]
         assert stage.asked("isrunning")[:4] == [6.0, 14.0, 30.0, 60.0]
         assert info.outcome == "ready"
@@ -137,7 +137,7 @@ def test_a_completion_date_is_no_proof_and_starts_the_checks_after_5_s(stage: St
 
 def test_without_any_sign_the_checks_start_after_3_minutes(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=20, reported_after_s=NEVER, rows=0))
+        info = await stage.life_of(Fate(runs_s=20, reported_after_s=NEVER, rows=0))
         assert stage.asked("isrunning") == [180.0, 195.0]
         assert info.outcome == "ready"
         assert info.value == {"count": 0, "rows": []}
@@ -148,7 +148,7 @@ def test_without_any_sign_the_checks_start_after_3_minutes(stage: Stage) -> None
 
 def test_not_running_counts_when_seen_twice_15_s_apart(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=50, completed_date_after_s=0, reported_after_s=NEVER, rows=0))
+        info = await stage.life_of(Fate(runs_s=50, completed_date_after_s=0, reported_after_s=NEVER, rows=0))
         assert stage.asked("isrunning") == [6.0, 14.0, 30.0, 60.0, 75.0]
         assert info.reason == "rowset is verified, at try 1"
         assert stage.timeline.rules("r")[-3:] == ["hint", "ready", "cleanup"]
@@ -160,7 +160,7 @@ def test_not_running_counts_when_seen_twice_15_s_apart(stage: Stage) -> None:
 def test_a_running_in_between_starts_over(stage: Stage) -> None:
     async def scene() -> None:
         fate = Fate(runs_s=85, completed_date_after_s=0, reported_after_s=NEVER, rows=0, not_running=((25, 40),))
-        await stage.told(fate)
+        await stage.life_of(fate)
         # 30: the first sighting; 45: it runs; 75: runs, by the cadence; 105 and 120: two that count.
         assert stage.asked("isrunning") == [6.0, 14.0, 30.0, 45.0, 75.0, 105.0, 120.0]
 
@@ -170,7 +170,7 @@ def test_a_running_in_between_starts_over(stage: Stage) -> None:
 
 def test_readiness_is_tried_after_1500_ms_growing_to_8_s(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=1, rows_after_s=19))
+        info = await stage.life_of(Fate(runs_s=1, rows_after_s=19))
         assert [round(b - a, 1) for a, b in pairwise(stage.asked("rowset"))] == [1.5, 3.0, 6.0, 8.0]
         assert (info.outcome, info.reason) == ("ready", "rowset is verified, at try 5")
 
@@ -180,7 +180,7 @@ def test_readiness_is_tried_after_1500_ms_growing_to_8_s(stage: Stage) -> None:
 
 def test_after_6_tries_it_has_failed_and_says_so(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=1, rows_after_s=NEVER))
+        info = await stage.life_of(Fate(runs_s=1, rows_after_s=NEVER))
         assert [round(b - a, 1) for a, b in pairwise(stage.asked("rowset"))] == [1.5, 3.0, 6.0, 8.0, 8.0]
         assert (info.outcome, info.reason) == ("failed", "rowset could not be verified in 6 tries")
 
@@ -190,7 +190,7 @@ def test_after_6_tries_it_has_failed_and_says_so(stage: Stage) -> None:
 
 def test_the_probe_waits_5_s_comes_every_15_s_and_a_row_is_enough(stage: Stage) -> None:
     async def scene() -> None:
-        info = await stage.told(Fate(runs_s=80, reported_after_s=NEVER))
+        info = await stage.life_of(Fate(runs_s=80, reported_after_s=NEVER))
         # Of the looks at 2, 6, 14, 30, 60, 90 the one at 2 is too early and the one at 14 too soon after 6.
         # At 90 the page of one row is followed by the page of the result.
         assert stage.asked("rowset") == [6.0, 30.0, 60.0, 90.0, 90.0]
@@ -204,7 +204,7 @@ def test_the_probe_waits_5_s_comes_every_15_s_and_a_row_is_enough(stage: Stage) 
 def test_everything_is_counted(stage: Stage) -> None:
     async def scene() -> None:
         fate = Fate(runs_s=50, completed_date_after_s=0, reported_after_s=NEVER, rows=0, rows_after_s=30)
-        counters = (await stage.told(fate)).counters
+        counters = (await stage.life_of(fate)).counters
         assert counters["looks"] == 9
         assert counters["due:probe"] == counters["attempt:probe"] == 4
         assert counters["attempt:is_running"] == 8

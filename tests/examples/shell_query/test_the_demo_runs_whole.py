@@ -10,11 +10,11 @@ from examples.shell_query.stories import STORIES
 def test_everything_ends_as_it_must_and_is_told_as_json() -> None:
     done = run_example("shell_query", "--speed", "150", "--json")
     assert (done.returncode, done.stderr) == (0, ""), done.stdout[-2000:]
-    told = json.loads(done.stdout)
-    assert told["wrong"] == []
-    assert {one["name"]: one["outcome"] for one in told["queries"]} == {story.name: story.ends for story in STORIES}
+    outcome = json.loads(done.stdout)
+    assert outcome["wrong"] == []
+    assert {one["name"]: one["outcome"] for one in outcome["queries"]} == {story.name: story.ends for story in STORIES}
     assert len(STORIES) == 20
-    for one in told["queries"]:
+    for one in outcome["queries"]:
         assert (one["starts"], one["deletes"]) == (1, 1)
         assert one["timeline"][-1]["decision"] == "cleanup"
 

@@ -191,7 +191,7 @@ class Inbox:
         return [letter.message for letter in self.letters]
 
     @property
-    def told(self) -> list[str]:
+    def headlines(self) -> list[str]:
         """Kind and thing of every notice that arrived; a repeat of a letter is dropped, as a receiver does."""
         letters = (
             {letter.id: letter for letter in self.letters} if self.drops_repeats else dict(enumerate(self.letters))

@@ -80,8 +80,8 @@ def test_no_notice_is_in_two_letters_that_may_have_arrived(
     letters: dict[str, tuple[str, ...]] = {}
     for letter, ids in box.arrived:
         assert letters.setdefault(letter, ids) == ids, "a letter that is repeated is the same"
-    told = [one for ids in letters.values() for one in ids]
-    assert len(told) == len(set(told))
+    messages = [one for ids in letters.values() for one in ids]
+    assert len(messages) == len(set(messages))
     if not drops_repeats:
         assert len(box.arrived) == len(letters), "none is sent a second time"
 

@@ -82,13 +82,13 @@ async def publish(store: Store, name: str) -> None:
 async def arrived(receiver: Receiver, how_many: int) -> list[str]:
     """Kind and service of every notice, once there are so many."""
     async with asyncio.timeout(LIMIT_S):
-        while len(found := told(receiver)) < how_many:
+        while len(found := messages(receiver)) < how_many:
             receiver.arrived.clear()
             await receiver.arrived.wait()
     return found
 
 
-def told(receiver: Receiver) -> list[str]:
+def messages(receiver: Receiver) -> list[str]:
     return [
         f"{one['kind']} {one['service']}"
         for got in receiver.received
@@ -125,7 +125,7 @@ async def test_two_processes_send_one_alert_and_one_recovery(url: str, monkeypat
         past = await incidents.list(open=False)
     assert {one.service: one.acknowledged_by for one in past} == {"billing": "ada", ODD: None}
     assert len({one.id for one in past}) == 2
-    assert len(told(receiver)) == 4
+    assert len(messages(receiver)) == 4
     for got in receiver.received:
         assert is_authentic("s3cret", got.headers, got.body, float(got.headers["webhook-timestamp"]))
 

@@ -21,12 +21,12 @@ def test_an_outage_is_one_incident_one_alert_and_one_recovery() -> None:
         assert (incident.service, incident.is_open, list(incident.alerted)) == ("billing", True, ["ops"])
         assert inbox.letters == [], "alerts of a minute are one message"
         await stage.clock.advance(60)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
         await stage.clock.advance(3_600)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
         stage.turn(Status.UP)
         await stage.clock.advance(120)
-        assert inbox.told == ["alert billing", "recovered billing"]
+        assert inbox.headlines == ["alert billing", "recovered billing"]
         assert await stage.open_ones() == ()
         [past] = await stage.incidents.list(open=False)
         assert (past.id, past.closed_why) == (incident.id, "recovered")
@@ -52,7 +52,7 @@ def test_a_steady_outage_alerts_after_its_delay_without_a_second_change() -> Non
         await stage.clock.advance(580)
         assert inbox.letters == []
         await stage.clock.advance(20)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
         assert inbox.arrived_at[0] - (incident.opened_at - stage.wall() + stage.clock.now()) < 605
 
     stage.play(scene)

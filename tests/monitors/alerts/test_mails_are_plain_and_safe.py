@@ -155,7 +155,7 @@ async def test_a_silent_server_costs_the_timeout_and_no_thread(
     "options",
     [
         {"to": []},
-        {"to": "nobody"},
+        {"to": "no address"},
         {"to": ["a@example.com\r\nRCPT TO:<evil@example.com>"]},
         {"to": ["<a@b> evil"]},
         {"to": [f"a{number}@example.com" for number in range(51)]},

@@ -17,7 +17,7 @@ from .stage import Inbox, Moment, Process, Stage
 EXPECTED = ["alert billing", "recovered billing"]
 
 
-async def told_by_events(stage: Stage, kind: str) -> list[str]:
+async def names_in_events(stage: Stage, kind: str) -> list[str]:
     """The notices that events of this kind are about."""
     notices: list[str] = []
     for channel in stage.inboxes:
@@ -58,7 +58,7 @@ def write_count() -> int:
 
     async def scene() -> None:
         writes.extend((await outage(stage, None)).store.writes)
-        assert stage.inboxes["ops"].told == stage.inboxes["hook"].told == EXPECTED
+        assert stage.inboxes["ops"].headlines == stage.inboxes["hook"].headlines == EXPECTED
 
     stage.play(scene)
     return len(writes)
@@ -73,13 +73,13 @@ def test_a_process_that_dies_at_any_write_is_followed_by_one_that_sends_the_rest
             await outage(stage, (number, moment))
             [past] = await stage.incidents.list(open=None)
             assert (past.is_open, past.closed_why) == (False, "recovered")
-            assert stage.inboxes["hook"].told == EXPECTED, "a receiver that drops repeats has everything once"
-            unclear = await told_by_events(stage, "message:unclear")
-            assert await told_by_events(stage, "message:given_up") == []
-            told = Counter(one.id for letter in stage.inboxes["ops"].letters for one in letter.notices)
+            assert stage.inboxes["hook"].headlines == EXPECTED, "a receiver that drops repeats has everything once"
+            unclear = await names_in_events(stage, "message:unclear")
+            assert await names_in_events(stage, "message:given_up") == []
+            messages = Counter(one.id for letter in stage.inboxes["ops"].letters for one in letter.notices)
             for notice_id in (f"{past.id}/alert/ops", f"{past.id}/recovered/ops"):
                 # Dead between the note of a try and its end, nothing is known: it is not sent again.
-                assert told[notice_id] == 1 or (told[notice_id] == 0 and notice_id in unclear), number
+                assert messages[notice_id] == 1 or (messages[notice_id] == 0 and notice_id in unclear), number
 
         stage.play(scene)
 
@@ -91,7 +91,7 @@ def test_where_an_alert_was_sent_the_recovery_is_too_wherever_a_process_died(mom
 
         async def scene(stage: Stage = stage, number: int = number) -> None:
             await outage(stage, (number, moment), ends_with_it=True)
-            assert stage.inboxes["hook"].told in ([], EXPECTED), number
+            assert stage.inboxes["hook"].headlines in ([], EXPECTED), number
             assert await stage.open_ones() == ()
 
         stage.play(scene)
@@ -105,15 +105,15 @@ def test_a_process_that_was_only_stopped_for_minutes_changes_nothing_when_it_goe
         async def scene(stage: Stage = stage, number: int = number) -> None:
             first = await outage(stage, (number, moment))
             [past] = await stage.incidents.list(open=None)
-            told = {name: inbox.told for name, inbox in stage.inboxes.items()}
+            messages = {name: inbox.headlines for name, inbox in stage.inboxes.items()}
             first.store.dies_at = None
             first.store.thaw()
             await stage.clock.advance(600)
             assert await stage.incidents.list(open=None) == (past,)
             for name, inbox in stage.inboxes.items():
-                late = Counter(inbox.told) - Counter(told[name])
+                late = Counter(inbox.headlines) - Counter(messages[name])
                 # What it was about to send when it was stopped, and no other process has sent.
-                assert all(count == 1 for count in Counter(inbox.told).values()), (number, name, late)
+                assert all(count == 1 for count in Counter(inbox.headlines).values()), (number, name, late)
 
         stage.play(scene)
 
@@ -149,17 +149,17 @@ def test_random_kills_during_flapping(seed: int) -> None:
 async def check(stage: Stage, inboxes: list[Inbox]) -> None:
     assert await stage.open_ones() == ()
     past = await stage.incidents.list(open=False)
-    unclear = await told_by_events(stage, "message:unclear")
+    unclear = await names_in_events(stage, "message:unclear")
     for inbox, channel in zip(inboxes, stage.inboxes, strict=True):
         letters: Any = {one.id: one for one in inbox.letters}.values() if inbox.drops_repeats else inbox.letters
-        told = Counter(one.id for letter in letters for one in letter.notices)
-        assert set(told.values()) <= {1}
+        messages = Counter(one.id for letter in letters for one in letter.notices)
+        assert set(messages.values()) <= {1}
         for incident in past:
             sent = [f"{incident.id}/{kind}/{channel}" for kind in ("alert", "recovered")]
             if incident.alerted:
-                assert all(told[one] == 1 or one in unclear for one in sent)
+                assert all(messages[one] == 1 or one in unclear for one in sent)
             else:
-                assert all(told[one] == 0 for one in sent)
+                assert all(messages[one] == 0 for one in sent)
     assert any(inbox.letters for inbox in inboxes)
     # One incident at a time for each service.
     for name in {one.service for one in past}:

@@ -46,7 +46,7 @@ def test_reminders_come_until_an_operator_takes_notice() -> None:
         assert again.acknowledged_by == "ada", "the first one stays"
         stage.turn(Status.UP)
         await stage.clock.advance(120)
-        assert inbox.told[-1] == "recovered billing"
+        assert inbox.headlines[-1] == "recovered billing"
         past = await stage.incidents.acknowledge(incident.id, "eve")
         assert (past.acknowledged_by, past.is_open) == ("ada", False)
         row = await stage.store.find(INCIDENT_KIND, incident.id)
@@ -112,9 +112,9 @@ def test_a_mute_holds_alerts_back_until_it_ends_or_is_lifted() -> None:
         assert {one.waits for one in await stage.open_ones()} == {"mute"}
         await stage.change("billing", muted_until=None)
         await stage.clock.advance(60)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
         await stage.clock.advance(7_200)
-        assert inbox.told == ["alert billing", "alert shop"]
+        assert inbox.headlines == ["alert billing", "alert shop"]
 
     stage.play(scene)
 
@@ -154,13 +154,13 @@ def test_maintenance_is_planned_listed_heeded_and_removed() -> None:
         }
         stage.turn(Status.DOWN, "billing", "shop")
         await stage.clock.advance(1_200)
-        assert inbox.told == ["alert shop"]
+        assert inbox.headlines == ["alert shop"]
         [held] = await stage.incidents.list(service="billing")
         assert held.waits == "maintenance"
         assert await stage.maintenance.remove(planned)
         assert not await stage.maintenance.remove(planned)
         await stage.clock.advance(60)
-        assert inbox.told == ["alert shop", "alert billing"]
+        assert inbox.headlines == ["alert shop", "alert billing"]
 
     stage.play(scene)
 
@@ -177,7 +177,7 @@ def test_a_window_that_cannot_be_read_keeps_no_alert_back(caplog: pytest.LogCapt
         await stage.process()
         stage.turn(Status.DOWN)
         await stage.clock.advance(60)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
 
     stage.play(scene)
     assert any("maintenance window 'odd' cannot be read" in one.message for one in caplog.records)
@@ -209,7 +209,7 @@ def test_a_rule_that_changes_holds_for_what_is_still_to_be_sent() -> None:
         changed = msgspec.structs.replace(definition, alert=Alert(after=1, delay="10m", to=["mail"]))
         await stage.change("billing", definition=msgspec.to_builtins(changed))
         await stage.clock.advance(3_600)
-        assert (inbox.told, other.told) == ([], ["alert billing"])
+        assert (inbox.headlines, other.headlines) == ([], ["alert billing"])
 
     stage.play(scene)
 

@@ -20,7 +20,7 @@ def test_children_of_a_failed_root_are_named_in_its_message_and_send_none() -> N
         await stage.clock.advance(10)
         stage.turn(Status.DOWN, "database", "billing", "shop")
         await stage.clock.advance(240)
-        assert inbox.told == ["alert database"]
+        assert inbox.headlines == ["alert database"]
         [message] = inbox.messages
         assert message.subject == "database is down"
         assert message.lines[0].endswith("; affects billing, shop")
@@ -29,7 +29,7 @@ def test_children_of_a_failed_root_are_named_in_its_message_and_send_none() -> N
         # All recover together: nothing is said about what was held back.
         stage.turn(Status.UP, "database", "billing", "shop")
         await stage.clock.advance(240)
-        assert inbox.told == ["alert database", "recovered database"]
+        assert inbox.headlines == ["alert database", "recovered database"]
 
     stage.play(scene)
 
@@ -46,7 +46,7 @@ def test_a_child_that_stays_down_alerts_after_its_root_and_names_it() -> None:
         await stage.clock.advance(300)
         stage.turn(Status.UP, "database")
         await stage.clock.advance(60)
-        assert inbox.told == ["alert database", "recovered database", "alert billing"]
+        assert inbox.headlines == ["alert database", "recovered database", "alert billing"]
         assert inbox.messages[-1].lines[0].endswith("; held back while database was down")
 
     stage.play(scene)
@@ -68,7 +68,7 @@ def test_a_reported_dependency_is_a_root_too() -> None:
         look = NewLook(service="billing", at=stage.wall(), status="degraded", span_s=5.0, dependencies=(down,))
         await stage.store.health.record([look])
         await stage.clock.advance(200)
-        assert inbox.told == ["alert db of billing"]
+        assert inbox.headlines == ["alert db of billing"]
         assert inbox.messages[0].subject == "db of billing is down"
         [held] = await stage.incidents.list(service="shop")
         assert held.held_by == ("db",)
@@ -96,7 +96,9 @@ def test_alerts_of_one_minute_are_one_message() -> None:
         stage.turn(Status.UP, *names)
         await stage.clock.advance(120)
         assert len(inbox.messages) == 2
-        assert sorted(inbox.told) == sorted([f"alert {one}" for one in names] + [f"recovered {one}" for one in names])
+        assert sorted(inbox.headlines) == sorted(
+            [f"alert {one}" for one in names] + [f"recovered {one}" for one in names]
+        )
 
     stage.play(scene)
 
@@ -115,7 +117,7 @@ def test_flapping_is_one_alert_and_one_recovery_for_each_incident() -> None:
             await stage.clock.advance(25)
         past = await stage.incidents.list(open=False)
         assert len({one.id for one in past}) == len(past) == 10
-        assert inbox.told == ["alert billing", "recovered billing"] * 10
+        assert inbox.headlines == ["alert billing", "recovered billing"] * 10
 
     stage.play(scene)
 

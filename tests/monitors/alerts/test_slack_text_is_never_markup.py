@@ -29,10 +29,10 @@ async def test_the_text_is_escaped_and_markup_is_off(runner: asyncio.Runner, too
 
 @given(st.text())
 def test_no_sign_of_slack_survives(text: str) -> None:
-    told = slack_text(letter(notice(error=text))).replace("&amp;", "").replace("&lt;", "").replace("&gt;", "")
-    assert not set(told) & set("<>&")
-    assert "](" not in told
-    assert all(one.startswith("\u200b") for one in told.split("@")[1:])
+    messages = slack_text(letter(notice(error=text))).replace("&amp;", "").replace("&lt;", "").replace("&gt;", "")
+    assert not set(messages) & set("<>&")
+    assert "](" not in messages
+    assert all(one.startswith("\u200b") for one in messages.split("@")[1:])
 
 
 def test_the_text_is_bounded() -> None:

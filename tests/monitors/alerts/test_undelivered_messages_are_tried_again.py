@@ -17,7 +17,7 @@ from everpoll.stores.operations import Revision
 
 from .notices import notice
 from .stage import Stage
-from .test_one_alert_over_any_crash import told_by_events
+from .test_one_alert_over_any_crash import names_in_events
 
 REFUSED = Undelivered("it refused the connection", is_certain=True)
 SILENT = Undelivered("it did not answer within 10s", is_certain=False)
@@ -43,7 +43,7 @@ def test_a_message_that_certainly_did_not_arrive_is_tried_again_with_growing_wai
         row, mail = await mail_of(stage)
         assert (mail.failures, mail.error) == (2, "it refused the connection")
         await stage.clock.advance(600)
-        assert (inbox.tries, inbox.told) == (6, ["alert billing"])
+        assert (inbox.tries, inbox.headlines) == (6, ["alert billing"])
         assert 250 < inbox.arrived_at[0] < 400
         row, mail = await mail_of(stage)
         assert (mail.failures, mail.error, mail.retry_at) == (0, None, None)
@@ -85,7 +85,7 @@ def test_a_receiver_that_wants_to_rest_is_left_alone() -> None:
         await stage.clock.advance(890)
         assert inbox.tries == 1
         await stage.clock.advance(120)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
 
     stage.play(scene)
 
@@ -102,9 +102,9 @@ def test_a_message_that_may_have_arrived_is_not_sent_again(caplog: pytest.LogCap
         await stage.clock.advance(600)
         await outbox.hand_over([notice("shop", at=stage.wall())])
         await stage.clock.advance(60)
-        assert inbox.told == ["alert billing", "alert shop"]
-        assert await told_by_events(stage, "message:unclear") == [notice().id]
-        assert await told_by_events(stage, "message:delivered") == [notice("shop").id]
+        assert inbox.headlines == ["alert billing", "alert shop"]
+        assert await names_in_events(stage, "message:unclear") == [notice().id]
+        assert await names_in_events(stage, "message:delivered") == [notice("shop").id]
 
     stage.play(scene)
     assert any("may not have been delivered: it did not answer within 10s" in one.message for one in caplog.records)
@@ -125,7 +125,7 @@ def test_a_receiver_that_drops_repeats_gets_the_same_letter_again() -> None:
         await stage.clock.advance(600)
         assert [len(letter.notices) for letter in inbox.letters] == [1, 1, 1, 1]
         assert inbox.letters[0] == inbox.letters[1] == inbox.letters[2]
-        assert inbox.told == ["alert billing", "alert shop"]
+        assert inbox.headlines == ["alert billing", "alert shop"]
 
     stage.play(scene)
 
@@ -139,9 +139,9 @@ def test_after_a_day_a_notice_is_given_up_with_a_log_line_and_an_event(caplog: p
         await stage.process()
         await Outbox(stage.store, stage.channels).hand_over([notice(at=stage.wall())])
         await stage.clock.advance(86_000)
-        assert await told_by_events(stage, "message:given_up") == []
+        assert await names_in_events(stage, "message:given_up") == []
         await stage.clock.advance(2_000)
-        assert await told_by_events(stage, "message:given_up") == [notice().id]
+        assert await names_in_events(stage, "message:given_up") == [notice().id]
         tries = inbox.tries
         assert 90 < tries < 130
         inbox.failures = []
@@ -171,7 +171,7 @@ def test_a_channel_that_raises_anything_ends_no_mailbox() -> None:
         inbox = stage.inbox("ops", group="1s")
         await Outbox(stage.store, stage.channels).hand_over([notice("shop", at=stage.wall())])
         await stage.clock.advance(60)
-        assert inbox.told == ["alert shop"]
+        assert inbox.headlines == ["alert shop"]
 
     stage.play(scene)
 
@@ -185,7 +185,7 @@ def test_a_channel_that_hangs_costs_its_time_and_is_not_repeated() -> None:
         await stage.process()
         await Outbox(stage.store, stage.channels).hand_over([notice(at=stage.wall())])
         await stage.clock.advance(600)
-        assert (inbox.tries, await told_by_events(stage, "message:unclear")) == (1, [notice().id])
+        assert (inbox.tries, await names_in_events(stage, "message:unclear")) == (1, [notice().id])
 
     stage.play(scene)
 
@@ -206,7 +206,7 @@ def test_a_process_that_lacks_the_channel_leaves_the_mailbox_to_one_that_has_it(
         assert (inbox.letters, row.worker) == ([], None), "it does not even lease it"
         await stage.process()
         await stage.clock.advance(2)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
 
     stage.play(scene)
     assert sum("is not registered in this process" in one.message for one in caplog.records) == 2, "once a process"
@@ -238,7 +238,7 @@ def test_a_notice_that_is_handed_over_again_and_again_is_sent_once() -> None:
                 await stage.process()
             await Outbox(stage.store, stage.channels).hand_over([first, first])
             await stage.clock.advance(3_600)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
 
     stage.play(scene)
 
@@ -254,7 +254,7 @@ def test_a_mailbox_that_was_canceled_or_ended_goes_on() -> None:
         await stage.store.cancel(row.id, '{"what":"cancel"}')
         await stage.process()
         await stage.clock.advance(10)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
 
     stage.play(scene)
 
@@ -281,7 +281,7 @@ def test_a_mailbox_that_was_taken_for_poison_goes_on_with_what_it_knows() -> Non
         await outbox.hand_over([notice("shop", at=stage.wall())])
         await stage.process()
         await stage.clock.advance(60)
-        assert sorted(inbox.told) == ["alert billing", "alert shop"]
+        assert sorted(inbox.headlines) == ["alert billing", "alert shop"]
 
     stage.play(scene)
 
@@ -306,7 +306,7 @@ def test_an_incident_that_was_taken_for_poison_still_recovers() -> None:
         await stage.process()
         stage.turn(Status.UP)
         await stage.clock.advance(200)
-        assert inbox.told == ["alert billing", "recovered billing"]
+        assert inbox.headlines == ["alert billing", "recovered billing"]
 
     stage.play(scene)
 
@@ -330,6 +330,6 @@ def test_an_outage_of_the_store_loses_and_repeats_nothing() -> None:
         await stage.clock.advance(13)
         process.store.is_away = False
         await stage.clock.advance(120)
-        assert inbox.told == ["alert billing", "recovered billing"]
+        assert inbox.headlines == ["alert billing", "recovered billing"]
 
     stage.play(scene)

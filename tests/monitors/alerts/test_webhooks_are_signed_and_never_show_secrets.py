@@ -197,5 +197,5 @@ def test_a_letter_made_again_is_the_same() -> None:
 
 @given(st.text())
 def test_texts_of_remotes_are_one_line_each(text: str) -> None:
-    told = letter(notice(error=text, dependency=text or None))
-    assert all(line.isprintable() for line in (told.message.subject, *told.message.lines))
+    messages = letter(notice(error=text, dependency=text or None))
+    assert all(line.isprintable() for line in (messages.message.subject, *messages.message.lines))

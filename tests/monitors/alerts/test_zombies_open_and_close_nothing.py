@@ -48,10 +48,10 @@ def test_an_incident_that_only_a_lost_decision_knows_sends_nothing() -> None:
         [incident] = await stage.open_ones()
         assert incident.id == lost.id
         assert incident.opened_at > lost.opened_at + 3_600
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
         stage.turn(Status.UP)
         await stage.clock.advance(30)
-        assert inbox.told == ["alert billing", "recovered billing"]
+        assert inbox.headlines == ["alert billing", "recovered billing"]
 
     stage.play(scene)
 
@@ -89,11 +89,11 @@ def test_a_close_that_was_lost_closes_nothing() -> None:
         [incident] = await stage.open_ones()
         await IncidentRows(stage.store).closed([Closing(incident.id, None, stage.wall(), "recovered")])
         await stage.clock.advance(600)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
         assert [one.id for one in await stage.open_ones()] == [incident.id]
         stage.turn(Status.UP)
         await stage.clock.advance(60)
-        assert inbox.told == ["alert billing", "recovered billing"]
+        assert inbox.headlines == ["alert billing", "recovered billing"]
         [past] = await stage.incidents.list(open=False)
         assert past.closed_at is not None
         assert past.closed_at > incident.opened_at + 600
@@ -118,7 +118,7 @@ def test_an_incident_that_is_opened_again_after_its_end_stays_ended() -> None:
         await IncidentRows(stage.store).opened([zombie])
         await stage.clock.advance(600)
         assert await stage.incidents.list(open=None) == past
-        assert inbox.told == ["alert billing", "recovered billing"]
+        assert inbox.headlines == ["alert billing", "recovered billing"]
 
     stage.play(scene)
 
@@ -133,17 +133,17 @@ def test_a_row_that_is_settled_long_after_its_incident_was_told_is_waited_for() 
         slow = await stage.process()
         stage.turn(Status.DOWN)
         await stage.clock.advance(60)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
         # It stops once the incident is told that it is over, and before the service's row says so.
         slow.store.freezes_after = "revise"
         stage.turn(Status.UP)
         await slow.store.died.wait()
         await stage.process()
         await stage.clock.advance(15)
-        assert inbox.told == ["alert billing"]
+        assert inbox.headlines == ["alert billing"]
         slow.store.thaw()
         await stage.clock.advance(15)
-        assert inbox.told == ["alert billing", "recovered billing"]
+        assert inbox.headlines == ["alert billing", "recovered billing"]
 
     stage.play(scene)
 
@@ -163,7 +163,7 @@ def test_a_removed_service_closes_its_incident_and_a_new_one_begins_anew() -> No
         assert await stage.open_ones() == ()
         [past] = await stage.incidents.list(open=False)
         assert past.closed_why == "the service was removed"
-        assert inbox.told == ["alert billing", "recovered billing"]
+        assert inbox.headlines == ["alert billing", "recovered billing"]
         assert inbox.letters[-1].notices[0].reason == "the service was removed", "it did not recover"
         await stage.service()
         await stage.clock.advance(30)

@@ -62,7 +62,7 @@ def test_a_caller_that_gives_up_takes_no_answer_from_the_others() -> None:
         first.cancel()
         return await second, remote.asked
 
-    assert VirtualClock().run(main()) == (2, 2), "it asks in the place of the one that gave up"
+    assert VirtualClock().run(main()) == (2, 2), "it asks in the place of the caller that gave up"
 
 
 def test_no_more_than_the_limit_at_one_host_and_the_least_recently_looked_at_first() -> None:

@@ -42,8 +42,8 @@ def test_what_was_sent_is_shown_nowhere(
             shown: list[Any] = [await one.info(), await one.dependencies(), await one.history(), await one.errors("db")]
             shown += [await app.services.incidents.list(), messages, await stage.events()]
             shown += [await stage.store.find("check", "billing")]
-        told = [repr(shown), msgspec.json.encode(shown, enc_hook=repr).decode(), caplog.text]
-        for text in told:
+        answer = [repr(shown), msgspec.json.encode(shown, enc_hook=repr).decode(), caplog.text]
+        for text in answer:
             assert "s3cr3t" not in text
             assert "***" in text or written != "as it is"
         assert messages

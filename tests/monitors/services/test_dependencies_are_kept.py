@@ -193,11 +193,11 @@ def test_a_mapping_reads_other_shapes_and_warns_of_what_it_cannot_read(stage: St
 
 def test_events_have_their_payloads_and_numbers(stage: Stage) -> None:
     stage.client.scripts[URL] = Said([dependency("db")])
-    told: list[ServiceEvent] = []
+    answer: list[ServiceEvent] = []
 
     async def scene() -> None:
         app = stage.app()
-        app.services.subscribe(told.append)
+        app.services.subscribe(answer.append)
         service = app.service("billing", URL, every="5s", depends_on=())
         async with app:
             await stage.looked_at()
@@ -226,8 +226,8 @@ def test_events_have_their_payloads_and_numbers(stage: Stage) -> None:
             for number in range(len(events) + 1):
                 assert await stage.events(after=number) == events[number:], "the first event has the number 1"
             assert (await service.info()).status == "down"
-        completed = [one for one in told if isinstance(one, PollComplete)]
-        failed = [one for one in told if isinstance(one, PollError)]
+        completed = [one for one in answer if isinstance(one, PollComplete)]
+        failed = [one for one in answer if isinstance(one, PollError)]
         looks = len(stage.client.asked)
         assert len(completed) == looks
         assert [one.success for one in completed[:3]] == [True, True, False]

@@ -6,12 +6,12 @@ from .stage import Stage
 
 
 def test_beats_and_missed_beats_are_in_the_history_and_in_the_uptime(stage: Stage) -> None:
-    told: list[ServiceEvent] = []
+    answer: list[ServiceEvent] = []
 
     async def scene() -> None:
         app = stage.app()
         backup = app.service("backup", "beat:", every="60s", timeout="10s")
-        app.services.subscribe(told.append)
+        app.services.subscribe(answer.append)
         async with app:
             for _ in range(10):
                 await backup.beat()
@@ -27,7 +27,7 @@ def test_beats_and_missed_beats_are_in_the_history_and_in_the_uptime(stage: Stag
             # Ten minutes of beats, then the time within which one may be late, then twelve minutes without.
             assert uptime.percent is not None
             assert 44 < uptime.percent < 47
-        assert [one.kind for one in told][:2] == ["status:change", "status:change"]
+        assert [one.kind for one in answer][:2] == ["status:change", "status:change"]
 
     stage.play(scene)
 

@@ -142,7 +142,7 @@ def test_a_service_that_is_added_while_the_database_is_away_is_published_when_it
 
 def test_what_waits_to_be_sent_about_services_that_are_gone_is_sent_by_an_app_without_services(stage: Stage) -> None:
     stage.client.scripts[URL] = Said({"status": "DOWN"}, 503)
-    told: list[Message] = []
+    answer: list[Message] = []
 
     async def scene() -> None:
         async with stage.service(alert=Alert(after=1, to=["ops"])) as service:
@@ -155,10 +155,10 @@ def test_what_waits_to_be_sent_about_services_that_are_gone_is_sent_by_an_app_wi
         async def some_job() -> None:
             """It is what makes this app a worker."""
 
-        later.services.channel("ops", told.append)
+        later.services.channel("ops", answer.append)
         async with later:
             await stage.clock.advance(90)
-        [message] = told
+        [message] = answer
         assert "billing" in message.subject
 
     stage.play(scene)

@@ -73,7 +73,7 @@ def own_servers() -> Iterator[OwnServers]:
 
 @pytest.fixture
 def own_server(major: int, own_servers: OwnServers) -> Cluster:
-    """A server that nobody else uses at present; it is up, whatever the test before has done to it."""
+    """A server that no other test uses at present; it is up, whatever the test before has done to it."""
     server = own_servers[major]
     server.start()
     return server

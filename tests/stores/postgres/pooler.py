@@ -1,9 +1,9 @@
 """A toy transaction pooler: every transaction goes to another server connection, as the worst pooler would do it.
 
 It speaks just enough of the protocol: messages are forwarded as they are, a server connection is given back when the
-server says that no transaction is open, and the next one is the one that has rested longest (`is_lifo`: that was used
+server says that no transaction is open, and the next one has rested longest (`is_lifo`: that was used
 last, as PgBouncer does it). `is_sticky` is session mode: a client keeps the first connection that it was lent.
-Notifications that arrive at a connection that serves nobody are dropped. Prepared statements are not carried over.
+Notifications that arrive at a connection that serves no client are dropped. Prepared statements are not carried over.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Pooler:
         self._spawn(self._pump(server))
 
     async def _pump(self, server: ServerSide) -> None:
-        """Answers go to whoever has the connection; between transactions nobody has."""
+        """Answers go to the client that has the connection; between transactions no client has it."""
         while True:
             kind, body = await read_message(server.reader)
             if server.client is not None:

@@ -33,12 +33,12 @@ class Proxy:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def hold_answers(self) -> None:
-        """From now on the server hears everything, and nobody hears the server."""
+        """From now on the server hears every client, and no client hears the server."""
         self._answers.clear()
         self.held.clear()
 
     def let_through(self) -> None:
-        """As before; what was held back arrives now, if anybody still waits for it."""
+        """As before; what was held back arrives now, if a client still waits for it."""
         self._answers.set()
 
     def cut(self) -> None:

@@ -54,7 +54,7 @@ async def use(store: PostgresStore) -> None:
 async def test_every_transaction_on_another_connection(
     bare_url: str, option: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also where nobody said that a pooler is there: that is found out, and said."""
+    """Also where the address does not mention a pooler: the store finds it, and says so."""
     async with Pooler(bare_url) as pooler:
         store = PostgresStore(pooler.url + option)
         assert await store.migrate()
@@ -66,7 +66,7 @@ async def test_every_transaction_on_another_connection(
     assert bool(warned) == (option == "")
 
 
-async def test_notifications_do_not_arrive_and_nobody_pretends(
+async def test_notifications_do_not_arrive_and_the_store_says_so(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A listener behind a pooler looks healthy and hears nothing: `has_push` says so, and the log does."""

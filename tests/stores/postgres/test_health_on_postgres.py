@@ -100,7 +100,7 @@ LEFT = " union all ".join(
 async def test_a_look_that_is_recorded_while_its_service_is_forgotten_leaves_nothing_behind(
     stage: Stage, url: str
 ) -> None:
-    """The transaction that records ends after the one that forgets has begun."""
+    """The transaction that records ends after the forgetting transaction has begun."""
     health = stage.store.health
     await health.record([look(0)])
     rows = rows_of(batch_of([look(30, dependencies=(dependency(),), errors=(error(),))]))

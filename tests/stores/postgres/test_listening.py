@@ -17,7 +17,7 @@ from stores.stage import HOUR_S, Stage, again, done, json
 NOTE = json({"what": "test"})
 
 
-class Ear:
+class Listening:
     """Counts what really goes over the wire."""
 
     def __init__(self) -> None:
@@ -35,20 +35,20 @@ class Ear:
                 await self.changed.wait()
 
 
-async def overheard(url: str) -> tuple[asyncpg.Connection, Ear]:
-    connection, ear = await asyncpg.connect(url), Ear()
-    await connection.add_listener("everpoll", ear)
-    return connection, ear
+async def overheard(url: str) -> tuple[asyncpg.Connection, Listening]:
+    connection, listening = await asyncpg.connect(url), Listening()
+    await connection.add_listener("everpoll", listening)
+    return connection, listening
 
 
-async def flush(connection: asyncpg.Connection, ear: Ear) -> list[str]:
+async def flush(connection: asyncpg.Connection, listening: Listening) -> list[str]:
     """Everything committed before this has been heard after it."""
     await connection.execute("notify everpoll, 'end'")
     async with asyncio.timeout(20):
-        while "end" not in ear.heard:
-            ear.changed.clear()
-            await ear.changed.wait()
-    heard, ear.heard = [one for one in ear.heard if one != "end"], []
+        while "end" not in listening.heard:
+            listening.changed.clear()
+            await listening.changed.wait()
+    heard, listening.heard = [one for one in listening.heard if one != "end"], []
     return heard
 
 
@@ -57,73 +57,73 @@ async def test_a_burst_is_told_twice(
 ) -> None:
     """At its start and at its end, however many tasks it has."""
     monkeypatch.setattr(notify, "WINDOW_S", 600.0)
-    connection, ear = await overheard(url)
+    connection, listening = await overheard(url)
     try:
         for _ in range(20):
             await stage.put()
         await stage.put(30)
         await store.enqueue([NewTask(name="job", key="k")])
-        assert await flush(connection, ear) == [""]
+        assert await flush(connection, listening) == [""]
         await store._notifier.close()
-        assert await flush(connection, ear) == [""]
+        assert await flush(connection, listening) == [""]
         await store._notifier.close()
-        assert await flush(connection, ear) == []
+        assert await flush(connection, listening) == []
     finally:
         await connection.close()
 
 
 async def test_a_statement_that_failed_told_nothing(store: PostgresStore, url: str) -> None:
     """So the next one does."""
-    connection, ear = await overheard(url)
+    connection, listening = await overheard(url)
     try:
         for _ in range(3):
             with pytest.raises(BadInput):
                 await store.enqueue([NewTask(name="nul \0")])
         await store.enqueue([NewTask(name="job")])
-        assert await flush(connection, ear) == [""]
+        assert await flush(connection, listening) == [""]
     finally:
         await connection.close()
 
 
 async def test_settlements_tell_only_of_what_is_due(stage: Stage, store: PostgresStore, url: str) -> None:
-    """Completions tell nobody, nor do retries that wait: their own worker knows. What is handed back is told."""
+    """Completions wake no worker, nor do retries that wait: their own worker knows. A hand-back does."""
     worker = await stage.worker()
     await stage.put(3)
     leases = await stage.take(worker)
     await store._notifier.close()
-    connection, ear = await overheard(url)
+    connection, listening = await overheard(url)
     try:
         await store.settle(worker, [done(leases[0]), again(leases[1], HOUR_S)])
         await store._notifier.close()
-        assert await flush(connection, ear) == []
+        assert await flush(connection, listening) == []
         await store.settle(worker, [again(leases[2], None)])
         await store._notifier.close()
-        assert await flush(connection, ear) == [""]
+        assert await flush(connection, listening) == [""]
     finally:
         await connection.close()
 
 
 async def test_who_listens_here_is_woken_without_the_wire(stage: Stage, store: PostgresStore) -> None:
     """And once: what comes back over the wire was ours."""
-    ear = Ear()
-    await store.listen(ear)
+    listening = Listening()
+    await store.listen(listening)
     await stage.put()
     await asyncio.sleep(0)
-    assert ear.heard == [str(NOW)]
+    assert listening.heard == [str(NOW)]
     other = await stage.another_store()
     await other.enqueue([NewTask(name="job")])
-    await ear.hears(2)
-    assert ear.heard == [str(NOW)] * 2
+    await listening.hears(2)
+    assert listening.heard == [str(NOW)] * 2
 
 
 async def test_a_cancel_is_told_as_one(stage: Stage, store: PostgresStore, url: str) -> None:
     worker = await stage.worker()
     lease = await stage.running(worker)
     await store._notifier.close()
-    connection, ear = await overheard(url)
+    connection, listening = await overheard(url)
     try:
         await store.cancel(lease.id, NOTE)
-        assert await flush(connection, ear) == ["c"]
+        assert await flush(connection, listening) == ["c"]
     finally:
         await connection.close()
 
@@ -146,7 +146,7 @@ async def test_an_idle_listener_proves_that_it_lives(
     await store.listen(lambda _: woken.set())
     assert store.has_push
     assert len(opened) == 1
-    opened[0]._proof = "nobody listens to this"  # as when a firewall has forgotten the connection
+    opened[0]._proof = "unheard"  # as when a firewall has forgotten the connection
     async with asyncio.timeout(20):
         await woken.wait()
     assert store.has_push

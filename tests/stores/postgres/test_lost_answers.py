@@ -1,4 +1,4 @@
-"""A lease whose answer got lost is handed back: nobody keeps tasks that it does not know of."""
+"""A lease whose answer got lost is handed back: no worker keeps tasks that it does not know of."""
 
 import asyncio
 
@@ -15,7 +15,7 @@ ROOMS = {"default": 10}
 
 
 async def leased_by(stage: Stage, worker: int, ids: list[int]) -> None:
-    """Wait until the server has leased them, which nobody else knows."""
+    """Wait until the server has leased them, which only the server knows."""
     while {one.incarnation for one in (await stage.store.info(ids)).values()} != {worker}:
         pass
 

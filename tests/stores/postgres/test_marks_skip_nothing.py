@@ -130,7 +130,7 @@ async def test_a_waiting_row_committed_late_is_found(
 async def test_where_full_looks_are_cheap_a_short_one_is_followed_by_one(
     stage: Stage, store: PostgresStore, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a run of full batches marks are in use, too; nobody has to wait there."""
+    """In a run of full batches marks are in use, too; no task has to wait there."""
     # Cheap, that is, however busy the machine is on which this is proven.
     monkeypatch.setattr(marks, "SLOW_S", 3600.0)
     worker = await stage.worker()

@@ -42,14 +42,14 @@ class Office:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Queue[int]]:
         """An app of the clerk's, with a job that tells its number."""
-        app, told = Everpoll(self.clerk_url, lease="2s"), asyncio.Queue[int]()
+        app, answer = Everpoll(self.clerk_url, lease="2s"), asyncio.Queue[int]()
 
         @app.job(name="tell")
         async def tell(number: int) -> None:
-            told.put_nowait(number)
+            answer.put_nowait(number)
 
         async with asyncio.timeout(PATIENCE_S), app:
-            yield told
+            yield answer
 
 
 @pytest.fixture
@@ -144,14 +144,14 @@ async def test_a_running_worker_goes_on_when_the_right_is_back(office: Office) -
     watcher = Watcher()
     logging.getLogger("everpoll").addHandler(watcher)
     try:
-        async with office.running() as told:
+        async with office.running() as answer:
             await tell.enqueue(1)
-            assert await told.get() == 1
+            assert await answer.get() == 1
             await office.order(f"revoke all on everpoll.tasks, everpoll.workers from {ROLE}")
             await lacking.wait()
             await office.order(ALL_RIGHTS)
             await tell.enqueue(2)
-            while await told.get() != 2:
+            while await answer.get() != 2:
                 pass
     finally:
         logging.getLogger("everpoll").removeHandler(watcher)

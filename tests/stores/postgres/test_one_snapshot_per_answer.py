@@ -13,7 +13,7 @@ from stores.stage import HOUR_S, Stage
 async def test_a_task_that_is_made_ready_between_two_statements_is_not_overlooked(
     stage: Stage, store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After each statement of the answer, somebody leases what has fallen due."""
+    """After each statement of the answer, a worker leases what has fallen due."""
     worker = await stage.worker(lease_s=HOUR_S)
     await stage.put_one(delay_s=60)
     await stage.pass_time(61)

@@ -250,7 +250,7 @@ async def test_a_server_that_may_not_write(stage: Stage, url: str) -> None:
 
 
 async def test_values_that_postgres_cannot_keep(store: PostgresStore) -> None:
-    """A mistake of the caller is no outage: it would be tried again for ever."""
+    """A mistake of the caller does not count as an outage, or it would be tried again for ever."""
     for task in (
         NewTask(name="nul \0"),
         NewTask(name="job", priority=-(2**31)),

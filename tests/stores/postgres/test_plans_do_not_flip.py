@@ -19,7 +19,7 @@ from stores.stage import HOUR_S, LEASE_S, WATCH, Stage, again, done
 
 FLOOD = 3_000
 EXPLAIN = """load 'auto_explain'; set auto_explain.log_min_duration = 0; set auto_explain.log_nested_statements = on"""
-# Scans of the live tasks that read what nobody asked for, or give the order of the index away.
+# Scans of the live tasks that read more than was asked for, or give the order of the index away.
 BAD = re.compile(r"(?:Seq Scan|Bitmap Heap Scan|Parallel \w+ Scan) on tasks\b[^\n]*")
 
 STATISTICS = [
@@ -114,7 +114,7 @@ async def test_waiting_tasks_are_promoted_by_their_index(
     assert "Index Scan using tasks_waiting on tasks" in plan or "Index Only Scan using tasks_waiting on tasks" in plan
 
 
-async def test_a_beat_that_finds_everybody_alive_reads_no_tasks(
+async def test_a_beat_that_finds_all_workers_alive_reads_no_tasks(
     stage: Stage, store: PostgresStore, postgres_servers: PostgresServers, major: int
 ) -> None:
     """Only where a worker is dead or something overdue, the leased tasks are looked for."""

@@ -93,7 +93,7 @@ async def test_less_than_a_day_is_deleted_by_the_row(stage: Stage, store: Postgr
 
 
 async def test_a_long_reader_is_not_waited_for(stage: Stage, store: PostgresStore, url: str) -> None:
-    """What cannot be dropped now is dropped the next time; nobody queues behind the attempt."""
+    """What cannot be dropped now is dropped the next time; no statement queues behind the attempt."""
     await store._queries.row(MAKE_DAY.format(days=9))
     reader = await asyncpg.connect(url)
     try:
@@ -154,7 +154,7 @@ async def test_a_role_without_rights_on_the_schema_still_beats(stage: Stage, sto
 async def test_a_role_that_may_not_drop_days_is_told_what_it_lacks(
     stage: Stage, store: PostgresStore, url: str
 ) -> None:
-    """In everpoll's words, and as something that may pass: somebody may grant it."""
+    """In everpoll's words, and as an error that may pass: an administrator may grant it."""
     await store._queries.row(MAKE_DAY.format(days=40))
     await store._queries.row("drop role if exists everpoll_guest")
     await store._queries.row("create role everpoll_guest login")

@@ -68,8 +68,8 @@ async def test_a_short_look_leases_what_a_long_one_would(
         long = await _drained(stage, worker, "b")
     assert used.count("short") >= 4
     assert calls.made.count("short") == 0
-    assert [_told(lease) for lease in short] == [_told(lease) for lease in long]
-    assert sorted(_told(lease)[0] for lease in short) == sorted(json([nth]) for nth in range(len(plan)))
+    assert [_fields(lease) for lease in short] == [_fields(lease) for lease in long]
+    assert sorted(_fields(lease)[0] for lease in short) == sorted(json([nth]) for nth in range(len(plan)))
 
 
 async def test_an_urgent_task_is_leased_next_in_the_middle_of_a_run(
@@ -133,6 +133,6 @@ async def _never(*_: object) -> None:
     """Stand in for the short look: the long one is asked."""
 
 
-def _told(lease: Lease) -> tuple[Any, ...]:
+def _fields(lease: Lease) -> tuple[Any, ...]:
     key = None if lease.key is None else lease.key.split("-")[1]
     return (lease.args, lease.sequence, lease.attempt, lease.memory, key, lease.rescues, lease.version)

@@ -216,12 +216,12 @@ async def test_a_server_that_is_away_is_a_problem(own_server: Cluster) -> None:
 
 
 async def test_a_wrong_password_is_told_and_not_shown(url: str) -> None:
-    found = await checks(url.replace("postgres@", "nobody:geheim@"))
+    found = await checks(url.replace("postgres@", "other:geheim@"))
     assert found["database"].level == "problem"
     assert not any("geheim" in one.says + one.remedy for one in found.values())
 
 
-async def test_a_table_that_is_locked_delays_nobody_for_long(bare_url: str) -> None:
+async def test_a_table_that_is_locked_delays_no_caller_for_long(bare_url: str) -> None:
     """Every question has its limit: the diagnosis comes, and says what it could not see."""
     await migrate(bare_url)
     async with connected(bare_url) as holder, asyncio.timeout(60), holder.transaction():

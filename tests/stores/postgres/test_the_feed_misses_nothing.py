@@ -79,7 +79,7 @@ async def test_the_later_id_commits_first(stage: Stage, url: str, reader: Reader
         assert await reader.read() == []
 
 
-async def test_whoever_asks_for_now_while_somebody_is_at_it_gets_it_later(
+async def test_a_reader_that_asks_for_now_beside_an_open_transaction_gets_it_later(
     stage: Stage, store: PostgresStore, url: str
 ) -> None:
     task_id = await stage.put_one(**WATCH)
@@ -120,7 +120,7 @@ async def test_an_old_transaction_that_appends_late_is_not_missed(stage: Stage, 
         await old.start()
         await first.execute("select pg_current_xact_id()")
         await append(second, task_id, 1)
-        assert await reader.read() == [1], "a transaction that has nothing to do with events holds nobody up"
+        assert await reader.read() == [1], "a transaction that has nothing to do with events holds no reader up"
         await append(first, task_id, 2)
         await append(second, task_id, 3)
         assert await reader.read() == []
@@ -167,7 +167,7 @@ async def test_a_settlement_in_a_transaction_of_its_own(stage: Stage, url: str, 
 
 
 async def test_the_server_may_forget_numbers_that_it_gave_out(stage: Stage, url: str, reader: Reader) -> None:
-    """As in a crash before their commit: nobody has a position among them, so what gets them anew is not missed."""
+    """As in a crash before their commit: no reader has a position among them, so what gets them anew is not missed."""
     task_id = await stage.put_one(**WATCH)
     async with connected(url) as connection:
         last = await connection.fetchval(versioned("select everpoll.last_event()"))
@@ -218,7 +218,7 @@ async def test_many_transactions_that_commit_in_any_order(
 
 
 async def test_only_its_own_locks_are_looked_at(stage: Stage, url: str, reader: Reader) -> None:
-    """Advisory locks of others, also with large numbers or two small ones, hold nobody up."""
+    """Advisory locks of others, also with large numbers or two small ones, hold no reader up."""
     async with connected(url) as connection:
         transaction = connection.transaction()
         await transaction.start()

@@ -1,4 +1,4 @@
-"""An address with several hosts leads to the one that may be written to, wherever that is by now."""
+"""An address with several hosts leads to the writable host, whichever that is by now."""
 
 import asyncio
 import contextlib

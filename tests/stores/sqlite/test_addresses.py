@@ -83,7 +83,7 @@ async def test_odd_names(tmp_path: Path, written: str, name: str) -> None:
 
 
 async def test_a_link_to_the_file_is_the_file(tmp_path: Path) -> None:
-    """Also for the bell: whoever listens through the link hears what is enqueued beside it."""
+    """Also for the bell: a listener that uses the link hears what is enqueued beside it."""
     real, link = tmp_path / "real.db", tmp_path / "link.db"
     link.symlink_to(real)
     one, other = SqliteStore(f"sqlite:///{link}"), SqliteStore(f"sqlite:///{real}")
@@ -97,7 +97,7 @@ async def test_a_link_to_the_file_is_the_file(tmp_path: Path) -> None:
 
 
 async def test_a_path_that_cannot_be_used_is_told_at_once(tmp_path: Path) -> None:
-    (tmp_path / "text.db").write_text("this is no database, but it is long enough to be taken for one" * 50)
+    (tmp_path / "text.db").write_text("this is not a database, but it is long enough to be taken for one" * 50)
     (tmp_path / "folder.db").mkdir()
     for name in ("text.db", "folder.db", "missing/tasks.db", "text.db/tasks.db"):
         with pytest.raises(BadInput, match=rf"{tmp_path}/{name}.*: "):

@@ -70,7 +70,7 @@ async def test_a_lock_does_not_hold_up_the_closing(path: Path, url: str) -> None
 
 
 def test_a_store_outlives_its_event_loop(url: str) -> None:
-    """Each call is answered in the loop that it came from; one that is gone holds up nobody."""
+    """Each call is answered in the loop that it came from; a loop that is gone holds up no other."""
     store = SqliteStore(url)
     woken: list[Wake] = []
 
@@ -150,7 +150,7 @@ async def test_a_refusal_in_a_group_is_only_for_the_one_refused(store: SqliteSto
 
 
 def test_a_store_may_be_opened_and_closed_on_one_event_loop_after_another(path: Path) -> None:
-    """Several callers at once each time: whoever has to wait binds a lock to its event loop."""
+    """Several callers at once each time: a caller that has to wait binds a lock to its event loop."""
     store = SqliteStore(f"sqlite:///{path}")
 
     async def together() -> None:

@@ -112,7 +112,7 @@ async def test_every_frequent_statement_beside_many_future_rows(store: SqliteSto
 
 @pytest.mark.parametrize("analyzed", [False, True])
 async def test_a_lease_reads_as_little_beside_many_future_rows(store: SqliteStore, analyzed: bool) -> None:
-    """Counted in SQLite's own steps, so that no clock decides. Also with statistics, if somebody runs ANALYZE."""
+    """Counted in SQLite's own steps, so that no clock decides. Also with statistics, if a user runs ANALYZE."""
     await store.enqueue([NewTask(name="job")] * 10)
     await _steps(store, leasing.BEST, BEST)
     alone = await _steps(store, leasing.BEST, BEST)

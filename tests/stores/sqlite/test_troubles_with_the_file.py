@@ -75,7 +75,7 @@ async def test_a_full_disk(path: Path, store: SqliteStore) -> None:
 
 
 async def test_a_deleted_file(path: Path, store: SqliteStore) -> None:
-    """SQLite would go on writing into a file that nobody can find any more. And no new one appears in its place."""
+    """SQLite would go on writing into a file that no process can open again. And no new one appears in its place."""
     await store.sign_on(CARD, 600)
     pulse = store.pulse()
     assert pulse.beat(5, 600, []).is_alive

@@ -34,7 +34,7 @@ async def test_the_event_loop_pauses_only_for_a_writer_that_is_at_work(
     await working
 
 
-async def test_a_closed_store_has_nobody_to_hand_over_to(url: str) -> None:
+async def test_a_closed_store_has_no_listener_to_hand_over_to(url: str) -> None:
     store = SqliteStore(url)
     store.hand_over()
     await store.open()

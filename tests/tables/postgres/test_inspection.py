@@ -56,7 +56,7 @@ async def test_the_trigger_of_the_ddl_is_found_once_the_schema_is_known(postgres
     ],
 )
 async def test_an_index_serves_or_not(postgres_stage: PostgresStage, index: str, is_fit: bool) -> None:
-    """Whoever has made it."""
+    """Whichever user made it."""
     await postgres_stage.create(JOBS)
     await postgres_stage.execute(index or "select 1")
     finding = (await inspected(postgres_stage, postgres_stage.bare()))["index"]

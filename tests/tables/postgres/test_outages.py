@@ -68,12 +68,12 @@ async def test_a_server_that_goes_and_comes_back_loses_and_repeats_nothing(
 
 
 async def until_claimed(stage: PostgresStage) -> None:
-    """By the server, which nobody else knows."""
+    """By the server, which only the server knows."""
     await stage.until(lambda rows: all(row["status"] == "running" for row in rows))
 
 
 async def test_a_claim_whose_answer_got_lost_is_given_back_by_the_next_look(postgres_stage: PostgresStage) -> None:
-    """At no attempt's cost, and what is in hand is left alone; without a heartbeat column nobody else would do it."""
+    """At no attempt's cost, and rows in progress are left alone; without a heartbeat column only it does this."""
     await postgres_stage.create()
     mapping = postgres_stage.mapping(heartbeat=None)
     async with Proxy(postgres_stage.url) as proxy:

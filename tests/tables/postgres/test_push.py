@@ -66,14 +66,14 @@ async def test_an_insert_wakes_a_worker_in_under_a_second(postgres_stage: Postgr
             assert time.monotonic() - began < PUSH_S * 20, "a poller that was not woken rests for an hour"
 
 
-async def test_what_does_not_wait_wakes_nobody(postgres_stage: PostgresStage) -> None:
+async def test_what_does_not_wait_wakes_no_worker(postgres_stage: PostgresStage) -> None:
     """Our own claims and ends least of all: a notification takes a lock that all commits share."""
     await postgres_stage.create()
     mapping = postgres_stage.mapping()
     await with_trigger(postgres_stage, mapping)
     heard: list[str] = []
     connection = await postgres_stage.connection()
-    await connection.add_listener(ddl.channel(Table("public.jobs"), None), lambda *told: heard.append(told[-1]))
+    await connection.add_listener(ddl.channel(Table("public.jobs"), None), lambda *answer: heard.append(answer[-1]))
     await postgres_stage.execute("insert into jobs (id, status) values (1, 'draft')")
     await postgres_stage.execute("insert into jobs (id, status) select n, 'queued' from generate_series(2, 100) n")
     async with postgres_stage.claimer(mapping) as worker:
@@ -105,7 +105,7 @@ async def test_a_trigger_that_is_added_later_is_found_and_one_that_goes_is_misse
     mapping = postgres_stage.bare()
     async with postgres_stage.working(nothing, mapping, poll=NEVER) as working:
         assert not source_of(working).has_push
-        await postgres_stage.queue(1)  # told by nobody: found when the trigger is
+        await postgres_stage.queue(1)  # no notification: found when the trigger is
         await with_trigger(postgres_stage, mapping)
         await postgres_stage.until_all("completed")
         await until_pushed(working)

@@ -84,13 +84,13 @@ async def test_commits_that_concern_other_tables_cause_no_looks(
             while heard.count(True) < 5:
                 con.execute("insert into others values (1)")
                 await asyncio.sleep(0.01)
-        assert looks - before <= 1, "at most the one that was under way"
+        assert looks - before <= 1, "at most the look that was under way"
         await sqlite_stage.queue(1)
         await began.wait()
 
 
 async def test_a_row_that_waits_for_its_time_is_begun_then(sqlite_stage: SqliteStage) -> None:
-    """Nobody commits anything when its time comes: the worker knew."""
+    """No commit happens when its time comes: the worker knew."""
     await sqlite_stage.create()
     began = asyncio.Event()
 
@@ -159,7 +159,7 @@ async def test_a_row_that_is_queued_again_under_way_runs_again(sqlite_stage: Sql
 
 @pytest.mark.parametrize("guard", GUARDS)
 async def test_a_busy_program_beside_busy_workers(sqlite_stage: SqliteStage, guard: Guard) -> None:
-    """Each of its rows runs once; nobody is locked out."""
+    """Each of its rows runs once; no process is locked out."""
     await sqlite_stage.create()
     runs: Counter[Any] = Counter()
 

@@ -48,7 +48,7 @@ async def test_killed_and_frozen_workers_lose_nothing(sqlite_stage: SqliteStage,
 
 async def test_live_workers_that_were_locked_out_are_not_called_dead(sqlite_stage: SqliteStage, tmp_path: Path) -> None:
     """Another program keeps the file for longer than a heartbeat may be old: rows are given back, by those who have
-    them, at no attempt's cost; nobody takes them from anybody.
+    them, at no attempt's cost; no worker takes them from another.
     """
     gate = tmp_path / "gate"
     await sqlite_stage.create()

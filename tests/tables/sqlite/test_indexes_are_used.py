@@ -1,4 +1,4 @@
-"""At any size, a look, a beat and a settlement read a few rows, by an index; and whoever lacks it is told."""
+"""At any size, a look, a beat and a settlement read a few rows, by an index; a user who lacks it is told."""
 
 import logging
 import sqlite3

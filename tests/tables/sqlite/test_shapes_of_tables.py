@@ -256,7 +256,7 @@ async def test_a_table_in_the_order_of_its_keys(sqlite_stage: SqliteStage) -> No
         assert worker.source.ddl() == []
 
 
-@pytest.mark.parametrize("content", [b"this is no database" * 100])
+@pytest.mark.parametrize("content", [b"not a database at all" * 100])
 async def test_what_is_no_database_is_said(sqlite_stage: SqliteStage, content: bytes) -> None:
     sqlite_stage.path.write_bytes(content)
     with pytest.raises(BadInput, match=f"{sqlite_stage.path}: it is not an SQLite database"):

@@ -62,7 +62,7 @@ async def test_a_lock_held_too_long(sqlite_stage: SqliteStage, intruder: sqlite3
 
 
 async def test_a_file_that_is_locked_at_the_start(sqlite_stage: SqliteStage, intruder: sqlite3.Connection) -> None:
-    """Before the switch to WAL, a writer keeps out everybody: an outage, which whoever starts waits for."""
+    """Before the switch to WAL, a writer keeps out every other process; a worker that starts waits for its end."""
     await sqlite_stage.create()
     source = SqliteTable(sqlite_stage.url, sqlite_stage.mapping(), patience_s=IMPATIENT_S)
     for lock in ("begin immediate", "begin exclusive"):
@@ -111,7 +111,7 @@ async def test_a_worker_goes_on_when_the_lock_is_gone(
 
 
 async def test_a_deleted_file(sqlite_stage: SqliteStage) -> None:
-    """SQLite would go on writing into a file that nobody can find any more. And no new one appears in its place."""
+    """SQLite would go on writing into a file that no process can open again. And no new one appears in its place."""
     await sqlite_stage.create()
     await sqlite_stage.queue(1)
     async with impatient(sqlite_stage) as worker:
@@ -220,7 +220,7 @@ async def test_a_settlement_whose_answer_got_lost_is_known_again(
 
 
 @pytest.mark.parametrize("place", range(4))
-async def test_a_settlement_that_somebody_forestalled_is_lost(sqlite_stage: SqliteStage, place: int) -> None:
+async def test_a_settlement_that_came_too_late_is_lost(sqlite_stage: SqliteStage, place: int) -> None:
     await sqlite_stage.create()
     await sqlite_stage.queue(1)
     async with impatient(sqlite_stage) as worker:
@@ -256,7 +256,7 @@ async def test_a_look_that_is_canceled_gives_back_what_it_got(
 async def test_a_claim_whose_answer_got_lost_is_given_back(
     sqlite_stage: SqliteStage, declared: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the next look, or when the worker leaves: nobody runs those rows, and without heartbeats nobody finds them."""
+    """By the next look, or when the worker leaves: no worker runs those rows, and only heartbeats would show it."""
     await sqlite_stage.execute(
         f"""create table jobs (id integer primary key, status text, created_at text, worker_id text,
         started_at {declared}, payload text)"""
@@ -317,7 +317,7 @@ class Clock:
     [(600.0, 600.0), (0.0, 600.0)],
     ids=["the file was locked", "the clock was set forward, or the machine slept"],
 )
-async def test_after_an_outage_nobody_is_called_dead_at_the_first_beat(
+async def test_after_an_outage_no_worker_is_called_dead_at_the_first_beat(
     sqlite_stage: SqliteStage, steady: float, wall: float
 ) -> None:
     """A live worker whose beats could not get through has the time of one beat to be heard again."""

@@ -1,4 +1,4 @@
-"""Whose clock decides: the database's wherever it can be asked, and nobody's where clocks disagree."""
+"""The database's clock decides wherever it can be asked, and no clock where clocks disagree."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Guard "skip_locked" over HTTP: by a function that is offered, found, and callable by nobody else."""
+"""Guard "skip_locked" over HTTP: by a function that is offered, found, and callable by no other role."""
 
 from typing import Any
 
@@ -92,7 +92,7 @@ async def test_another_mapping_needs_another_function(postgrest_stage: PostgRest
 
 
 async def test_only_the_service_role_may_call_it(postgrest_stage: PostgRestStage) -> None:
-    """Supabase grants every new function to everybody who is signed in; this one is taken back."""
+    """Supabase grants every new function to all users who are signed in; this grant is taken back."""
     stage = postgrest_stage
     await stage.create()
     await stage.prepare(stage.mapping())
@@ -116,8 +116,8 @@ async def test_the_ddl_may_be_run_twice_and_gives_a_bare_table_everything(postgr
         await stage.insert({"id": 1})
         async with stage.claimer(mapping) as worker:
             assert await worker.end(await worker.take_one(), report={"a": 1}) == set()
-        [told] = await stage.fetch("select tablename::text from pg_publication_tables")
-        assert tuple(told) == ("jobs",)
+        [answer] = await stage.fetch("select tablename::text from pg_publication_tables")
+        assert tuple(answer) == ("jobs",)
     finally:
         await stage.execute("drop publication supabase_realtime")
 

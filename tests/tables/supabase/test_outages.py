@@ -39,16 +39,16 @@ async def opened_error(url: str, stage: PostgRestStage) -> EverpollError:
     return caught.value
 
 
-async def test_an_address_where_nobody_listens(postgrest_stage: PostgRestStage) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+async def test_an_address_where_no_server_listens(postgrest_stage: PostgRestStage) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         error = await opened_error(url, postgrest_stage)
     assert isinstance(error, StoreUnavailable)
     assert "cannot connect to PostgREST" in str(error)
 
 
-async def test_a_name_that_nobody_knows(postgrest_stage: PostgRestStage) -> None:
+async def test_a_name_that_does_not_exist(postgrest_stage: PostgRestStage) -> None:
     error = await opened_error("http://no-such-host.invalid", postgrest_stage)
     assert isinstance(error, StoreUnavailable)
     assert "no-such-host.invalid" in str(error)
@@ -123,12 +123,12 @@ async def test_a_key_that_may_read_and_not_write_is_found_out_at_the_start(postg
 
 
 async def test_no_row_is_no_error(postgrest_stage: PostgRestStage, gateway: Gateway) -> None:
-    """PGRST116, which servers answer to whoever wants exactly one row: somebody else was quicker."""
+    """PGRST116, the answer to a request for exactly one row: another worker was quicker."""
     await postgrest_stage.create()
     await postgrest_stage.queue(1)
     async with postgrest_stage.claimer(postgrest_stage.mapping(**STATUS)) as worker:
-        told = "JSON object requested, multiple (or no) rows returned"
-        gateway.fault = lambda request: problem(406, "PGRST116", told) if request.method == "PATCH" else None
+        reported = "JSON object requested, multiple (or no) rows returned"
+        gateway.fault = lambda request: problem(406, "PGRST116", reported) if request.method == "PATCH" else None
         look = await worker.look()
         assert (look.leases, look.missed, look.next_due_s) == ([], 3, 0.0)
         gateway.fault = None
@@ -162,7 +162,7 @@ def link_of(worker: Claimer) -> http.Link:
 async def test_rows_of_a_claim_whose_answer_got_lost_are_found_again(
     postgrest_stage: PostgRestStage, gateway: Gateway, guard: str
 ) -> None:
-    """They stand in the table as ours; without this nobody would run them until they are stale, or ever."""
+    """The table says that this worker has them; without this no worker would run them until they are stale, or ever."""
     await postgrest_stage.create()
     await postgrest_stage.queue(1, 2, 3)
     async with postgrest_stage.claimer(postgrest_stage.mapping(guard=guard)) as worker:

@@ -24,7 +24,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(realtime, "JOIN_S", 2.0)
 
 
-class Ear:
+class Listening:
     """A source that listens, and how often it was woken."""
 
     def __init__(self, source: SupabaseTable) -> None:
@@ -35,21 +35,21 @@ class Ear:
         assert wake == NOW
         self.woken += 1
 
-    async def until(self, holds: Callable[["Ear"], bool]) -> None:
+    async def until(self, holds: Callable[["Listening"], bool]) -> None:
         async with asyncio.timeout(25):
             while not holds(self):  # noqa: ASYNC110 - the stub makes it true
                 await asyncio.sleep(0.005)
 
 
 @asynccontextmanager
-async def listening(stage: PostgRestStage, url: str | None = None) -> AsyncIterator[Ear]:
+async def listening(stage: PostgRestStage, url: str | None = None) -> AsyncIterator[Listening]:
     source = SupabaseTable(url or stage.url, stage.mapping(guard="status"), token())
-    ear = Ear(source)
-    await source.listen(ear.wake)
+    listener = Listening(source)
+    await source.listen(listener.wake)
     try:
-        yield ear
+        yield listener
     finally:
-        await source.unlisten(ear.wake)
+        await source.unlisten(listener.wake)
         await source.close()
         assert not source.has_push
 
@@ -57,8 +57,8 @@ async def listening(stage: PostgRestStage, url: str | None = None) -> AsyncItera
 async def test_a_join_asks_for_inserts_and_changes_of_rows_that_wait(
     postgrest_stage: PostgRestStage, gateway: Gateway
 ) -> None:
-    async with listening(postgrest_stage) as ear:
-        assert ear.source.has_push
+    async with listening(postgrest_stage) as listener:
+        assert listener.source.has_push
         [join] = gateway.realtime.joins
         wanted = {"schema": "public", "table": "jobs", "filter": "status=eq.queued"}
         assert join["config"]["postgres_changes"] == [{"event": one, **wanted} for one in ("INSERT", "UPDATE")]
@@ -66,10 +66,10 @@ async def test_a_join_asks_for_inserts_and_changes_of_rows_that_wait(
 
 
 async def test_a_change_wakes(postgrest_stage: PostgRestStage, gateway: Gateway) -> None:
-    async with listening(postgrest_stage) as ear:
-        before = ear.woken
+    async with listening(postgrest_stage) as listener:
+        before = listener.woken
         await gateway.realtime.insert()
-        await ear.until(lambda ear: ear.woken > before)
+        await listener.until(lambda listener: listener.woken > before)
 
 
 async def test_push_is_believed_only_when_the_subscription_is_confirmed(
@@ -78,42 +78,42 @@ async def test_push_is_believed_only_when_the_subscription_is_confirmed(
     """A join that is answered is not enough: the database may not tell of this table at all."""
     monkeypatch.setattr(realtime, "JOIN_S", 0.2)
     gateway.realtime.confirms = False
-    async with listening(postgrest_stage) as ear:
+    async with listening(postgrest_stage) as listener:
         assert len(gateway.realtime.joins) >= 1
-        assert not ear.source.has_push
+        assert not listener.source.has_push
         gateway.realtime.confirms = True
-        await ear.until(lambda ear: ear.source.has_push)
+        await listener.until(lambda listener: listener.source.has_push)
 
 
 async def test_a_broken_connection_is_made_anew_and_wakes_at_once(
     postgrest_stage: PostgRestStage, gateway: Gateway
 ) -> None:
-    """What was inserted meanwhile told nobody; the look after it finds it."""
-    async with listening(postgrest_stage) as ear:
+    """What was inserted meanwhile woke no worker; the look after it finds it."""
+    async with listening(postgrest_stage) as listener:
         for number in (2, 3):
-            before = ear.woken
+            before = listener.woken
             await gateway.realtime.drop()
-            await ear.until(lambda ear, number=number: len(gateway.realtime.joins) >= number)  # type: ignore[misc]
-            await ear.until(lambda ear, before=before: ear.source.has_push and ear.woken > before)  # type: ignore[misc]
+            await listener.until(lambda listener, number=number: len(gateway.realtime.joins) >= number)  # type: ignore[misc]
+            await listener.until(lambda listener, before=before: listener.source.has_push and listener.woken > before)  # type: ignore[misc]
 
 
 async def test_a_subscription_that_the_server_ends_is_made_anew(
     postgrest_stage: PostgRestStage, gateway: Gateway
 ) -> None:
-    async with listening(postgrest_stage) as ear:
+    async with listening(postgrest_stage) as listener:
         await gateway.realtime.close_channels()
-        await ear.until(lambda ear: len(gateway.realtime.joins) >= 2 and ear.source.has_push)
+        await listener.until(lambda listener: len(gateway.realtime.joins) >= 2 and listener.source.has_push)
 
 
 async def test_a_connection_that_only_looks_alive_is_found_out(
     postgrest_stage: PostgRestStage, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(realtime, "BEAT_S", 0.05)
-    async with listening(postgrest_stage) as ear:
-        await ear.until(lambda _: gateway.realtime.beats >= 3)
+    async with listening(postgrest_stage) as listener:
+        await listener.until(lambda _: gateway.realtime.beats >= 3)
         assert len(gateway.realtime.joins) == 1
         gateway.realtime.answers_beats = False
-        await ear.until(lambda _: len(gateway.realtime.joins) >= 2)
+        await listener.until(lambda _: len(gateway.realtime.joins) >= 2)
 
 
 @pytest.mark.parametrize("why", ["Unauthorized", "handshake"])
@@ -121,12 +121,12 @@ async def test_where_realtime_refuses_rows_are_polled_for_visibly(
     postgrest_stage: PostgRestStage, gateway: Gateway, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     gateway.realtime.refuses = why
-    async with listening(postgrest_stage) as ear:
-        assert not ear.source.has_push
+    async with listening(postgrest_stage) as listener:
+        assert not listener.source.has_push
         assert "Realtime: " in caplog.text
         assert "polling instead" in caplog.text
         gateway.realtime.refuses = None
-        await ear.until(lambda ear: ear.source.has_push)
+        await listener.until(lambda listener: listener.source.has_push)
 
 
 async def test_a_refused_join_asks_for_a_fresh_token(postgrest_stage: PostgRestStage, gateway: Gateway) -> None:
@@ -134,11 +134,11 @@ async def test_a_refused_join_asks_for_a_fresh_token(postgrest_stage: PostgRestS
     issued = iter(tokens)
     gateway.realtime.refuses = "InvalidJWTToken: Token has expired"
     source = SupabaseTable(gateway.url, postgrest_stage.mapping(), lambda: next(issued))
-    ear = Ear(source)
-    await source.listen(ear.wake)
+    listener = Listening(source)
+    await source.listen(listener.wake)
     try:
         gateway.realtime.refuses = None
-        await ear.until(lambda ear: ear.source.has_push)
+        await listener.until(lambda listener: listener.source.has_push)
         used = [join["access_token"] for join in gateway.realtime.joins]
         assert used == tokens[: len(used)]
         assert len(used) > 1
@@ -150,8 +150,8 @@ async def test_a_bare_postgrest_has_no_push_and_says_so(
     postgrest_stage: PostgRestStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO):
-        async with listening(postgrest_stage) as ear:
-            assert not ear.source.has_push
+        async with listening(postgrest_stage) as listener:
+            assert not listener.source.has_push
     assert "a bare PostgREST server has no push: polling" in caplog.text
     await postgrest_stage.create()
     source = SupabaseTable(postgrest_stage.url, postgrest_stage.mapping(guard="status"), token())

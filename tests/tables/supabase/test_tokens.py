@@ -1,4 +1,4 @@
-"""A token that expires stops nobody for good, and no key is ever shown."""
+"""A token that expires stops no worker for good, and no key is ever shown."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ OTHER_SECRET = "another secret, which the server does not have, of the same leng
 
 
 class Issuer:
-    """Whoever knows a fresh token, and how often it was asked."""
+    """A provider of fresh tokens that counts how often it was asked."""
 
     def __init__(self, *tokens: str) -> None:
         self._tokens = iter(tokens)
@@ -201,7 +201,7 @@ async def test_no_key_is_ever_shown(
     async with Gateway(stage.url) as gateway:
         gateway.realtime.refuses = "handshake"
         # A server that repeats what it was sent must not make us repeat it.
-        faults = iter([web.Response(status=500, text=f"who is {key}?"), web.Response(status=418, text=key)])
+        faults = iter([web.Response(status=500, text=f"unknown: {key}?"), web.Response(status=418, text=key)])
         app = Everpoll("memory://")
         adopted = app.table(stage.mapping(guard="status"), url=gateway.url, token=key)
         adopted.handler(run)

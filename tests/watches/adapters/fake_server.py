@@ -41,7 +41,7 @@ class FakeServer:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is no news."""
+        """A client that hangs up is not an error."""
 
 
 @contextmanager

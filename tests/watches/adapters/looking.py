@@ -14,7 +14,7 @@ async def ended(adapter: Adapter, handle: Any) -> Verdict:
 
 
 async def timeline(adapter: Adapter, handle: Any) -> list[Verdict]:
-    """Every verdict up to the one that ends it; a remote that is busy is asked again."""
+    """Every verdict up to the last; a remote that is busy is asked again."""
     memory: dict[str, Any] = {}
     verdicts: list[Verdict] = []
     for _ in range(LOOKS_AT_MOST):

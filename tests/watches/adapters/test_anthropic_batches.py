@@ -1,4 +1,4 @@
-"""Message batches of Anthropic: ended is no success, and a server that satisfies Anthropic's own client and ours."""
+"""Message batches of Anthropic: ended does not mean success; the server satisfies Anthropic's own client and ours."""
 
 import asyncio
 from collections.abc import Iterator
@@ -131,7 +131,7 @@ def test_ended_is_judged_by_its_counts(counts: dict[str, int], kind: type, cance
     assert shown["results_url"] == URL
 
 
-def test_whoever_needs_all_says_so() -> None:
+def test_a_caller_that_needs_all_says_so() -> None:
     mixed = judged(batch("ended", url=URL, succeeded=2, errored=1), all_must_succeed=True)
     assert isinstance(mixed, Fail)
     assert mixed.reason == "of 3 requests 2 succeeded, 1 errored"

@@ -42,7 +42,7 @@ def test_a_body_that_grows_or_is_too_deep_for_a_row_says_so_too(body: bytes) -> 
     as_json(verdict.value, "value")
 
 
-def test_whoever_needs_no_row_gets_all_of_it() -> None:
+def test_a_caller_that_needs_no_row_gets_all_of_it() -> None:
     verdict = Http202(value_limit=None).judge(Response(200, {}, BIG, url=URL))
     assert isinstance(verdict, Done)
     assert len(verdict.value["rows"]) == PAYLOAD_LIMIT + 1

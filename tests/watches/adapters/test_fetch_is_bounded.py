@@ -249,7 +249,7 @@ async def test_what_is_no_http_is_a_broken_connection(text: bytes) -> None:
     assert "secret" not in str(error.value)
 
 
-async def test_nobody_there_is_an_oserror() -> None:
+async def test_no_server_there_is_an_oserror() -> None:
     with pytest.raises(OSError, match=r"refused"):
         await HttpFetch()("GET", f"http://127.0.0.1:{reserved_port()}/", headers={})
 

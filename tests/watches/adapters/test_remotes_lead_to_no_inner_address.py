@@ -41,7 +41,7 @@ async def test_a_cancel_changes_nothing_at_a_host_that_the_user_did_not_name(loc
     assert wire.sent == [("POST", HOME)]
 
 
-async def test_another_port_of_the_same_host_is_somebody_else_too() -> None:
+async def test_another_port_of_the_same_host_is_another_origin_too() -> None:
     with pytest.raises(Refused, match="DELETE is not sent"):
         await Http202(fetch=Wire(""), cancel_method="DELETE").cancel(
             {"home": HOME, "url": "http://public.example:9200/x"}
@@ -152,7 +152,7 @@ async def test_names_of_services_inside_may_lead_to_each_other(names: dict[str, 
 
 
 async def test_a_home_that_is_not_found_is_outside(names: dict[str, list[str]]) -> None:
-    home = "http://nobody.invalid/x"
+    home = "http://missing.invalid/x"
     with serving(lambda asked: Answer(200)) as fake, pytest.raises(Refused, match="a private address"):
         await HttpFetch().led_by(home)("GET", fake.url, headers={})
 

@@ -102,10 +102,10 @@ async def test_a_row_by_asyncpg(postgres_url: str) -> None:
             made.append(await asyncpg.connect(postgres_url))
             return made[-1]
 
-        def hands_on() -> Any:
+        def wrapper() -> Any:
             return connect()
 
-        for way in (connect, lambda: pool, hands_on):
+        for way in (connect, lambda: pool, wrapper):
             await pool.execute("UPDATE exports SET state = 'running'")
             adapter = SqlRow(way, statement, **WORDS)
             assert await adapter.look(2) == Wait(note="the row is not there")
@@ -197,8 +197,8 @@ async def test_failure_is_asked_first_and_may_give_its_reason() -> None:
     async def both(handle: Any) -> dict[str, Any]:
         return {"ready": True, "error": "disk full"}
 
-    told = Call(both, done=lambda one: one["ready"], failed=lambda one: one["error"])
-    assert await ended(told, None) == Fail("disk full", evidence={"ready": True, "error": "disk full"})
+    answer = Call(both, done=lambda one: one["ready"], failed=lambda one: one["error"])
+    assert await ended(answer, None) == Fail("disk full", evidence={"ready": True, "error": "disk full"})
     plain = Call(both, done=lambda one: one["ready"], failed=lambda one: "error" in one)
     verdict = await ended(plain, None)
     assert isinstance(verdict, Fail)

@@ -53,7 +53,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     monkeypatch.setattr(socket.socket, "connect", routed)
-    # Behind a route, the address that answers is the one that was connected to.
+    # Behind a route, the address that answers is the address that was connected to.
     monkeypatch.setattr(socket.socket, "getpeername", lambda sock: peers.get(sock) or peer(sock))
     return made
 
@@ -134,7 +134,7 @@ async def test_a_home_with_addresses_of_both_kinds_is_asked_at_any_of_them(netwo
 
 
 async def test_a_service_inside_that_leads_outside_is_not_led_back_inside(network: Network) -> None:
-    """The host outside is the one that leads then, whatever began the chain."""
+    """The host outside leads then, whatever began the chain."""
     network.names["cdn.example"] = PUBLIC
     with serving(lambda asked: Answer(200, ["secret"])) as inside, serving(_leading(inside.url)) as outside:
         led_back = pytest.raises(Refused, match=r"cdn\.example.* leads to .*a private address")

@@ -116,7 +116,7 @@ def output(path: str, comparator: str, expected: str) -> dict[str, str]:
         ({"output": output("l[]", "anyStringEquals", "x")}, {"body": {"l": ["y", "x"]}}, "success"),
         ({"output": output("l[]", "anyStringEquals", "x")}, {"body": {"l": "x"}}, "retry"),
         ({"output": output("b", "booleanEquals", "true")}, {"body": {"b": "true"}}, "retry"),
-        # What is no text equals none, even where the model expects no text.
+        # A value that is not text equals no text, even where the model expects an empty one.
         (
             {"output": {"path": "l", "comparator": "allStringEquals", "expected": 1}},
             {"body": {"l": [1, True]}},
@@ -217,10 +217,10 @@ async def test_a_call_is_looked_at_in_a_thread_or_in_the_loop() -> None:
     async def coroutine(*, Name: str) -> dict[str, str]:  # noqa: N803
         return plain(Name=Name)
 
-    def hands_on(*, Name: str) -> Any:  # noqa: N803
+    def wrapper(*, Name: str) -> Any:  # noqa: N803
         return coroutine(Name=Name)
 
-    for call in (plain, coroutine, functools.partial(coroutine), hands_on):
+    for call in (plain, coroutine, functools.partial(coroutine), wrapper):
         operation = WaiterOperation(ACTIVE, call)
         assert isinstance(operation, Adapter)
         assert await operation.look({"Name": "a"}) == Done({"Status": "ACTIVE", "Name": "a"})

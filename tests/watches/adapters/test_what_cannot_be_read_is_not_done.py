@@ -70,7 +70,7 @@ def test_results_that_are_no_json_are_done_as_they_are(content_type: str, body: 
     assert Http202().judge(Response(200, {"Content-Type": content_type}, body)) == Done(value)
 
 
-def test_whoever_reads_no_status_reads_no_body() -> None:
+def test_an_answer_without_a_status_has_its_body_unread() -> None:
     response = Response(200, JSON, b'{"status": "runn')
     assert isinstance(Http202(words=Words(field=None)).judge(response), Done)
     assert isinstance(Http202().judge(response, is_result=True), Done), "of a result, its own URL is the proof"
