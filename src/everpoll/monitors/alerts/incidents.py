@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from everpoll.engine.actors import ACTOR_LIMIT, action
 from everpoll.errors import IncidentNotFound
 from everpoll.monitors.alerts.incident_row import (
     KIND,
@@ -140,10 +141,11 @@ class Incidents:
             raise IncidentNotFound(f"no incident has the id {incident_id!r}: `everpoll services incidents` lists them")
         return info
 
-    async def acknowledge(self, incident_id: str, by: str) -> IncidentInfo:
+    async def acknowledge(self, incident_id: str, by: str, *, actor: str = "") -> IncidentInfo:
         """Note that an operator, named `by`, has taken notice: no alerts and reminders from now on.
 
-        The first one stays. An incident that is over stays as it is.
+        The first one stays. An incident that is over stays as it is. The log names the actor, which is `by` unless
+        another one is given.
         """
         await self.get(incident_id)
         now = self._wall()
@@ -152,7 +154,8 @@ class Incidents:
             known = acknowledge(_incident(state_of(row), orders), by, now)
             return replace(orders, acknowledged_at=known.acknowledged_at, acknowledged_by=known.acknowledged_by)
 
-        await IncidentRows(await self._store()).order(incident_id, edit)
+        note = action("acknowledge", actor or by[:ACTOR_LIMIT])
+        await IncidentRows(await self._store()).order(incident_id, edit, note)
         return await self.get(incident_id)
 
 
