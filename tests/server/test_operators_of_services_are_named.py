@@ -1,4 +1,4 @@
-"""What an operator does to a service, from Python, the shell or over HTTP, is one event with its actor: with the change."""
+"""What an operator does to a service, from Python, the shell or over HTTP, is one event with its actor."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

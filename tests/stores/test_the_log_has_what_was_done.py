@@ -5,8 +5,8 @@ import pytest
 
 from everpoll.stores.contract import RESCUE_LIMIT, Ended, Event, NewEvent, NewTask, Settlement
 from everpoll.stores.health import MaintenanceWindow
-from everpoll.stores.operations import UNNUMBERED, LogEntry, Revision
 from everpoll.stores.memory import MemoryStore
+from everpoll.stores.operations import UNNUMBERED, LogEntry, Revision
 from stores.stage import HOUR_S, WATCH, Stage, again, json
 
 BY_OPS = json({"what": "cancel", "by": "ops", "why": "ä'\"\\ 🦊"})
@@ -192,13 +192,13 @@ async def test_aliases_and_windows_change_with_their_entry_or_not_at_all(stage: 
     unfit = msgspec.structs.replace(entry, name=None)
     start = await now(stage)
     if not isinstance(stage.store, MemoryStore):
-        with pytest.raises(Exception, match="(?i)not.null"):
+        with pytest.raises(Exception, match=r"(?i)not.null"):
             await put(unfit)
         assert not await is_there()
     await put(entry)
     await put(None)
     if not isinstance(stage.store, MemoryStore):
-        with pytest.raises(Exception, match="(?i)not.null"):
+        with pytest.raises(Exception, match=r"(?i)not.null"):
             await drop(unfit)
         assert await is_there()
     assert await drop(entry)
