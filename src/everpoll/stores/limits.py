@@ -11,6 +11,7 @@ from typing import NoReturn, TypeVar
 from everpoll.errors import BadInput
 from everpoll.policy import unstorable
 from everpoll.stores.contract import ON_CONFLICT, Ended, Limit, NewTask, Settlement, Unique
+from everpoll.stores.operations import UNNUMBERED
 
 T = TypeVar("T")
 
@@ -239,7 +240,7 @@ def _check_unique(task: NewTask, unique: Unique) -> None:
 def _checked_events(task: NewTask) -> int:
     size = 0
     for event in task.events:
-        if not _is_whole(event.seq, 0, NUMBER_LIMIT):
+        if event.seq != UNNUMBERED and not _is_whole(event.seq, 0, NUMBER_LIMIT):
             _refuse(task, f"event {event.seq!r} must have a number from 0 to {NUMBER_LIMIT:,}")
         size += _checked(task, f"event {event.seq}", event.body, PAYLOAD_BYTES)
     return size

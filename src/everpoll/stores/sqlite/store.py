@@ -97,7 +97,7 @@ class SqliteStore:
         if self._health is None:
             from everpoll.stores.sqlite.health import SqliteHealth  # noqa: PLC0415
 
-            self._health = SqliteHealth(self._write, self._read)
+            self._health = SqliteHealth(self._write, self._read, self._now)
         return self._health
 
     async def open(self, *, migrate: bool = True) -> None:
