@@ -74,7 +74,7 @@ class SyncCalls:
         return before
 
     def close(self) -> None:
-        """Let go of the connections of synchronous callers; a later call connects again."""
+        """Close the connections of synchronous callers; a later call connects again."""
         side, self._side = self._side, None
         if side is not None:
             side.portal.close()

@@ -181,7 +181,7 @@ class Connections:
         self.home = here
 
     async def close(self) -> None:
-        """Let go of every connection, in peace where that does not take long."""
+        """Close every connection, gracefully if that is quick, else at once."""
         self.come_home()
         if self._retiring is not None:
             self._retiring.cancel()

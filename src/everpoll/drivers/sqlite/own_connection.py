@@ -42,7 +42,7 @@ class OwnConnection:
                 raise explained_error from error
 
     def close(self) -> None:
-        """Let go of the connection. Repeatable."""
+        """Close the connection. Repeatable."""
         with self._lock:
             self._close()
 

@@ -1,7 +1,7 @@
-"""What the heartbeat asks of an SQLite file: one transaction for a beat, on a connection of its own.
+"""The heartbeat in an SQLite file: one transaction for each beat, on a connection of its own. See `tables/pulse.py`.
 
-Every beat takes the write lock, also one with nothing to write, which costs next to nothing: a worker that never asks
-for the lock does not notice that it is held, and takes the silence of others for their death. See `tables/pulse.py`.
+Every beat takes the write lock, even with nothing to write, which costs next to nothing. A worker that never asked for
+the lock would not notice that another program holds it, and would declare silent workers dead.
 """
 
 import sqlite3
