@@ -281,7 +281,7 @@ class Worker:
         self.meter.beaten()
         if not beat.is_alive:
             self._pool.stop(StopReason.LOST)
-            # The next look is told the same, and signs on again. A silent heart may have paused the poller.
+            # The next look gets the same answer, and signs on again. Missed heartbeats may have paused the poller.
             self._poller.resume()
             self._poller.wake()
             return

@@ -41,7 +41,7 @@ class Retry:
 
 
 def returned(lease: Lease, value: Any) -> Settlement:
-    """The function has returned."""
+    """Return the settlement of a function that has returned `value`."""
     if value is None:
         return Ended(lease.id, lease.sequence)
     if isinstance(value, Snooze):
@@ -71,7 +71,7 @@ def _done(lease: Lease, result: str | None, why: str) -> Settlement:
 
 
 def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng, verdict: Verdict = ORDINARY) -> Settlement:
-    """The function has raised: try again after the backoff, or give up."""
+    """Return the settlement of a function that has raised: try again after the backoff, or fail."""
     entry: dict[str, Any] = {
         "attempt": lease.attempt,
         **described(error),

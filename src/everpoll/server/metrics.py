@@ -37,7 +37,7 @@ INCIDENTS_LIMIT = 1_000
 
 
 class MeasuredApp(Protocol):
-    """An app as metrics see it."""
+    """The parts of an app that metrics need."""
 
     watches: Watches
     loops: Loops

@@ -156,7 +156,7 @@ class Connections:
             self._serve()
 
     def drop(self, slot: Slot) -> None:
-        """Let go at once, without a word: it is not known what the connection still does."""
+        """Close a connection at once, without a message to the server: its state is unknown."""
         connection = self._emptied(slot)
         if connection is not None:
             # The event loop that it belongs to may be closed.

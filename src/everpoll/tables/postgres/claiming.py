@@ -26,7 +26,7 @@ REFUSED = (asyncpg.PostgresError, BadInput)
 Such a statement has changed nothing, and may be tried for fewer rows. An outage or a missing column is none of these:
 see `drivers.postgres.faults`."""
 SECOND_LOOK_S = 60.0
-"""A statement may still lie unread in a dead connection while a new one overtakes it: so a doubt is settled twice."""
+"""A statement may reach the server late, by a connection that broke: so doubts are checked twice."""
 
 
 class Doubts:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.journal import is_wal
 from everpoll.drivers.sqlite.own_connection import brief_connection
@@ -29,7 +29,7 @@ PARTIAL = "select name from pragma_index_list(?, 'main') where partial = 1"
 SORTS = "USE TEMP B-TREE FOR ORDER BY"
 
 
-def examined(address: Address, table: Table, patience_s: float) -> tuple[FileShape | None, list[Finding]]:
+def examined(address: SqliteAddress, table: Table, patience_s: float) -> tuple[FileShape | None, list[Finding]]:
     """Look at the file; blocks, so call it in a thread."""
     if not address.path.exists():
         return None, [_absent(table, f"there is no file {address.path}")]

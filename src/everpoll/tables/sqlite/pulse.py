@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.own_connection import OwnConnection
 from everpoll.tables.claims import Claim, by_fence
@@ -22,7 +22,7 @@ from everpoll.tables.sqlite.statements import Statements, bound_keys
 class SqliteBeats:
     """A connection of its own, in the heartbeat's thread."""
 
-    def __init__(self, address: Address, patience_s: float, statements: Statements) -> None:
+    def __init__(self, address: SqliteAddress, patience_s: float, statements: Statements) -> None:
         self._connection = OwnConnection(address, patience_s)
         self._statements = statements
         self._con: Connection

@@ -20,7 +20,7 @@ HOSTED = (".supabase.co", ".supabase.in", ".supabase.red")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class Address(Struct, frozen=True):
+class ProjectAddress(Struct, frozen=True):
     """The addresses of a project: its tables, and its Realtime."""
 
     rest: str
@@ -43,7 +43,7 @@ def proxy_for(url: str) -> str | None:
     return urllib.request.getproxies().get(kind)
 
 
-def address_of(url: str) -> Address:
+def address_of(url: str) -> ProjectAddress:
     """Parse the address that the user wrote; `BadInput` shows what is accepted."""
     try:
         parts = urlsplit(url)
@@ -67,7 +67,7 @@ def address_of(url: str) -> Address:
     realtime = urlunsplit(
         ("wss" if is_secure else "ws", parts.netloc, path.removesuffix(REST_PATH) + REALTIME_PATH, "", "")
     )
-    return Address(
+    return ProjectAddress(
         rest=urlunsplit((parts.scheme.lower(), parts.netloc, path, "", "")),
         realtime=realtime if is_project else None,
         is_private=is_secure or host in LOOPBACK,

@@ -19,7 +19,7 @@ from everpoll.http import Answer, HttpClient, NotAsked, NotReached
 from everpoll.http import Request as HttpRequest
 from everpoll.policy import human
 from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.address import Address, proxy_for
+from everpoll.tables.supabase.address import ProjectAddress, proxy_for
 from everpoll.tables.supabase.clock import DatabaseClock
 from everpoll.tables.supabase.filters import Query, encoded
 from everpoll.tables.supabase.token import Key
@@ -51,7 +51,7 @@ class Request(Struct, frozen=True, kw_only=True):
 class Link(Struct):
     """The parts that all connections to one project share, in every thread."""
 
-    address: Address
+    address: ProjectAddress
     key: Key
     clock: DatabaseClock
     not_before: float = 0.0

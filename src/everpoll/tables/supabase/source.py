@@ -33,8 +33,8 @@ from everpoll.tables.supabase.ddl import ddl_of, publication_ddl
 from everpoll.tables.supabase.functions import functions_ddl, functions_of
 from everpoll.tables.supabase.http import Http, Link
 from everpoll.tables.supabase.pulse import SupabaseBeats
+from everpoll.tables.supabase.push import Realtime
 from everpoll.tables.supabase.reading import SupabaseReader
-from everpoll.tables.supabase.realtime import Realtime
 from everpoll.tables.supabase.settling import Settling
 from everpoll.tables.supabase.shape import read_shape
 from everpoll.tables.supabase.statements import Statements

@@ -201,7 +201,7 @@ class Client:
         if host in self._trusted or (is_home and at_home is None):
             return fetch
         if isinstance(fetch, Guarded):
-            # Home may have public and private addresses: the one that answered in this chain decides for all.
+            # Home may have public and private addresses: the address that answered in this chain decides.
             return fetch.led_by(*(at_home if is_home and at_home is not None else origin))
         # Other clients resolve names themselves: for them, only the URL can be checked.
         if not is_home:
