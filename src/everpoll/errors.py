@@ -9,6 +9,7 @@ EverpollError
 │   ├── WatchNotFound           … no watch of that name is registered here
 │   ├── LoopNotFound            … no loop has that name
 │   ├── ServiceNotFound         … no service has that name
+│   ├── TableNotFound           … no table of that name is adopted here
 │   ├── TaskNotFound            … no task, or run of a watch, has that id
 │   └── IncidentNotFound        … no incident has that id
 ├── NotRunning                  the call needs a started app
@@ -72,6 +73,10 @@ class LoopNotFound(NotFound):
 
 class ServiceNotFound(NotFound):
     """No service has that name."""
+
+
+class TableNotFound(NotFound):
+    """No table of that name is adopted here."""
 
 
 class TaskNotFound(NotFound):

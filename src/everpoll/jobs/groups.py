@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from everpoll.engine.actors import action
-from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput, JobCanceled, JobFailed, TaskNotFound
 from everpoll.jobs.flows import Chain, JobCall, call_of, enqueue_flow
 from everpoll.policy import Duration, human, seconds, shown
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import END_STATES, Ended, Enqueued, NewTask, Settlement, TaskInfo, TaskState
 from everpoll.stores.flows import GROUP_KIND, FlowTask
 

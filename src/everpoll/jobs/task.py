@@ -8,7 +8,6 @@ from msgspec import UNSET
 
 from everpoll.drivers.callers import check_kind
 from everpoll.engine.actors import action
-from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.work import Run
 from everpoll.errors import (
     BadInput,
@@ -24,6 +23,7 @@ from everpoll.jobs.outages import through_outages
 from everpoll.jobs.own_transactions import completing_of, completion, inside, inside_sync
 from everpoll.jobs.sync import SyncCalls, SyncInside
 from everpoll.policy import Duration, human, seconds
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import TaskInfo, encode
 from everpoll.stores.limits import size_of
 from everpoll.stores.operations import Revision

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from everpoll.engine.calls import described, storable
+from everpoll.engine.calls import described
 from everpoll.policy import Cancel, Rng, Snooze, human, shown
+from everpoll.policy.storable_texts import storable
 from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
 from everpoll.tables.mapping import Table
 
