@@ -88,6 +88,7 @@ export interface Cause {
 export interface CauseList {
   items: Cause[];
   is_capped: boolean;
+  searched: number;
 }
 
 export interface BulkAnswer {

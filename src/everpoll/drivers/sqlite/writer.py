@@ -33,6 +33,7 @@ class Writer(Lane):
     """The writer of one store."""
 
     cache_kb = 16_000
+    may_stop = False
 
     def __init__(
         self,
