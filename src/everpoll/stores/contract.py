@@ -13,7 +13,8 @@ Every implementation promises the same (one conformance suite proves it):
 - Due times are decided by the store's own clock; callers only ever pass delays. No clock decides that a worker is
   dead: another worker does, which has watched its beat number stand still (`policy/liveness.py`).
 - Higher priority first, then the earlier due time, then the earlier enqueued. A task that has been due for longer than
-  the worker's aging comes before those that have not, whatever its priority.
+  the worker's aging comes before those that have not, whatever its priority, and the oldest first. Where all that is
+  due has one priority, nothing ages.
 - A key has at most one live task of each kind; enqueueing it again answers with that one, or does what `Unique` says.
 - Of the tasks that share a limit, no more are leased at a time, and no more in any stretch of time, than it allows.
   Running ones are counted from the leases themselves. Keys of limits take turns among equal priorities.

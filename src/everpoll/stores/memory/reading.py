@@ -126,14 +126,19 @@ class MemoryReading(MemoryState):
                 counts[row.new.queue][place] += 1
                 if is_ready and not is_limited:
                     dues[row.new.queue].append(row.due_at)
+            capped = {queue: [min(count, COUNT_LIMIT) for count in found] for queue, found in counts.items()}
             return [
                 QueueInfo(
                     queue=queue,
-                    **dict(zip(("ready", "waiting", "running", "limited"), _capped(counts[queue]), strict=True)),
+                    ready=ready,
+                    waiting=waiting,
+                    running=running,
+                    limited=limited,
                     oldest_due_at=instant(min(dues[queue])) if dues[queue] else None,
                     paused=self._pauses.get(queue),
                 )
-                for queue in sorted({*counts, *self._pauses})
+                for queue in sorted({*capped, *self._pauses})
+                for ready, waiting, running, limited in [capped.get(queue, [0] * 4)]
             ]
 
     async def limit(self, key: str) -> LimitInfo:
@@ -149,7 +154,3 @@ class MemoryReading(MemoryState):
                 oldest_started_at=instant(min(running)) if running else None,
                 starts=tuple((instant(span.ended), span.starts) for span in self._lines.starts.spans.get(key, ())),
             )
-
-
-def _capped(counts: list[int]) -> list[int]:
-    return [min(count, COUNT_LIMIT) for count in counts]

@@ -77,9 +77,11 @@ async def workers(lane: Lane) -> list[WorkerInfo]:
     """Return the workers that are alive, and those that ended lately, each with what it runs."""
     rows = await lane.rows(WORKERS)
     running: Counter[int] = Counter()
-    for _, owner, count in await lane.rows(RUNNING, RUNNING_LIMIT):
+    has_more = False
+    for queue, owner, count in await lane.rows(RUNNING, RUNNING_LIMIT):
         running[owner] += count
-    return [worker_info(row, running[row[0]]) for row in rows]
+        has_more = has_more or queue is None
+    return [worker_info(row, running[row[0]], has_more) for row in rows]
 
 
 async def queues(lane: Lane) -> list[QueueInfo]:
@@ -87,7 +89,11 @@ async def queues(lane: Lane) -> list[QueueInfo]:
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     oldest: dict[str, datetime] = {}
     pauses: dict[str, Pause] = {}
+    has_more_running = False
     for queue, what, count, at, reason, by in await lane.rows(QUEUES, COUNT_LIMIT, RUNNING_LIMIT):
+        if queue is None:
+            has_more_running = True
+            continue
         counts[queue][what] += count
         if what == "oldest":
             oldest[queue] = at
@@ -102,6 +108,7 @@ async def queues(lane: Lane) -> list[QueueInfo]:
             oldest_due_at=oldest.get(queue),
             paused=pauses.get(queue),
             limited=min(counted["limited"], COUNT_LIMIT),
+            has_more_running=has_more_running,
         )
         for queue, counted in sorted(counts.items())
     ]

@@ -59,7 +59,7 @@ def task_info(row: Any) -> TaskInfo:
     )
 
 
-def worker_info(row: Any, running: int) -> WorkerInfo:
+def worker_info(row: Any, running: int, has_more: bool) -> WorkerInfo:
     """Make a worker from the columns of WORKER."""
     return WorkerInfo(
         incarnation=row[0],
@@ -76,6 +76,7 @@ def worker_info(row: Any, running: int) -> WorkerInfo:
         stopped_at=row[11],
         running=running,
         names=None if row[12] is None else tuple(row[12]),
+        has_more_running=has_more,
     )
 
 
