@@ -17,7 +17,7 @@ from everpoll.jobs.timetable import Missed
 from everpoll.loops import LoopOptions, Loops
 from everpoll.monitors.on_demand import ServicesOnDemand
 from everpoll.policy import Backoff, Budget, Duration
-from everpoll.tables import AdoptedTable, Table
+from everpoll.tables import AdoptedTable, AdoptedTables, Table
 from everpoll.tables.contract import Token
 from everpoll.tables.urls import source_for
 from everpoll.watches import Cadence, Watch, Watches, WatchOptions
@@ -41,7 +41,7 @@ class Fronts:
     jobs: Jobs
     schedules: Schedules
     watches: Watches
-    tables: dict[str, AdoptedTable]
+    tables: AdoptedTables
     loops: Loops
     _services: ServicesOnDemand
     _worker: Worker | None

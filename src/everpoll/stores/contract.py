@@ -131,7 +131,7 @@ class Pulse(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class Source(Protocol):
@@ -201,7 +201,7 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         """Connect; bring the schema up to date, or raise `SchemaOutdated` where `migrate` is False. Repeatable."""
 
     async def close(self) -> None:
-        """Let go of every connection. Repeatable."""
+        """Close every connection. Repeatable."""
 
     async def migrate(self) -> list[str]:
         """Apply the missing migrations, and return their names. Several processes may call it at the same time."""
