@@ -418,3 +418,20 @@ export interface TableItem {
   poller: PollerHealth | null;
   findings: TableFinding[] | null;
 }
+
+export interface PollingCost {
+  watch: string;
+  host: string | null;
+  runs: number;
+  looks: number;
+  /** Looks that changed something, or ended the run. */
+  changes: number;
+  floors: { floor_s: number; looks: number; saved: number; later_s: number }[];
+}
+
+export interface PollingAnswer {
+  items: PollingCost[];
+  runs: number;
+  is_capped: boolean;
+  since: string | null;
+}
