@@ -1,4 +1,4 @@
-/** What a person chose for this browser: theme, density, time zone, columns. Everything else is in the URL. */
+/** What a person chose for this browser: theme, density, time zone. Everything else is in the URL. */
 
 export type Theme = "auto" | "light" | "dark";
 export type Density = "comfortable" | "compact";
@@ -10,7 +10,6 @@ interface Stored {
   theme?: Theme;
   density?: Density;
   zone?: Zone;
-  hiddenColumns?: Record<string, string[]>;
 }
 
 function stored(): Stored {
@@ -25,7 +24,6 @@ class Preferences {
   theme = $state<Theme>("auto");
   density = $state<Density>("comfortable");
   zone = $state<Zone>("local");
-  hiddenColumns = $state<Record<string, string[]>>({});
   #systemDark = globalThis.matchMedia("(prefers-color-scheme: dark)");
   #isSystemDark = $state(false);
 
@@ -34,7 +32,6 @@ class Preferences {
     this.theme = before.theme ?? "auto";
     this.density = before.density ?? "comfortable";
     this.zone = before.zone ?? "local";
-    this.hiddenColumns = before.hiddenColumns ?? {};
     this.#isSystemDark = this.#systemDark.matches;
     this.#systemDark.addEventListener("change", (event) => {
       this.#isSystemDark = event.matches;
@@ -51,9 +48,9 @@ class Preferences {
   set(change: Stored): void {
     Object.assign(this, change);
     this.#show();
-    const { theme, density, zone, hiddenColumns } = this;
+    const { theme, density, zone } = this;
     try {
-      localStorage.setItem(PLACE, JSON.stringify({ theme, density, zone, hiddenColumns }));
+      localStorage.setItem(PLACE, JSON.stringify({ theme, density, zone }));
     } catch {
       // A browser that stores nothing keeps the choice until the page is closed.
     }
