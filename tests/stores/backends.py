@@ -239,7 +239,8 @@ class PostgresBackend:
         self._execute("insert into everpoll.migrations (name) values ('9999_future')")
 
     async def insert_first_release_row(self, name: str) -> int:
-        [(task_id,)] = self._execute(f"insert into everpoll.tasks (name, args) values ('{name}', '[1]') returning id")  # noqa: S608 - a test's own name
+        sql = f"insert into everpoll.tasks (kind, name, args) values ('job', '{name}', '[1]') returning id"  # noqa: S608 - a test's own name
+        [(task_id,)] = self._execute(sql)
         return int(task_id)
 
     async def forget_everything(self) -> None:
