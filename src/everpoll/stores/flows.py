@@ -121,7 +121,7 @@ def cause_of(link: Link) -> dict[str, object]:
 
 
 def with_input(args: str, result: str) -> str:
-    """Arguments that take a result, with it."""
+    """Insert the result that a call takes into its stored arguments."""
     return f"{INPUT}{result},{args[1:]}"
 
 

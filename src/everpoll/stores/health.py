@@ -237,7 +237,7 @@ class HealthRecords(Protocol):
         """Return the availability since the hour of `from_at` of each of these services that has looks since then."""
 
     async def aliases(self) -> dict[str, str]:
-        """Canonical names by alias."""
+        """Return canonical names by alias."""
 
     async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
         """Let dependencies of the name `alias` be called `canonical`.
