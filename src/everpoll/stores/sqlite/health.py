@@ -48,6 +48,7 @@ class Write(Protocol):
 
     def __call__(self, op: Op[T], /) -> Awaitable[T]:
         """Run an operation in a transaction."""
+        ...
 
 
 class Read(Protocol):
@@ -55,6 +56,7 @@ class Read(Protocol):
 
     def __call__(self, run: Callable[[Connection], T], /) -> Awaitable[T]:
         """Run a function in a snapshot."""
+        ...
 
 
 class SqliteHealth:
