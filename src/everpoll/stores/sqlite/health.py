@@ -127,16 +127,16 @@ class SqliteHealth:
         """See the contract."""
         return dict(await self._read(lambda con: con.execute(ALIASES).fetchall()))
 
+    async def delete_alias(self, alias: str, entry: LogEntry | None = None) -> bool:
+        """See the contract."""
+        check_name("alias", alias)
+        return await self._set(DELETE_ALIAS, (alias,), entry)
+
     async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
         """See the contract."""
         check_name("alias", alias)
         check_name("canonical name", canonical)
         await self._set(SET_ALIAS, (alias, canonical), entry)
-
-    async def delete_alias(self, alias: str, entry: LogEntry | None = None) -> bool:
-        """See the contract."""
-        check_name("alias", alias)
-        return await self._set(DELETE_ALIAS, (alias,), entry)
 
     async def windows(self) -> list[MaintenanceWindow]:
         """See the contract."""
