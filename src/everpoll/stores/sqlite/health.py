@@ -48,7 +48,6 @@ class Write(Protocol):
 
     def __call__(self, op: Op[T], /) -> Awaitable[T]:
         """Run an operation in a transaction."""
-        ...
 
 
 class Read(Protocol):
@@ -56,7 +55,6 @@ class Read(Protocol):
 
     def __call__(self, run: Callable[[Connection], T], /) -> Awaitable[T]:
         """Run a function in a snapshot."""
-        ...
 
 
 class SqliteHealth:
@@ -123,20 +121,20 @@ class SqliteHealth:
         check_names(services)
         return await self._read(lambda con: health_figures.availability(con, services, from_at)) if services else {}
 
-    async def aliases(self) -> dict[str, str]:
+    async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
         """See the contract."""
-        return dict(await self._read(lambda con: con.execute(ALIASES).fetchall()))
+        check_name("alias", alias)
+        check_name("canonical name", canonical)
+        await self._set(SET_ALIAS, (alias, canonical), entry)
 
     async def delete_alias(self, alias: str, entry: LogEntry | None = None) -> bool:
         """See the contract."""
         check_name("alias", alias)
         return await self._set(DELETE_ALIAS, (alias,), entry)
 
-    async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
+    async def aliases(self) -> dict[str, str]:
         """See the contract."""
-        check_name("alias", alias)
-        check_name("canonical name", canonical)
-        await self._set(SET_ALIAS, (alias, canonical), entry)
+        return dict(await self._read(lambda con: con.execute(ALIASES).fetchall()))
 
     async def windows(self) -> list[MaintenanceWindow]:
         """See the contract."""
