@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[[], Any])
 J = TypeVar("J", bound=Job[..., Any])
+Op = TypeVar("Op")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -132,13 +133,13 @@ class Fronts:
 
     def watch(
         self, every: "Cadence | Backoff | Duration", budget: Budget, **options: Unpack[WatchOptions]
-    ) -> Callable[[Callable[..., Any]], Watch[Any]]:
+    ) -> Callable[[Callable[Concatenate[Op, ...], Any]], Watch[Op]]:
         """Watch operations in another system. The decorated function is the look; `await it.begin(op)` begins a run.
 
         A look returns `Done(value)`, `Fail(reason)`, `Wait(after=…)` or `w.verify(name)`. Options: see `WatchOptions`.
         """
 
-        def register(look: Callable[..., Any]) -> Watch[Any]:
+        def register(look: Callable[Concatenate[Op, ...], Any]) -> Watch[Op]:
             return self.watches.add(look, every, budget, options)
 
         return register

@@ -209,8 +209,9 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Enqueue all or none, in order; wake workers. Of two equal keys in one call, the first wins.
 
-        `once` without a key, or for a task that is not indexed, is `BadInput`; so is `unique` without a key. A key of a
-        job that an open transaction has is `LockHeld` after a moment, and nothing is enqueued: ask again.
+        `once` without a key, or for a task that is not indexed, is `BadInput`; so is `unique` without a key. Where
+        a task that `waits_briefly` has a key that an open transaction has taken, the call is `LockHeld` after a moment,
+        and nothing is enqueued: ask again.
         """
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
