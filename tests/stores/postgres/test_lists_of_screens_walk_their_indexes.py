@@ -22,7 +22,8 @@ WHOLE = re.compile(
 FIGURES = """insert into everpoll.figures (incarnation, span_s, kind, name, queue, began, counts, waited, ran)
     select w, $1, 'job', n.name, n.queue, $2 - i * $1, '{"done":1}', ''::bytea, ''::bytea
     from generate_series(0, 500) i, generate_series(1, 3) w,
-         (values ('', ''), ('', 'default'), ('job-1', 'default'), ('job-2', 'mail'), ('job-3', 'mail')) n (name, queue)"""
+         (values ('', ''), ('', 'default'), ('job-1', 'default'), ('job-2', 'mail'), ('job-3', 'mail'))
+         n (name, queue)"""
 KINDS = ("check", "incident", "schedule")
 STATISTICS = ["of the empty tables", "fresh"]
 
