@@ -89,7 +89,7 @@ async def test_metrics_of_the_poller_are_told_and_errors_only_to_callers_with_a_
         told: Any = (await stranger.get("/health")).json()
         assert told["healthy"]
         assert told["worker"]["polling"]
-        assert {"polls_per_minute", "rows_per_poll", "claim_success_rate", "claim_latency_s"} <= told["worker"].keys()
+        assert {"polls_per_minute", "rows_per_poll", "lease_success_rate", "lease_latency_s"} <= told["worker"].keys()
         assert (await stranger.get("/ready")).status_code == 401
     with cluster() as server:
         url = server.url()

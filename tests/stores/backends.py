@@ -223,7 +223,7 @@ class PostgresBackend:
         await self._connection.execute("insert into everpoll.migrations (name) values ('9999_future')")
 
     async def insert_first_release_row(self, name: str) -> int:
-        sql = "insert into everpoll.tasks (name, args) values ($1, '[1]') returning id"
+        sql = "insert into everpoll.tasks (kind, name, args) values ('job', $1, '[1]') returning id"
         return int(await self._connection.fetchval(sql, name))
 
     async def forget_everything(self) -> None:

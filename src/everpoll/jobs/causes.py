@@ -75,7 +75,7 @@ class Redriven(Struct, frozen=True, kw_only=True):
 
 
 def normalised(error: str) -> str:
-    """The text of an error without what varies between two of the same cause."""
+    """Return the text of an error without the parts that vary between errors of one cause."""
     text = error.strip().partition("\n")[0][: TEXT_CHARS * 2]
     for pattern, mark in _VARYING:
         text = pattern.sub(mark, text)

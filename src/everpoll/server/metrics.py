@@ -36,7 +36,7 @@ READ_S = 2.0
 
 
 class MeasuredApp(Protocol):
-    """An app as metrics see it."""
+    """The parts of an app that metrics need."""
 
     watches: Watches
     loops: Loops

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection, Displaced, connect
 from everpoll.drivers.sqlite.faults import BROKEN, code_of, explained
 from everpoll.errors import NotRunning
@@ -97,7 +97,9 @@ class Lane:
     may_stop = True
     """What no caller waits for any more is stopped: it changes nothing."""
 
-    def __init__(self, name: str, address: Address, patience_s: float, check: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, name: str, address: SqliteAddress, patience_s: float, check: Callable[[Connection], None]
+    ) -> None:
         self._address = address
         self._check = check
         self._patience_s = patience_s

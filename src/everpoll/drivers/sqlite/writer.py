@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.bell import Bell
 from everpoll.drivers.sqlite.checkpoints import Checkpoints
 from everpoll.drivers.sqlite.connection import Connection, Displaced
@@ -38,7 +38,7 @@ class Writer(Lane):
     def __init__(
         self,
         name: str,
-        address: Address,
+        address: SqliteAddress,
         patience_s: float,
         check: Callable[[Connection], None],
         bell: Bell,
