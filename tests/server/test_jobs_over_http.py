@@ -125,6 +125,20 @@ async def test_a_taken_key_is_a_conflict_that_names_its_holder(url: str) -> None
         assert problem["argument"] == "unique_for"
 
 
+async def test_a_job_shows_the_version_of_its_arguments(url: str) -> None:
+    app = Everpoll(url)
+
+    @app.job(version=3)
+    async def buy(number: int) -> None: ...
+
+    async with site(app, works=False) as here:
+        task = await buy.enqueue(1)
+        assert (await here.get(f"/api/jobs/{task.id}"))["version"] == 3
+        assert (await task.info()).version == 3
+        await drain(app)
+        assert (await here.get(f"/api/jobs/{task.id}"))["version"] == 3
+
+
 async def test_jobs_of_chains_show_what_they_wait_for_and_what_waits_for_them(url: str) -> None:
     app = Everpoll(url)
 

@@ -74,6 +74,8 @@ NOTHING = {2: "default", 5: "0"}
 """What most jobs have in these columns of the list."""
 USUALLY_ZERO = frozenset({"priority", "rescues", "cancel_requested", "blockers"})
 """Fields that `show` prints only where they are not zero or false."""
+FIRST_VERSION = ("version", 1)
+"""Most jobs have no other: `show` prints it only where it is another one."""
 
 jobs = typer.Typer(name="jobs", help="List, show, cancel, retry and delete jobs.", no_args_is_help=True)
 
@@ -161,6 +163,8 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
     for field in task.__struct_fields__:
         value = getattr(task, field)
         if field == "trail" or value is None or (field in USUALLY_ZERO and not value):
+            continue
+        if (field, value) == FIRST_VERSION:
             continue
         shown = _shown(field, value)
         table.add_row(field, f"[{STATE_STYLE[task.state]}]{shown}[/]" if field == "state" else plain(shown))

@@ -80,6 +80,8 @@ class JobAction(Struct, frozen=True, kw_only=True):
 class JobDetail(JobItem, frozen=True, kw_only=True):
     """Everything about a job."""
 
+    version: int
+    """Of its arguments; a job takes new ones with the version that it is registered with."""
     result: Any
     errors: list[JobError]
     """One for each failed attempt, with traceback."""
@@ -118,6 +120,7 @@ def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: 
         task,
         jobs,
         without_secrets(_texts(task)),
+        version=task.version,
         result=without_secrets(task.result),
         errors=[_error(entry) for entry in task.errors],
         trail=without_secrets(list(task.trail)),
@@ -214,6 +217,7 @@ ITEM: dict[str, Any] = {
     "blockers": 0,
 }
 DETAIL = ITEM | {
+    "version": 1,
     "result": None,
     "errors": [ITEM["error"] | {"traceback": "Traceback (most recent call last): …"}],
     "trail": [{"what": "failed", "attempt": 3, "error": "503 Service Unavailable", "type": "HTTPError"}],

@@ -23,11 +23,11 @@ LIVE = f"""t.id, t.kind, t.name, t.queue, t.key, iif(t.is_leased, 'running', 'qu
     t.rescues, t.created_at, t.due_at, t.started_at, null,
     iif(t.is_leased, t.started_at + cast(t.timeout_s * 1000000 as integer), null),
     {LABEL}, iif(t.is_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, null, t.trail,
-    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, t.blockers"""
+    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, t.blockers, t.version"""
 ENDED = f"""t.id, t.kind, t.name, t.queue, t.key, t.state, -t.rank, t.attempt,
     t.rescues, t.created_at, t.due_at, t.started_at, t.ended_at, null,
     {LABEL}, iif(t.was_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, t.result, t.trail,
-    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, 0"""
+    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, 0, t.version"""
 ENDED_BY_ID = f"select {ENDED} from json_each(:ids) j cross join everpoll_history t where t.id = j.value"
 BY_ID = f"""select {LIVE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value
     union all {ENDED_BY_ID}"""
@@ -222,6 +222,7 @@ def shown(row: tuple[Any, ...]) -> TaskInfo:
         then_id=row[26],
         takes=row[27],
         blockers=row[28],
+        version=row[29],
         trail=tuple(trail) if trail else (),
     )
 
