@@ -24,8 +24,9 @@ class Results(Waiters[None, TaskInfo]):
         """The task, once it has ended."""
         return await self.ask(task_id, None)
 
-    async def _answer(self, waiters: Sequence[Waiter[None, TaskInfo]]) -> None:
+    async def _answer(self, waiters: Sequence[Waiter[None, TaskInfo]]) -> list[int]:
         ended = await self._store.ended(list({one.task_id for one in waiters}))
         for one in waiters:
-            if one.task_id in ended:
-                one.tell(ended[one.task_id])
+            if (task := ended.get(one.task_id)) is not None:
+                one.tell(task)
+        return [task_id for task_id, task in ended.items() if task is None]

@@ -222,8 +222,12 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
     async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """Return the tasks that exist, live or in history, read in one snapshot."""
 
-    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-        """Return those of the tasks that have ended: the cheap look that all waiters of a process share."""
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
+        """Return those of the tasks that have ended: the cheap look that all waiters of a process share.
+
+        A task comes as its end tells it: with its result, or its trail if it is not done; without arguments, memory and
+        progress. None stands for one whose result did not fit into this answer: ask again for it.
+        """
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
         """Return the live task of that kind with that key; if there is none, the indexed task that ended last."""
@@ -246,7 +250,7 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         """
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
-        """Return a page, newest first."""
+        """Return a page, newest first. It is shorter than `limit` where the payloads of so many would be too large."""
 
     async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
         """Return the live indexed tasks of a kind, newest first, those with an id below `after`."""

@@ -96,7 +96,7 @@ STATEMENTS: list[tuple[str, str]] = [
     (limited.FORGET_SPANS, "PRIMARY KEY (limit_key=?)"),
     (limited.FORGET_OLD, "everpoll_starts_old (until_at<?)"),
     (reading.BY_ID, BY_ID),
-    (reading.ENDED_BY_ID, BY_ID),
+    (reading.ENDS, BY_ID),
 ]
 
 

@@ -16,6 +16,7 @@ from everpoll.stores.contract import (
     WorkerInfo,
 )
 from everpoll.stores.flows import Takes
+from everpoll.stores.limits import size_of
 from everpoll.stores.task_search import error_class, is_found, needles
 
 
@@ -117,6 +118,15 @@ class TaskRow:
             blockers=self.blockers,
             trail=tuple(self.trail),
         )
+
+    def end(self) -> TaskInfo:
+        """Return what waiters are told."""
+        trail = () if self.state == "done" else tuple(self.trail)
+        return msgspec.structs.replace(self.shown(), args=None, memory=None, progress=None, trail=trail)
+
+    def payload_bytes(self) -> int:
+        """Return the size of what it carries."""
+        return sum(map(size_of, (self.new.args, self.memory, self.progress, self.result)))
 
 
 @dataclass(slots=True)

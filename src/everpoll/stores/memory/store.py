@@ -60,7 +60,7 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
         if self._health is None:
             from everpoll.stores.memory.health import MemoryHealth  # noqa: PLC0415
 
-            self._health = MemoryHealth(self._lock)
+            self._health = MemoryHealth(self._lock, lambda entry: self._feed.log(entry, self._now()))
         return self._health
 
     async def open(self, *, migrate: bool = True) -> None:
