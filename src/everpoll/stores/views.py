@@ -114,6 +114,8 @@ class QueueInfo(Struct, frozen=True, kw_only=True):
     """None: workers lease from it. A paused queue is listed also without tasks."""
     limited: int = 0
     """Due tasks that count for a limit, and wait until it lets them start; they are not among the ready ones."""
+    blocked: int = 0
+    """Tasks of chains and groups that wait for others to end; no worker leases them before."""
     has_more_running: bool = False
     """More tasks may run than were counted: a store that counts them by reading lines of tasks has a bound on that."""
 

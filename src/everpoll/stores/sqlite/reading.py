@@ -15,6 +15,7 @@ import msgspec
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores import limits
 from everpoll.stores.contract import COUNT_LIMIT, Limit, LiveTask, QueueInfo, TaskInfo, WorkerInfo, encode
+from everpoll.stores.flows import BLOCKED_LINE
 from everpoll.stores.operations import Pause
 
 WORKERS_SHOWN_US = 86_400 * 1_000_000
@@ -69,6 +70,7 @@ RANKS_LIMIT = 100
 READY = "line = 0 and is_leased = 0"
 WAITING = "line = 1"
 LIMITED = "line = 3 and is_leased = 0"
+BLOCKED = f"line = {BLOCKED_LINE}"
 LEASED = "is_leased = 1"
 
 
@@ -163,7 +165,7 @@ def queues(con: Connection, now: int, paused: Mapping[str, Pause]) -> list[Queue
 
 def queue_names(con: Connection) -> list[str]:
     """Return every queue that has live tasks."""
-    return sorted({name for where in (READY, WAITING, LIMITED, LEASED) for name in _queue_names(con, where)})
+    return sorted({name for where in (READY, WAITING, LIMITED, BLOCKED, LEASED) for name in _queue_names(con, where)})
 
 
 def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueInfo:
@@ -176,6 +178,7 @@ def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueIn
         oldest_due_at=instant_or_none(_oldest_due(con, name, now)),
         paused=pause,
         limited=_count(con, LIMITED, name, now),
+        blocked=_count(con, BLOCKED, name, now),
     )
 
 
