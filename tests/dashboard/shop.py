@@ -45,7 +45,7 @@ async def report(month: str) -> str:
     return month
 
 
-@app.watch(every="1s", budget=Budget("29m", looks=120))
+@app.watch(every="1s", budget=Budget("29m", looks=120), remote=lambda op: op.get("remote", "export"))
 async def export(op: dict[str, Any], w: Any) -> Done | Fail | Wait:
     if steps := op.get("steps"):
         w.status(steps[min(w.looks, len(steps)) - 1])

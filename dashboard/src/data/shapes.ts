@@ -88,6 +88,7 @@ export interface Cause {
 export interface CauseList {
   items: Cause[];
   is_capped: boolean;
+  searched: number;
 }
 
 export interface BulkAnswer {
@@ -402,8 +403,8 @@ export interface PollerHealth {
   last_error: string | null;
   polls_per_minute: number;
   rows_per_poll: number;
-  claim_success_rate: number | null;
-  claim_latency_s: number | null;
+  lease_success_rate: number | null;
+  lease_latency_s: number | null;
   push: boolean;
   waiting_s: number | null;
   running: number;
@@ -416,4 +417,21 @@ export interface TableItem {
   mapping: Record<string, string | null>;
   poller: PollerHealth | null;
   findings: TableFinding[] | null;
+}
+
+export interface PollingCost {
+  watch: string;
+  host: string | null;
+  runs: number;
+  looks: number;
+  /** Looks that changed something, or ended the run. */
+  changes: number;
+  floors: { floor_s: number; looks: number; saved: number; later_s: number }[];
+}
+
+export interface PollingAnswer {
+  items: PollingCost[];
+  runs: number;
+  is_capped: boolean;
+  since: string | null;
 }

@@ -47,7 +47,7 @@ class Hooks:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no hook."""
+        """True if there are no hooks."""
         return not any(self._hooks.values())
 
     def settled(self, task_ids: list[int]) -> None:

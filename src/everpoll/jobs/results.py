@@ -21,7 +21,7 @@ class Results(Waiters[None, TaskInfo]):
         super().__init__(store, self._answer, CADENCE, closed)
 
     async def wait(self, task_id: int) -> TaskInfo:
-        """The task, once it has ended."""
+        """Wait until the task has ended and return it."""
         return await self.ask(task_id, None)
 
     async def _answer(self, waiters: Sequence[Waiter[None, TaskInfo]]) -> list[int]:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from everpoll.engine.actors import action, checked_actor
-from everpoll.engine.calls import ERROR_LIMIT as REASON_LIMIT
-from everpoll.engine.calls import storable
 from everpoll.errors import BadInput, WrongState
 from everpoll.monitors.beat_tokens import beat_token
 from everpoll.monitors.checks.assignment import Assignment
@@ -19,6 +17,8 @@ from everpoll.monitors.last_look import last_ahead
 from everpoll.monitors.pause import ServicePause, pause_text
 from everpoll.monitors.report import Status
 from everpoll.policy import Duration, human, seconds
+from everpoll.policy.storable_texts import ERROR_LIMIT as REASON_LIMIT
+from everpoll.policy.storable_texts import storable
 from everpoll.policy.uptime import Uptime, uptime_of
 from everpoll.stores.contract import encode
 from everpoll.stores.health import DependencyInfo, ErrorEntry, LatencyPoint, Look

@@ -42,7 +42,7 @@ SET_ASIDE = TaskFilter(state="queued", error=UNKNOWN_JOB)
 
 
 class MeasuredApp(Protocol):
-    """An app as metrics see it."""
+    """The parts of an app that metrics need."""
 
     jobs: Jobs
     watches: Watches

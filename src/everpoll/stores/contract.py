@@ -131,7 +131,7 @@ class Pulse(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class Source(Protocol):
@@ -201,7 +201,7 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         """Connect; bring the schema up to date, or raise `SchemaOutdated` where `migrate` is False. Repeatable."""
 
     async def close(self) -> None:
-        """Let go of every connection. Repeatable."""
+        """Close every connection. Repeatable."""
 
     async def migrate(self) -> list[str]:
         """Apply the missing migrations, and return their names. Several processes may call it at the same time."""
@@ -209,8 +209,9 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Enqueue all or none, in order; wake workers. Of two equal keys in one call, the first wins.
 
-        `once` without a key, or for a task that is not indexed, is `BadInput`; so is `unique` without a key. A key of a
-        job that an open transaction has is `LockHeld` after a moment, and nothing is enqueued: ask again.
+        `once` without a key, or for a task that is not indexed, is `BadInput`; so is `unique` without a key. Where
+        a task that `waits_briefly` has a key that an open transaction has taken, the call is `LockHeld` after a moment,
+        and nothing is enqueued: ask again.
         """
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:

@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection
 from everpoll.drivers.sqlite.faults import BUSY, code_of, explained
 from everpoll.drivers.sqlite.place import Paths
@@ -84,7 +84,7 @@ QUESTIONS = (
         "everpoll_tasks_waiting",
         "select due_at from everpoll_tasks where line = 1 and queue = 'default' order by due_at limit 1",
     ),
-    ("the live task of a key", "everpoll_tasks_key", "select id from everpoll_tasks where key = 'k' and kind = 'job'"),
+    ("the live task of a key", "everpoll_tasks_key", "select id from everpoll_tasks where key = 'k' and kind = 'any'"),
     (
         "the newest failed task",
         "everpoll_history_ill",
@@ -96,7 +96,7 @@ QUESTIONS = (
 class SqliteExaminer:
     """Gathers facts about one file. `wall` is the clock of this process."""
 
-    def __init__(self, address: Address, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, address: SqliteAddress, wall: Callable[[], float] = time.time) -> None:
         self._path = address.path
         self._wall = wall
 
