@@ -87,6 +87,18 @@ async def test_integers_beyond_two_to_the_53rd_are_strings(url: str) -> None:
         }
 
 
+async def test_a_job_that_a_schedule_enqueued_shows_its_slot(url: str) -> None:
+    async with site(example_app(url), works=False) as here:
+        store = await here.app.store()
+        slots = (1_767_229_200.0, None, 1e300, "foreign")
+        calls = [{"args": ["x"], "kwargs": {}} | ({} if slot is None else {"slot": slot}) for slot in slots]
+        tasks = [NewTask(name="audit", args=encode(call), delay_s=3600) for call in calls]
+        shown = [await here.get(f"/api/jobs/{made.id}") for made in await store.enqueue(tasks)]
+        assert [one["scheduled_for"] for one in shown] == ["2026-01-01T01:00:00Z", None, None, None]
+        listed = (await here.get("/api/jobs"))["items"]
+        assert {one["scheduled_for"] for one in listed} == {"2026-01-01T01:00:00Z", None}
+
+
 async def test_what_has_not_changed_is_not_sent_again(url: str) -> None:
     async with site(example_app(url), works=False) as here:
         job = await here.post("/api/jobs", {"name": "audit", "args": ["x"], "delay": "1h"}, 201)
@@ -123,6 +135,47 @@ async def test_a_taken_key_is_a_conflict_that_names_its_holder(url: str) -> None
         assert problem["argument"] == "on_conflict"
         problem = await here.post("/api/jobs", body | {"unique_for": "soon"}, 422)
         assert problem["argument"] == "unique_for"
+
+
+async def test_groups_and_their_callbacks_show_how_many_members_have_ended(url: str) -> None:
+    """A group without a callback has a page, since the jobs of the group lead to it; it takes no orders."""
+    app = Everpoll(url)
+
+    @app.job()
+    async def fetch(number: int) -> int:
+        return number
+
+    @app.job()
+    async def report(group: object) -> None: ...
+
+    async with site(app, works=False) as here:
+        later = fetch.options(delay="1h").call(2)
+        plain = await app.group([fetch.call(1), later]).enqueue()
+        called = await app.group([fetch.call(1), later]).then(report).enqueue()
+        await drain(app)
+        for group in (plain, called):
+            shown = await here.get(f"/api/jobs/{group.id}")
+            states = {"queued": 1, "running": 0, "done": 1, "failed": 0, "canceled": 0}
+            assert shown["members"] == states | {"total": 2, "ended": 1}
+            member = await here.get(f"/api/jobs/{shown['waits_for'][0]['id']}")
+            assert (member["then_id"], member["members"]) == (group.id, None)
+            verdict = (await here.get(f"/api/jobs/{group.id}/why"))["verdict"]
+            assert verdict == "It waits for 1 of 2 tasks of its group."
+        await here.post(f"/api/jobs/{plain.id}/run-now", {}, 404)
+
+
+async def test_a_job_shows_the_version_of_its_arguments(url: str) -> None:
+    app = Everpoll(url)
+
+    @app.job(version=3)
+    async def buy(number: int) -> None: ...
+
+    async with site(app, works=False) as here:
+        task = await buy.enqueue(1)
+        assert (await here.get(f"/api/jobs/{task.id}"))["version"] == 3
+        assert (await task.info()).version == 3
+        await drain(app)
+        assert (await here.get(f"/api/jobs/{task.id}"))["version"] == 3
 
 
 async def test_jobs_of_chains_show_what_they_wait_for_and_what_waits_for_them(url: str) -> None:

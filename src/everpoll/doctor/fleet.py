@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from everpoll.doctor.diagnosis import Verdict, counted, fine, listed, problem, warning, worst_of
+from everpoll.engine.work import called, is_known
 from everpoll.policy import human
 from everpoll.stores.contract import QueueInfo, WorkerInfo
 from everpoll.stores.examination import DueTasks, LeaseFacts
@@ -38,7 +39,7 @@ class Fleet:
 
 
 def workers(fleet: Fleet, due: Sequence[DueTasks]) -> Verdict:
-    """Whether workers beat."""
+    """Judge whether workers send heartbeats."""
     found = [
         warning(
             f"worker {one.label} on {one.host} (process {one.pid}) was last heard {human(round(one.beat_age_s))} ago",
@@ -58,7 +59,7 @@ def workers(fleet: Fleet, due: Sequence[DueTasks]) -> Verdict:
 
 
 def leases(facts: LeaseFacts, fleet: Fleet) -> Verdict:
-    """Whether a live worker holds each leased task."""
+    """Judge whether a live worker holds each leased task."""
     known = {one.incarnation: one for one in fleet.workers}
     alive = {one.incarnation for one in fleet.alive}
     found = [
@@ -96,7 +97,7 @@ def _stuck(tasks: int, worker: WorkerInfo | None, *, has_rescuer: bool) -> Verdi
 
 
 def queues(due: Sequence[DueTasks], found: Sequence[QueueInfo], fleet: Fleet) -> Verdict:
-    """Whether each queue with due tasks has a live worker."""
+    """Judge whether each queue with due tasks has a live worker."""
     paused = {one.queue for one in found if one.paused is not None}
     served = {queue for one in fleet.alive for queue in one.queues}
     late: dict[str, list[DueTasks]] = {}
@@ -124,7 +125,7 @@ def _waiting(tasks: int) -> str:
 
 
 def paused(found: Sequence[QueueInfo]) -> Verdict:
-    """Whether a paused queue has tasks that wait."""
+    """Judge whether tasks wait in a paused queue."""
     verdicts = [
         warning(
             f"queue {one.queue!r} is paused{f' by {one.paused.by}' if one.paused.by else ''}"
@@ -141,22 +142,24 @@ def paused(found: Sequence[QueueInfo]) -> Verdict:
 
 
 def names(due: Sequence[DueTasks], fleet: Fleet, registered: Collection[str] = ()) -> Verdict:
-    """Whether a live worker of its queue registers the name of each due task. `registered`: the names of the app."""
+    """Judge whether a live worker of its queue can run each due task, by its name and version. `registered`: the
+    names of the app, as its worker publishes them."""
     verdicts = []
     for one in due:
         serving = [worker for worker in fleet.alive if one.queue in worker.queues]
         # A worker that did not say what it registers may well know the name.
-        is_known = one.kind == GROUP_KIND or any(not worker.names or one.name in worker.names for worker in serving)
-        if not serving or is_known:
+        if one.kind == GROUP_KIND or not serving:
+            continue
+        if any(not worker.names or is_known(one.name, one.version, worker.names) for worker in serving):
             continue
         hint = (
             "its own app has it: restart the workers with this release"
-            if one.name in registered
+            if is_known(one.name, one.version, registered)
             else ("start a worker with an app that registers it, or cancel these tasks with `everpoll jobs cancel`")
         )
         says = (
-            f"no live worker of queue {one.queue!r} registers {one.name!r}: {counted(one.tasks, 'due task')}, "
-            f"the oldest for {human(round(one.oldest_s))}"
+            f"no live worker of queue {one.queue!r} registers {called(one.name, one.version)}: "
+            f"{counted(one.tasks, 'due task')}, the oldest for {human(round(one.oldest_s))}"
         )
         verdicts.append(problem(says, hint) if one.oldest_s >= LATE_S else warning(says, hint))
     return worst_of(verdicts, fine("live workers register every name that is due"))

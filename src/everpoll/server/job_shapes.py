@@ -1,7 +1,7 @@
 """Jobs as the HTTP API shows them: no text has a secret in it."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from everpoll.http.stored_secrets import each_without_secrets, without_secrets
 from everpoll.jobs import Jobs
+from everpoll.jobs.groups import GroupInfo
 from everpoll.server.shapes import Page, instant_example
 from everpoll.stores.contract import Event, TaskInfo, TaskState
 from everpoll.stores.contract import Limit as JobLimit
@@ -41,6 +42,8 @@ class JobItem(Struct, frozen=True, kw_only=True, gc=False):
     """How many attempts it has in all; null: this server was started without the app that says so."""
     created_at: datetime
     due_at: datetime
+    scheduled_for: datetime | None
+    """The slot for which a schedule enqueued it; null: no schedule did."""
     started_at: datetime | None
     ended_at: datetime | None
     worker: str | None
@@ -70,6 +73,18 @@ class LeadingJob(Struct, frozen=True, kw_only=True):
     state: TaskState
 
 
+class JobMembers(Struct, frozen=True, kw_only=True):
+    """How far the group is that a job waits for. Members that history has no more are in `total` only."""
+
+    total: int
+    ended: int
+    queued: int
+    running: int
+    done: int
+    failed: int
+    canceled: int
+
+
 class JobAction(Struct, frozen=True, kw_only=True):
     """What an operator did: `what`, `by`, `why`."""
 
@@ -80,6 +95,8 @@ class JobAction(Struct, frozen=True, kw_only=True):
 class JobDetail(JobItem, frozen=True, kw_only=True):
     """Everything about a job."""
 
+    version: int
+    """Of its arguments; a job takes new ones with the version that it is registered with."""
     result: Any
     errors: list[JobError]
     """One for each failed attempt, with traceback."""
@@ -91,6 +108,9 @@ class JobDetail(JobItem, frozen=True, kw_only=True):
     deadline_at: datetime | None
     waits_for: list[LeadingJob]
     """Up to ten jobs that it waits for, or waited for; those that have not ended first."""
+    members: JobMembers | None
+    """Of the end of a group, and of its callback: how many of its jobs are in which state; null: it waits for no
+    group."""
 
 
 class JobPage(Page, frozen=True, kw_only=True, omit_defaults=True):
@@ -111,13 +131,20 @@ def job_items(tasks: Sequence[TaskInfo], jobs: Jobs) -> list[JobItem]:
     return [_item(JobItem, task, jobs, safe) for task, safe in zip(tasks, texts, strict=True)]
 
 
-def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: Sequence[TaskInfo] = ()) -> JobDetail:
+def job_detail(
+    task: TaskInfo,
+    jobs: Jobs,
+    actions: Sequence[Event],
+    waits_for: Sequence[TaskInfo] = (),
+    group: GroupInfo | None = None,
+) -> JobDetail:
     """Return everything about a job, without what are secrets by their names."""
     return _item(
         JobDetail,
         task,
         jobs,
         without_secrets(_texts(task)),
+        version=task.version,
         result=without_secrets(task.result),
         errors=[_error(entry) for entry in task.errors],
         trail=without_secrets(list(task.trail)),
@@ -125,6 +152,19 @@ def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: 
         rescues=task.rescues,
         deadline_at=task.deadline_at,
         waits_for=[LeadingJob(id=one.id, name=one.name, state=one.state) for one in waits_for],
+        members=None if group is None else _members(group),
+    )
+
+
+def _members(group: GroupInfo) -> JobMembers:
+    return JobMembers(
+        total=group.total,
+        ended=group.ended,
+        queued=group.queued,
+        running=group.running,
+        done=group.done,
+        failed=group.failed,
+        canceled=group.canceled,
     )
 
 
@@ -152,6 +192,7 @@ def _item(shape: type[Shown], task: TaskInfo, jobs: Jobs, texts: list[Any], **mo
         attempts=jobs[task.name].retry.attempts if task.name in jobs else None,
         created_at=task.created_at,
         due_at=task.due_at,
+        scheduled_for=_slot(task.args),
         started_at=task.started_at,
         ended_at=task.ended_at,
         worker=task.worker,
@@ -177,6 +218,14 @@ def _call(args: Any) -> tuple[list[Any], dict[str, Any]]:
     return (args, {}) if isinstance(args, list) else ([args], {})
 
 
+def _slot(args: Any) -> datetime | None:
+    slot = args.get("slot") if isinstance(args, dict) else None
+    try:
+        return datetime.fromtimestamp(slot, UTC) if isinstance(slot, int | float) else None
+    except (ValueError, OverflowError, OSError):
+        return None  # written by another program
+
+
 def _error(entry: dict[str, Any]) -> JobError:
     return _read_error(without_secrets(entry))
 
@@ -200,6 +249,7 @@ ITEM: dict[str, Any] = {
     "attempts": 3,
     "created_at": instant_example(0),
     "due_at": instant_example(2),
+    "scheduled_for": None,
     "started_at": instant_example(3),
     "ended_at": instant_example(4),
     "worker": "web-1",
@@ -214,6 +264,7 @@ ITEM: dict[str, Any] = {
     "blockers": 0,
 }
 DETAIL = ITEM | {
+    "version": 1,
     "result": None,
     "errors": [ITEM["error"] | {"traceback": "Traceback (most recent call last): …"}],
     "trail": [{"what": "failed", "attempt": 3, "error": "503 Service Unavailable", "type": "HTTPError"}],
@@ -221,4 +272,5 @@ DETAIL = ITEM | {
     "rescues": 0,
     "deadline_at": None,
     "waits_for": [],
+    "members": None,
 }

@@ -6,16 +6,20 @@ bounded: names of jobs, watches, loops, queues and tables that this process know
 
 import itertools
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from everpoll.engine.child_processes import ChildProcesses
 from everpoll.engine.meter import Meter, PollerHealth
 from everpoll.engine.tally_entry import Entry
+from everpoll.jobs.schedule_listing import ScheduleInfo
 from everpoll.policy.histogram import BASE
-from everpoll.stores.contract import QueueInfo, WorkerInfo
+from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
 from everpoll.stores.figures import LoopCard
+from everpoll.stores.set_aside import is_set_aside
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
 PHASES = ("idle", "waiting", "running", "paused", "open", "stopped", "closed")
@@ -58,7 +62,7 @@ _METER: dict[str, tuple[str, Callable[[Meter], float]]] = {
 
 
 def tasks(entries: Iterable[Entry]) -> Iterator[Metric]:
-    """What workers of this process did."""
+    """Yield metrics of the tasks that workers of this process ran."""
     known = list(entries)
     total = CounterMetricFamily(
         "everpoll_tasks", "Runs of tasks, by outcome.", labels=("kind", "name", "queue", "outcome")
@@ -78,7 +82,7 @@ def tasks(entries: Iterable[Entry]) -> Iterator[Metric]:
 
 
 def _buckets(counts: Mapping[int, int]) -> list[tuple[str, float]]:
-    """Cumulative counts below the bounds; a value is known to within 5 %."""
+    """Return cumulative counts below the bounds; a value is known to within 5 %."""
     found = [0] * (len(BOUNDS_S) + 1)
     for bucket, count in counts.items():
         found[bisect_left(BOUNDS_S, _MIDDLE * BASE**bucket / 1e6)] += count
@@ -87,7 +91,7 @@ def _buckets(counts: Mapping[int, int]) -> list[tuple[str, float]]:
 
 
 def pollers(healths: Mapping[str, PollerHealth], meters: Mapping[str, Meter]) -> Iterator[Metric]:
-    """The pollers of this process: of jobs, of services, and of each table."""
+    """Yield metrics of the pollers of this process: of jobs, of services, and of each table."""
     for name, (text, value_of) in _POLLER.items():
         gauge = GaugeMetricFamily(name, text, labels=("poller",))
         for poller, health in healths.items():
@@ -102,7 +106,7 @@ def pollers(healths: Mapping[str, PollerHealth], meters: Mapping[str, Meter]) ->
 
 
 def watches(counters: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
-    """What watches of this process counted: looks, checks, confirmations, retries, probes, timeouts, repairs."""
+    """Yield counts of watches of this process: looks, checks, confirmations, retries, probes, timeouts, repairs."""
     family = CounterMetricFamily("everpoll_watch_counts", "What watches counted.", labels=("watch", "what"))
     for watch, counts in counters.items():
         for what, count in itertools.islice(sorted(counts.items()), LABELS_LIMIT):
@@ -111,7 +115,7 @@ def watches(counters: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
 
 
 def loops(cards: Iterable[LoopCard]) -> Iterator[Metric]:
-    """The loops of this process."""
+    """Yield metrics of the loops of this process."""
     runs = CounterMetricFamily("everpoll_loop_runs", "Runs that began.", labels=("loop",))
     failures = GaugeMetricFamily("everpoll_loop_failures", "Runs that failed in a row.", labels=("loop",))
     interval = GaugeMetricFamily("everpoll_loop_interval_seconds", "Between two runs, now.", labels=("loop",))
@@ -126,12 +130,12 @@ def loops(cards: Iterable[LoopCard]) -> Iterator[Metric]:
 
 
 def queues(infos: Iterable[QueueInfo], now: float) -> Iterator[Metric]:
-    """What waits in the queues of the store, whichever process serves them."""
+    """Yield metrics of the tasks that wait in the queues of the store, whichever process serves them."""
     family = GaugeMetricFamily("everpoll_queue_tasks", "Live tasks, up to 10,000.", labels=("queue", "state"))
     oldest = GaugeMetricFamily("everpoll_queue_oldest_wait_seconds", "Of its ready tasks.", labels=("queue",))
     paused = GaugeMetricFamily("everpoll_queue_paused", "1: no worker leases from it.", labels=("queue",))
     for info in itertools.islice(infos, LABELS_LIMIT):
-        for state in ("ready", "waiting", "running", "limited"):
+        for state in ("ready", "waiting", "running", "limited", "blocked"):
             family.add_metric((info.queue, state), getattr(info, state))
         since = info.oldest_due_at
         oldest.add_metric((info.queue,), 0.0 if since is None else max(0.0, now - since.timestamp()))
@@ -139,8 +143,40 @@ def queues(infos: Iterable[QueueInfo], now: float) -> Iterator[Metric]:
     yield from (family, oldest, paused)
 
 
+def set_aside(tasks: Iterable[TaskInfo]) -> Iterator[Metric]:
+    """Tasks that workers of the fleet have set aside, because none of them can run these."""
+    family = GaugeMetricFamily(
+        "everpoll_set_aside_tasks", "Tasks that wait for a worker that registers them, up to 1,000.", labels=("queue",)
+    )
+    counts = Counter(one.queue for one in tasks if is_set_aside(one.trail))
+    for queue, count in itertools.islice(sorted(counts.items()), LABELS_LIMIT):
+        family.add_metric((queue,), count)
+    yield family
+
+
+def schedules(infos: Iterable[ScheduleInfo], now: float) -> Iterator[Metric]:
+    """The schedules of the store, whichever process registers them."""
+    registered = GaugeMetricFamily(
+        "everpoll_schedule_registered", "1: a live worker registers it; 0: it enqueues nothing.", labels=("schedule",)
+    )
+    late = GaugeMetricFamily(
+        "everpoll_schedule_lateness_seconds", "For how long its next slot has been over.", labels=("schedule",)
+    )
+    for info in itertools.islice(infos, LABELS_LIMIT):
+        registered.add_metric((info.name,), info.is_registered)
+        next_at = now if info.next_at is None else info.next_at.timestamp()
+        late.add_metric((info.name,), max(0.0, now - next_at))
+    yield from (registered, late)
+
+
+def processes(children: ChildProcesses) -> Iterator[Metric]:
+    """The child processes that run jobs with `run="process"` in this process."""
+    yield GaugeMetricFamily("everpoll_process_children_busy", "Child processes that run a job.", children.busy)
+    yield GaugeMetricFamily("everpoll_process_children_limit", "Child processes at most.", children.limit)
+
+
 def workers(infos: Iterable[WorkerInfo]) -> Iterator[Metric]:
-    """The workers of the fleet that have not stopped."""
+    """Yield metrics of the workers of the fleet that have not stopped."""
     family = GaugeMetricFamily("everpoll_workers", "Workers that have not stopped.", labels=("state",))
     living = [one.is_alive for one in infos if one.stopped_at is None]
     family.add_metric(("alive",), sum(living))
@@ -149,7 +185,7 @@ def workers(infos: Iterable[WorkerInfo]) -> Iterator[Metric]:
 
 
 def services(looks: Mapping[str, int], alerts: Mapping[str, int]) -> Iterator[Metric]:
-    """Looks that this process made, and messages that it sent."""
+    """Yield counts of looks that this process made, and of messages that it sent."""
     looked = CounterMetricFamily("everpoll_service_looks", "Looks at services, by status.", labels=("status",))
     for status, count in sorted(looks.items()):
         looked.add_metric((status,), count)
@@ -160,7 +196,7 @@ def services(looks: Mapping[str, int], alerts: Mapping[str, int]) -> Iterator[Me
 
 
 def monitoring(statuses: Mapping[str, int], open_breakers: int, incidents: int, outbox: int) -> Iterator[Metric]:
-    """The services of the store, whichever process looks at them."""
+    """Yield metrics of the services of the store, whichever process looks at them."""
     family = GaugeMetricFamily("everpoll_services", "Services, by status.", labels=("status",))
     for status, count in sorted(statuses.items()):
         family.add_metric((status,), count)
