@@ -60,8 +60,12 @@ def test_a_list_that_cannot_be_read_is_a_concern(pages: Pages, complaints: Compl
 
 def test_the_verdict_waits_for_every_list(pages: Pages) -> None:
     held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
     page = pages.open("/doctor")
-    page.route("**/api/schedules*", lambda route: held.append(route))
+    page.route("**/api/schedules*", hold)
     page.goto(page.url.replace("/doctor", "/"))
     heading = page.get_by_role("heading", level=1)
     expect(page.get_by_role("region", name="Verdict")).to_contain_text("Looking")

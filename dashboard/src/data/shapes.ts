@@ -62,6 +62,8 @@ export interface JobAction {
 }
 
 export interface JobDetail extends JobItem {
+  /** The JSON of those fields that have an integer which a number cannot hold. */
+  exact: Partial<Record<"args" | "kwargs" | "result" | "progress", string>>;
   result: unknown;
   errors: JobError[];
   trail: TrailEntry[];
@@ -420,4 +422,6 @@ export interface TableItem {
   mapping: Record<string, string | null>;
   poller: PollerHealth | null;
   findings: TableFinding[] | null;
+  /** Rows by status; `rows` is null where counting would take too long. */
+  counts: { status: string; rows: number | null; is_capped: boolean }[] | null;
 }

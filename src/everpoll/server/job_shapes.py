@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from everpoll.http.stored_secrets import each_without_secrets, without_secrets
 from everpoll.jobs import Jobs
+from everpoll.server.answers import exact_text
 from everpoll.server.shapes import Page, instant_example
 from everpoll.stores.contract import Event, TaskInfo, TaskState
 from everpoll.stores.contract import Limit as JobLimit
@@ -81,6 +82,9 @@ class JobDetail(JobItem, frozen=True, kw_only=True):
     """Everything about a job."""
 
     result: Any
+    exact: dict[str, str]
+    """The JSON of those of `args`, `kwargs`, `result` and `progress` that have an integer beyond 2^53: a string in the
+    field itself, a number here."""
     errors: list[JobError]
     """One for each failed attempt, with traceback."""
     trail: list[dict[str, Any]]
@@ -113,12 +117,16 @@ def job_items(tasks: Sequence[TaskInfo], jobs: Jobs) -> list[JobItem]:
 
 def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: Sequence[TaskInfo] = ()) -> JobDetail:
     """Return everything about a job, without what are secrets by their names."""
+    texts, result = without_secrets(_texts(task)), without_secrets(task.result)
+    args, kwargs, progress, _ = texts
+    fields = {"args": args, "kwargs": kwargs, "result": result, "progress": progress}
     return _item(
         JobDetail,
         task,
         jobs,
-        without_secrets(_texts(task)),
-        result=without_secrets(task.result),
+        texts,
+        result=result,
+        exact={name: text for name, value in fields.items() if (text := exact_text(value)) is not None},
         errors=[_error(entry) for entry in task.errors],
         trail=without_secrets(list(task.trail)),
         actions=[JobAction(at=one.at, body=without_secrets(one.body)) for one in actions],
@@ -215,6 +223,7 @@ ITEM: dict[str, Any] = {
 }
 DETAIL = ITEM | {
     "result": None,
+    "exact": {},
     "errors": [ITEM["error"] | {"traceback": "Traceback (most recent call last): …"}],
     "trail": [{"what": "failed", "attempt": 3, "error": "503 Service Unavailable", "type": "HTTPError"}],
     "actions": [{"at": instant_example(60), "body": {"what": "retry", "by": "HTTP from 10.1.2.3"}}],
