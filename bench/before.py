@@ -2,6 +2,7 @@
 
 make bench ARGS="before --against 1a2b3c4"       src/ of that commit; default: HEAD
 make bench ARGS="before --only drain,latency"    these parts only
+make bench ARGS="before --only served"           a drain beside an idle HTTP server, against one without
 
 The benchmark's own files are those of this folder for both. A ratio above 1 means that everpoll is better now.
 """
@@ -11,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -36,8 +37,9 @@ BACKLOG: dict[str, Any] = {
     "future": 100_000,
     "rounds": 3,
 }
+SERVES: dict[str, Any] = {"serves": True}
 IDLE_S, SETTLED_S = 20.0, 4.0
-PARTS = ("drain", "latency", "enqueue", "backlog", "idle", "watches")
+PARTS = ("drain", "served", "latency", "enqueue", "backlog", "idle", "watches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class Part:
     measure: Callable[[Arm], Answer]
     figures: dict[str, bool]
     """By name; True: more is better."""
+    only_now: dict[str, Any] = field(default_factory=dict)
+    """Options of the arm that the older commit need not know."""
 
 
 def run(quick: bool, *, against: str = "HEAD", only: str = "") -> Report:
@@ -68,7 +72,8 @@ def run(quick: bool, *, against: str = "HEAD", only: str = "") -> Report:
 
 
 def _compare(part: Part, commit: str, rounds: int, report: Report) -> None:
-    now, before = part.arm, replace(part.arm, name=f"{part.arm.name}, before", commit=commit)
+    before = replace(part.arm, name=f"{part.arm.name}, before", commit=commit)
+    now = replace(part.arm, options=part.arm.options | part.only_now)
     samples = interleaved(now.name, [now, before], rounds, part.measure, next(iter(part.figures)))
     for figure, is_more_better in part.figures.items():
         ours, theirs = samples.of(now.name, figure), samples.of(before.name, figure)
@@ -109,6 +114,16 @@ def _parts(server: Server, folder: Path) -> list[Part]:
         *(
             Part(arm(f"drain, SQLite, {slots} slots", bench="drain", jobs=30_000, slots=slots), on_file, {"rate": True})
             for slots in (50, 1_000)
+        ),
+        # An idle HTTP server beside the drain now, none before.
+        *(
+            Part(
+                arm(f"served, {name}, 1,000 slots", bench="drain", jobs=jobs, slots=1_000), way, {"rate": True}, SERVES
+            )
+            for name, jobs, way in (
+                ("Postgres", 100_000, partial(drain.measured, server)),
+                ("SQLite", 30_000, on_file),
+            )
         ),
         Part(arm("latency, Postgres", **waited), partial(latency.on_postgres, server), {"p50_ms": False}),
         Part(arm("latency, SQLite", alone=True, **waited), partial(latency.on_sqlite, folder), {"p50_ms": False}),

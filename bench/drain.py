@@ -31,6 +31,7 @@ NOTES = [
         "Targets are judged on plain asyncio, which is what everpoll installs; rows under uvloop are for comparison. "
         "The clock starts for everybody when the first jobs are in hand."
     ),
+    "Beside HTTP: an HTTP server with metrics is in the same process, and no client asks it anything.",
     "everpoll keeps history (each job is moved to it); the bare references delete and keep nothing.",
     (
         "`plain`: a table with the same columns as one would write it down; `own`: everpoll's own table, indexes "
@@ -85,6 +86,7 @@ def _on_postgres(jobs: int) -> list[Arm]:
         everpoll("everpoll, 1,000 slots, uvloop", slots=1_000, loop="uvloop"),
         bare("bare, own table", table="own"),
         everpoll("everpoll, 50 slots (default)"),
+        everpoll("everpoll, 1,000 slots, beside HTTP", slots=1_000, serves=True),
         bare("bare, own table, uvloop", table="own", loop="uvloop"),
         Arm("procrastinate", "procrastinate", "procrastinate", slow),
     ]
@@ -107,6 +109,7 @@ def _on_sqlite(jobs: int) -> list[Arm]:
         bare("SQLite: bare, own table", "own", "full"),
         huey("SQLite: huey, fsync=True", fsync=True),
         everpoll("SQLite: everpoll, 50 slots (default)"),
+        everpoll("SQLite: everpoll, 1,000 slots, beside HTTP", slots=1_000, serves=True),
         bare("SQLite: bare, plain table, NORMAL", "plain", "normal"),
         everpoll("SQLite: everpoll, 1,000 slots, NORMAL", slots=1_000, query="?synchronous=normal"),
         huey("SQLite: huey, fsync=False", fsync=False),
@@ -120,6 +123,7 @@ def _ratios(pg: Samples, lite: Samples) -> list[Any]:
         compared("drain, Postgres: everpoll / pgqueuer", ours, pg.of("pgqueuer"), at_least=2.5),
         compared("drain, Postgres: everpoll / bare, plain table", ours, pg.of("bare, plain table"), at_least=0.75),
         compared("both under uvloop: everpoll / bare, plain table", ours_uv, pg.of("bare, plain table, uvloop")),
+        compared("beside an idle HTTP server / without", pg.of("everpoll, 1,000 slots, beside HTTP"), ours),
         compared("everpoll / bare, own table", ours, pg.of("bare, own table")),
         compared("both under uvloop: everpoll / bare, own table", ours_uv, pg.of("bare, own table, uvloop")),
         compared("everpoll, 50 slots / pgqueuer", pg.of("everpoll, 50 slots (default)"), pg.of("pgqueuer")),
@@ -129,6 +133,11 @@ def _ratios(pg: Samples, lite: Samples) -> list[Any]:
         ),
         compared(
             "drain, SQLite: everpoll / bare, plain table", ours_lite, lite.of("SQLite: bare, plain table"), at_least=0.6
+        ),
+        compared(
+            "SQLite: beside an idle HTTP server / without",
+            lite.of("SQLite: everpoll, 1,000 slots, beside HTTP"),
+            ours_lite,
         ),
         compared("everpoll / bare, own table", ours_lite, lite.of("SQLite: bare, own table")),
         compared(

@@ -1,7 +1,8 @@
 """Pick-up latency on an idle queue: from just before a job is enqueued to when its handler begins.
 
 One job each 200 ms, which is longer than any system takes to become idle again. Worker and sender are two processes,
-except where one process is both. Times are of the system-wide monotonic clock.
+except where one process is both. Times are of the system-wide monotonic clock. For jobs that are enqueued in a
+transaction of the caller's own, the time counts from just before its commit.
 """
 
 import tempfile
@@ -19,8 +20,14 @@ ROUNDS, QUICK_ROUNDS = 3, 1
 EVERY_S = 0.2
 SHARED, ALONE = "SQLite: everpoll, two processes", "SQLite: everpoll, one process"
 
+OWN = {driver: f"Postgres: everpoll, connection= of {driver}" for driver in ("asyncpg", "psycopg")}
+OWN_FILE = "SQLite: everpoll, two processes, connection= of sqlite3"
+
 NOTES = [
-    "From just before the enqueueing call to the first line of the handler: the commit of the enqueue is part of it.",
+    (
+        "From just before the enqueueing call to the first line of the handler: the commit of the enqueue is part of "
+        "it. With `connection=`, from just before the caller's commit, of a transaction with a row of the caller's own."
+    ),
     (
         "All systems with push (LISTEN/NOTIFY) and at their defaults; pgqueuer batch 10, procrastinate concurrency 50; "
         "plain asyncio for all. p99 is taken over all rounds together."
@@ -35,9 +42,11 @@ def run(quick: bool) -> Report:
         server = until.enter_context(postgres())
         folder = Path(until.enter_context(tempfile.TemporaryDirectory(prefix="everpoll-bench-")))
         peers = [Arm(name, name, name, {"jobs": jobs}) for name in ("everpoll", "pgqueuer", "procrastinate")]
+        peers += [_own(name, driver, jobs) for driver, name in OWN.items()]
         files = [
             Arm(SHARED, "everpoll", "everpoll", {"jobs": jobs}),
             Arm(ALONE, "everpoll", "everpoll", {"jobs": jobs, "alone": True}),
+            _own(OWN_FILE, "sqlite3", jobs),
         ]
         samples = interleaved(
             "latency",
@@ -64,6 +73,10 @@ def run(quick: bool) -> Report:
     return report
 
 
+def _own(name: str, driver: str, jobs: int) -> Arm:
+    return Arm(name, "everpoll", "own_transaction", {"jobs": jobs, "driver": driver})
+
+
 def _ratios(all_ms: dict[str, list[float]]) -> list[Ratio]:
     ratios = []
     for label, percent in (("p50", 50), ("p99", 99)):
@@ -74,6 +87,11 @@ def _ratios(all_ms: dict[str, list[float]]) -> list[Ratio]:
     for name, label, most in ((SHARED, "two processes", 60), (ALONE, "one process", 5)):
         value = median(all_ms[name]) if all_ms.get(name) else None
         ratios.append(Ratio(f"latency, SQLite, {label}: p50 in ms", value, at_most=most))
+    pairs = [("Postgres", driver, name, "everpoll") for driver, name in OWN.items()]
+    for database, driver, with_connection, without in [*pairs, ("SQLite", "sqlite3", OWN_FILE, SHARED)]:
+        inside, outside = all_ms.get(with_connection), all_ms.get(without)
+        value = median(inside) / median(outside) if inside and outside else None
+        ratios.append(Ratio(f"latency, {database}: p50, connection= of {driver} / without", value, at_most=1.1))
     return ratios
 
 
@@ -101,8 +119,8 @@ def _two_processes(arm: Arm, url: str) -> Answer:
             worker.go()
             worker.ready()
             sender.send_off()
-            sender.answer()
-        return _answered(arm, worker, sender.quiet_starts)
+            sent = sender.answer()
+        return _answered(arm, worker, sender.quiet_starts, sent)
 
 
 def _one_process(arm: Arm, url: str) -> Answer:
@@ -113,9 +131,12 @@ def _one_process(arm: Arm, url: str) -> Answer:
         return _answered(arm, worker, worker.quiet_starts)
 
 
-def _answered(arm: Arm, worker: Process, quiet: list[bool]) -> Answer:
+def _answered(arm: Arm, worker: Process, quiet: list[bool], sent: Answer | None = None) -> Answer:
     worker.go()
     answer = worker.answer()
+    if sent is not None and "sent_at" in sent:
+        pairs = zip(sent["sent_at"], answer.pop("begun_at"), strict=False)
+        answer["taken_ms"] = [(begun_at - sent_at) * 1e3 for sent_at, begun_at in pairs]
     if len(answer["taken_ms"]) != arm.options["jobs"]:
         raise ArmFailed(f"{arm.name} ran {len(answer['taken_ms'])} of {arm.options['jobs']} jobs")
     return {**answer, "p50_ms": median(answer["taken_ms"]), "quiet": quiet}

@@ -63,7 +63,7 @@ Errors are `application/problem+json` with `type`, `title`, `status` and `detail
 | 413 | the body is too large |
 | 422 | a value cannot be used; `argument` is its name |
 | 500 | a fault of everpoll; the log has the reason |
-| 503 | the database cannot be reached, or took longer than 2 s |
+| 503 | the database cannot be reached, or took longer than 2 s. More time have `/api/tables`, whose `check=true` asks the databases of your tables (10 s), `/api/doctor`, which asks a dozen questions (60 s), and a dry run of `/api/jobs/bulk`, which looks at all jobs that match (30 s) |
 """
 STREAMS = """
 Streams are server-sent events. `/api/events` is the durable log: changes of runs, failures and cancels of jobs, actions

@@ -68,9 +68,14 @@ async def fill(job: AnyJob, count: int, **options: "Unpack[EnqueueOptions]") -> 
 
 
 async def drain(order: gate.Order) -> None:
+    """`serves`: the HTTP server, metrics and all, is in the same process, and no client asks it anything."""
     tally, jobs = Tally(), order["jobs"]
     app, noop = make(order, tally)
     last = await fill(noop, jobs)
+    if order.get("serves"):
+        from everpoll.server.running import HttpServer  # noqa: PLC0415 - older sources have none
+
+        app.accompany(HttpServer(app, port=0))
     gate.ready()
     cpu_s = time.process_time()
     async with app:

@@ -1,14 +1,15 @@
 """The error tree. A message says what happened, to which name, and what to do about it.
 
 EverpollError
-├── BadInput (ValueError)       a value handed to everpoll that cannot be used
+├── BadInput (ValueError)       a value that everpoll cannot use
 │   ├── BadDuration             not a duration: the message shows what is accepted
-│   └── WrongState              a task or a run that has ended, runs, or does not run: what was asked does not fit that
+│   └── WrongState              a task or a run that has ended, runs, or does not run: the call is not allowed then
 ├── NotFound (LookupError)      nothing has that name or id; caught by this one name for all fronts
 │   ├── JobNotFound             … no job of that name is registered here
 │   ├── WatchNotFound           … no watch of that name is registered here
 │   ├── LoopNotFound            … no loop has that name
 │   ├── ServiceNotFound         … no service has that name
+│   ├── TableNotFound           … no table of that name is adopted here
 │   ├── TaskNotFound            … no task, or run of a watch, has that id
 │   └── IncidentNotFound        … no incident has that id
 ├── NotRunning                  the call needs a started app
@@ -18,20 +19,21 @@ EverpollError
 │       └── RightsMissing       … as this role: it lacks a right; the message has the GRANT
 ├── SchemaOutdated              the database's schema is older than this release, and migrating is turned off
 ├── TableUnfit                  a table of the user's own lacks columns that its mapping names; carries the DDL
-├── LeaseLost                   this worker was declared dead; what it held belongs to others
+├── LeaseLost                   this worker was declared dead; its tasks belong to others now
 ├── KeyTaken                    `enqueue` that rejects: another task has the key; carries that task
 ├── JobTimeout (TimeoutError)   a run took longer than its timeout
 ├── ProcessEnded                the process of a job with run="process" ended before it answered
 ├── NoThreadLeft                every thread for plain functions hangs in one that is past its timeout
 ├── RolledBack                  a job called `complete()` in a transaction that was not committed when the job ended
+├── Hopeless                    you raise it: another try cannot succeed, so the job or the run fails at once
 ├── JobFailed                   `result()` of a job that failed; carries the last error
 ├── JobCanceled                 `result()` of a job that was canceled
 ├── RunFailed                   `result()` of a watch's run that failed; carries the evidence
 │   └── RunTimedOut             … its budget was spent
 ├── RunCanceled                 `result()` of a run that was canceled
-└── NothingLeftToWait           virtual time: everything waits, and nothing can ever wake it
+└── NothingLeftToWait           virtual time: every task waits and no timer is set
 
-EverpollWarning (UserWarning)   it works, but probably not as meant
+EverpollWarning (UserWarning)   it works, but probably not as intended
 """
 
 import typing as _typing
@@ -46,11 +48,11 @@ class BadInput(EverpollError, ValueError):
 
 
 class BadDuration(BadInput):
-    """Not a duration."""
+    """The value is not a duration."""
 
 
 class WrongState(BadInput):
-    """What was asked does not fit the state that the task is in; the message names the state."""
+    """The call is not allowed in the state of the task or run; the message names the state."""
 
 
 class NotFound(EverpollError, LookupError):
@@ -71,6 +73,10 @@ class LoopNotFound(NotFound):
 
 class ServiceNotFound(NotFound):
     """No service has that name."""
+
+
+class TableNotFound(NotFound):
+    """No table of that name is adopted here."""
 
 
 class TaskNotFound(NotFound):
@@ -154,7 +160,7 @@ class JobCanceled(EverpollError):
 
 
 class Hopeless(EverpollError):
-    """It would be the same the next time: a watch that meets it does not try again."""
+    """Another try cannot succeed: the job or the run fails at once."""
 
 
 class RunFailed(EverpollError):
@@ -178,8 +184,8 @@ class RunCanceled(EverpollError):
 
 
 class NothingLeftToWait(EverpollError):
-    """Under a virtual clock every task waits and nothing is scheduled that could wake one."""
+    """Under a virtual clock every task waits and no timer is set that could wake one."""
 
 
 class EverpollWarning(UserWarning):
-    """It works, but probably not as meant."""
+    """It works, but probably not as intended."""

@@ -135,7 +135,7 @@ def test_a_worker_runs_what_was_enqueued_and_says_what_became_of_it(shop: Shop, 
 
 def test_sigterm_hands_back_what_runs_at_no_attempts_cost(shop: Shop, worker: WarmProcess) -> None:
     (task,) = shop.enqueue(("forever",))
-    log_until(worker, "claimed 1 task:")
+    log_until(worker, "leased 1 task:")
     assert shop.json("jobs", "show", task)["state"] == "running"
     assert "on worker till-1, last heard " in shop.json("why", task)["verdict"]
     worker.send_signal(signal.SIGTERM)
@@ -149,7 +149,7 @@ def test_sigterm_hands_back_what_runs_at_no_attempts_cost(shop: Shop, worker: Wa
 
 def test_why_does_not_call_a_worker_alive_whose_process_is_gone_from_this_host(shop: Shop, worker: WarmProcess) -> None:
     (task,) = shop.enqueue(("forever",))
-    log_until(worker, "claimed 1 task:")
+    log_until(worker, "leased 1 task:")
     worker.kill()
     worker.wait(timeout=60)
     verdict = shop.json("why", task)["verdict"]
@@ -159,7 +159,7 @@ def test_why_does_not_call_a_worker_alive_whose_process_is_gone_from_this_host(s
 
 def test_cancel_and_retry(shop: Shop, worker: WarmProcess) -> None:
     running, later = shop.enqueue(("forever",), ("add", 0, 0))
-    log_until(worker, "claimed 1 task:")
+    log_until(worker, "leased 1 task:")
     assert "is canceled" in shop.everpoll("jobs", "cancel", later)
     assert "asked" in shop.everpoll("jobs", "cancel", running)
     assert state_once_ended(shop, running) == "canceled"

@@ -15,8 +15,8 @@ from server.site import LIMIT_S
 AXE = PACKAGES / "axe-core" / "axe.min.js"
 WIDE, NARROW = (1440, 900), (360, 800)
 Theme = Literal["light", "dark"]
-RUN_AXE = """async (options) => {
-  const { violations } = await window.axe.run(document, options);
+RUN_AXE = """async ({ within, options }) => {
+  const { violations } = await window.axe.run(document.querySelector(within), options);
   return violations.flatMap((one) => one.nodes.map((node) =>
     `${one.id} (${one.impact}): ${one.help}: ${node.target.join(" ")}: ${node.failureSummary}`));
 }"""
@@ -104,8 +104,8 @@ def wait_until(page: Page, script: str, limit_s: float = LIMIT_S) -> None:
     raise AssertionError(f"{script} did not become true within {limit_s:g} s")
 
 
-def axe(page: Page, **options: Any) -> list[str]:
-    """Return the violations of accessibility that axe finds on a page, one line each.
+def axe(page: Page, within: str = "html", **options: Any) -> list[str]:
+    """Return the violations of accessibility that axe finds on a page, or within one element of it, one line each.
 
     DevTools evaluate the script, so the page's policy stays as it is. Options are those of `axe.run`.
     """
@@ -113,7 +113,7 @@ def axe(page: Page, **options: Any) -> list[str]:
         pytest.skip(MISSING_PACKAGES)
     if not page.evaluate("() => 'axe' in window"):
         page.evaluate(AXE.read_text("utf-8"))
-    found: list[str] = page.evaluate(RUN_AXE, options)
+    found: list[str] = page.evaluate(RUN_AXE, {"within": within, "options": options})
     return found
 
 

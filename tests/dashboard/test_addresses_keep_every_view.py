@@ -5,7 +5,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from dashboard.pages import Pages, wait_until
+from dashboard.pages import Complaints, Pages, wait_until
 from dashboard.shop_server import ShopServer
 
 VIEWS = {
@@ -116,3 +116,23 @@ def test_a_page_that_is_left_closes_its_stream(shop: ShopServer, pages: Pages) -
         page.evaluate("window.dispatchEvent(new PageTransitionEvent('pagehide', { persisted: true }))")
     page.evaluate("window.dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }))")
     wait_until(page, "document.querySelector('[data-freshness]').dataset.freshness === 'live'")
+
+
+def test_a_page_that_is_left_for_another_site_is_fresh_after_back(
+    shop: ShopServer, pages: Pages, complaints: Complaints
+) -> None:
+    """Its stream ends with it; what has changed meanwhile is there, and later changes come again."""
+    complaints.expect("favicon")
+    page = pages.open("/jobs?q=left-page")
+    expect(page.locator("[data-freshness]")).to_contain_text("Live", timeout=60_000)
+    with page.expect_event("requestfailed", lambda one: one.url.endswith("/api/changes")):
+        page.goto(f"{shop.remote.url}/up")
+    meanwhile = shop.enqueue("audit", "https://left-page/meanwhile", delay="1h")
+    # A page that comes out of the back-forward cache is not loaded again, which `go_back()` would wait for.
+    page.evaluate("history.back()")
+    page.wait_for_url("**/jobs?q=left-page", wait_until="commit")
+    expect(page.locator(f"[data-row-id='{meanwhile}']")).to_be_visible()
+    wait_until(page, "document.querySelector('[data-freshness]').dataset.freshness === 'live'")
+    later = shop.enqueue("audit", "https://left-page/later", delay="1h")
+    page.get_by_role("button", name="1 new").click()
+    expect(page.locator(f"[data-row-id='{later}']")).to_be_visible()

@@ -20,6 +20,7 @@ VIEWS = [
     "/queues/reports",
     "/loops",
     "/runs",
+    "/runs/polling",
     "/runs/{run waiting}",
     "/runs/{run failed}",
     "/runs/{run with facts}",

@@ -2,7 +2,7 @@
 
 import re
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from dashboard.pages import Pages
 from dashboard.shop_server import ShopServer
@@ -139,3 +139,89 @@ def test_loops_show_their_last_runs_and_why_they_wait(shop: ShopServer, pages: P
     expect(row).to_contain_text(re.compile(r"failed \d+ times? in a row"))
     well = page.get_by_role("row").filter(has_text="refresh_prices")
     expect(well.get_by_role("img", name=re.compile(r"^Last \d+ runs?: \d+ ok"))).to_be_visible()
+
+
+def test_a_timeline_has_lanes_of_looks_facts_and_local_steps(shop: ShopServer, pages: Pages) -> None:
+    """Equal looks are one, each gap has its wait and rule, and a key chooses a look."""
+    run = shop.ids["run with facts"]
+    shop.until(lambda: shop.get(f"/api/runs/{run}")["looks"] >= 4)
+    page = pages.open(f"/runs/{run}")
+    lanes = page.get_by_role("region", name="Lanes of the timeline")
+    log = shop.get(f"/api/runs/{run}")["log"]
+    looked, wait = (lanes.get_by_role("listitem").nth(number) for number in (0, 1))
+    expect(looked).to_contain_text("status → accepted")
+    expect(wait).to_contain_text(f"{log[0]['rule']}")
+    expect(wait).to_contain_text("waits ")
+    expect(lanes.get_by_role("button", name=re.compile("^looks 2.3$"))).to_be_visible()
+    lanes.get_by_role("button", name="look 1", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("at=look(:|%3A)1"))
+    expect(page.get_by_role("region", name="Facts at look 1")).to_contain_text("accepted")
+
+
+def test_the_cost_of_polling_is_told_by_watch(shop: ShopServer, pages: Pages) -> None:
+    """Looks per useful change, and what another shortest wait would save; the choice is in the address."""
+    run = shop.ids["run with facts"]
+    shop.until(lambda: shop.get(f"/api/runs/{run}")["looks"] >= 6)
+    page = pages.open("/runs?watch=export")
+    page.get_by_role("link", name="Cost of polling").click()
+    expect(page).to_have_url(re.compile(r"/runs/polling\?watch=export$"))
+    row = page.get_by_role("row").filter(has_text="export")
+    expect(row).to_contain_text(re.compile(r"\d+ looks \(\d+ %\)"))
+
+    def shows_the_figures() -> bool:
+        cells = row.get_by_role("cell").all_inner_texts()
+        [cost] = shop.get("/api/polling", watch="export")["items"]
+        return bool(cells[2:4] == [str(cost["looks"]), str(cost["changes"])])
+
+    shop.until(shows_the_figures)
+    page.get_by_role("group", name="Shortest wait").get_by_role("button", name="1m", exact=True).click()
+    expect(page).to_have_url(re.compile("floor=60"))
+    expect(page.get_by_role("columnheader", name="Saved with 1m")).to_be_visible()
+
+
+def test_a_service_in_trouble_names_the_runs_behind_it(shop: ShopServer, pages: Pages) -> None:
+    """Live runs whose target has its host; others are not listed."""
+    shop.begin("run-behind", remote=shop.remote.url)
+    shop.until(lambda: shop.get("/api/runs/export:run-behind")["looks"])
+    page = pages.open("/services/warehouse")
+    behind = page.get_by_role("region", name="Dependencies").locator("[data-behind]")
+    expect(behind).to_have_text(re.compile(r"1 live run of 127.0.0.1:\s+export:run-behind"))
+    behind.get_by_role("link", name="export:run-behind").click()
+    expect(page).to_have_url(re.compile("/runs/export:run-behind$"))
+
+
+def test_a_late_look_says_what_it_waits_for(shop: ShopServer, pages: Pages) -> None:
+    """No worker is alive: in the list and on the page of a run and of a service."""
+    page = pages.open("/doctor")
+
+    def without_workers(route: Route) -> None:
+        route.fulfill(json={"items": [], "after": None})
+
+    def late(route: Route) -> None:
+        answer = route.fetch()
+        body = answer.json()
+        for one in body.get("items", [body]):
+            for name in {"due_at", "next_look_at"} & set(one):
+                one[name] = one[name] and "2026-01-01T00:00:00Z"
+            one["state"] = "queued" if "outcome" in one and one["outcome"] is None else one.get("state")
+        route.fulfill(response=answer, json=body)
+
+    page.route("**/api/workers", without_workers)
+    for pattern in (
+        "**/api/runs?*",
+        "**/api/runs",
+        "**/api/runs/export*run-waiting",
+        "**/api/services?*",
+        "**/api/services/search",
+    ):
+        page.route(pattern, late)
+    said = {
+        "/runs": "late: no worker is alive",
+        f"/runs/{shop.ids['run waiting']}": "no worker is alive.",
+        "/services": "its look is late: no worker is alive",
+        "/services/search": "no worker is alive",
+    }
+    for path, words in said.items():
+        page.goto(f"{shop.url}{path}")
+        expect(page.get_by_role("main").get_by_text(words).first).to_be_visible()

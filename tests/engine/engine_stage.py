@@ -114,7 +114,7 @@ class SpyStore(MemoryStore):
         self.trip("info")
         return await super().info(task_ids)
 
-    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
         self.trip("ended")
         return await super().ended(task_ids)
 

@@ -140,7 +140,7 @@ def test_before_start_and_after_stop_nothing_polls(stage: EngineStage) -> None:
     stage.play(scene)
 
 
-def test_every_look_is_logged_at_debug_level_and_every_claim_at_info(
+def test_every_look_is_logged_at_debug_level_and_every_lease_at_info(
     stage: EngineStage, caplog: pytest.LogCaptureFixture
 ) -> None:
     stage.handler()
@@ -155,9 +155,9 @@ def test_every_look_is_logged_at_debug_level_and_every_claim_at_info(
     looks = [one for one in caplog.records if one.message.startswith("looked at default")]
     assert len(looks) == len(stage.store.looks)
     assert {one.levelno for one in looks} == {logging.DEBUG}
-    [claim] = [one for one in caplog.records if one.message.startswith("claimed")]
-    assert claim.levelno == logging.INFO
-    assert claim.message == "claimed 7 tasks: job#1, job#2, job#3, job#4, job#5, …"
+    [lease] = [one for one in caplog.records if one.message.startswith("leased")]
+    assert lease.levelno == logging.INFO
+    assert lease.message == "leased 7 tasks: job#1, job#2, job#3, job#4, job#5, …"
 
 
 def test_a_wake_up_cuts_the_wait_between_two_tries_short_once(stage: EngineStage) -> None:

@@ -18,16 +18,17 @@ from faults.storm import CALLBACKS
 
 SQLITE = [
     CALLBACKS,
-    "create table leases (name text, limit_key text, started_at real)",
+    "create table leases (id integer, sequence integer, name text, limit_key text, started_at real)",
     """create trigger note_leases after update on everpoll_tasks
        when new.is_leased = 1 and new.started_at is not old.started_at
-       begin insert into leases values (new.name, new.limit_key, new.started_at / 1e6); end""",
+       begin insert into leases values (new.id, new.sequence, new.name, new.limit_key, new.started_at / 1e6); end""",
 ]
 POSTGRES = [
     CALLBACKS,
-    "create table leases (name text, limit_key text, started_at float8)",
+    "create table leases (id bigint, sequence bigint, name text, limit_key text, started_at float8)",
     """create function note_lease() returns trigger language plpgsql as $$ begin
-       insert into leases values (new.name, new.limit_key, extract(epoch from new.started_at)); return null; end $$""",
+       insert into leases values (new.id, new.sequence, new.name, new.limit_key, extract(epoch from new.started_at));
+       return null; end $$""",
     """create trigger note_leases after update on everpoll.tasks for each row
        when (new.is_leased and new.started_at is distinct from old.started_at) execute function note_lease()""",
 ]
@@ -71,11 +72,12 @@ class Records:
         rows = self._ask(f"select incarnation, {stopped_at} from {self._table('workers')} where stopped_at is not null")
         return dict(rows)
 
-    def starts(self, name: str) -> dict[str, list[float]]:
-        """When tasks of that job were leased, by limit key, in order."""
-        found: dict[str, list[float]] = defaultdict(list)
-        for key, at in self._ask(f"select limit_key, started_at from leases where name = '{name}' order by started_at"):
-            found[key].append(at)
+    def starts(self, name: str) -> dict[str, dict[tuple[int, int], float]]:
+        """When tasks of that job were leased, by limit key: each lease, by its task and sequence, in order."""
+        found: dict[str, dict[tuple[int, int], float]] = defaultdict(dict)
+        order = f"select limit_key, id, sequence, started_at from leases where name = '{name}' order by started_at"
+        for key, task, sequence, at in self._ask(order):
+            found[key][task, sequence] = at
         return found
 
     def callbacks(self) -> list[int]:

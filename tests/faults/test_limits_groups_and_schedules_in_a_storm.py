@@ -33,6 +33,8 @@ BACKLOG = 40
 LEASE_S = 1.5
 PAUSE_S = 0.3
 """At most so long after one fault comes the next."""
+MARGIN_S = PER_S / 20
+"""A start counts longer by that, for handlers that do not begin equally late."""
 GIVE_UP_S = 120.0
 LOOK_S = 0.02
 
@@ -145,6 +147,8 @@ class Storm:
 
     def end(self) -> None:
         """Let all workers end in peace; they must."""
+        # A process that is still importing has no handler for the signal yet, and would die of it.
+        self.until(lambda: all(one.incarnations() for one in self._crew), "all have signed on")
         for worker in self._crew:
             worker.end()
         self.until(lambda: not any(one.is_running for one in self._crew), "all have ended")
@@ -180,7 +184,9 @@ def test_all_hold_in_a_storm(ledger: Ledger, tmp_path: Path, faults: int) -> Non
     tasks = {row.id: row for row in storms.records.tasks()}
     runs = live_runs(storms.effects(), storms.records.deaths())
     limits_held(runs, tasks)
-    rates_held(storms.records.starts("paced"))
+    starts = storms.records.starts("paced")
+    rates_held(starts)
+    prompt_begins_keep_the_rate(starts, storms.effects())
     no_task_ran_twice_at_once(runs)
     every_callback_came_once(storms.groups, tasks, storms.records.callbacks())
     every_slot_came_once(tasks.values())
@@ -214,6 +220,8 @@ def no_slot_is_lost(storms: Storm, gate: Path) -> None:
 
 Live = dict[int, list[tuple[float, float]]]
 """By task: from when to when each of its runs was live, by the steady clock of this machine."""
+Starts = dict[str, dict[tuple[int, int], float]]
+"""By limit key: when the store leased each task, by its id and sequence."""
 
 
 def live_runs(runs: list[Effect], deaths: dict[int, float]) -> Live:
@@ -245,12 +253,30 @@ def limits_held(runs: Live, tasks: dict[int, Row]) -> None:
     assert {key: most_at_once(of_key) for key, of_key in spans.items()} == dict.fromkeys(spans, LIMIT)
 
 
-def rates_held(starts: dict[str, list[float]]) -> None:
+def rates_held(starts: Starts) -> None:
     assert len(starts) == len(KEYS)
     for key, of_key in starts.items():
-        gaps = [later - earlier for earlier, later in zip(of_key, of_key[STARTS:], strict=False)]
+        gaps = gaps_of(list(of_key.values()))
         assert min(gaps) >= PER_S, f"{key}: {STARTS + 1} starts within {min(gaps):.3f} s"
         assert min(gaps) < 2 * PER_S, f"{key}: nothing waited for its rate, so that this has proved nothing"
+
+
+def prompt_begins_keep_the_rate(starts: Starts, runs: list[Effect]) -> None:
+    """Handlers that began within the margin after their lease, for which each start counts longer, keep the rate, too.
+
+    Others, on a machine that is busy, may begin closer together: the documentation says so.
+    """
+    to_steady_s = time.monotonic() - time.time()
+    began_at = {(run.task, run.sequence): run.began_at for run in runs}
+    for key, of_key in starts.items():
+        begins = [(began_at[lease], at + to_steady_s) for lease, at in of_key.items() if lease in began_at]
+        gaps = gaps_of(sorted(began for began, leased in begins if 0 <= began - leased <= MARGIN_S))
+        assert min(gaps, default=PER_S) >= PER_S, f"{key}: {STARTS + 1} handlers began within {min(gaps):.3f} s"
+
+
+def gaps_of(instants: list[float]) -> list[float]:
+    """From each to the first one that would be too many together with it."""
+    return [later - earlier for earlier, later in zip(instants, instants[STARTS:], strict=False)]
 
 
 def no_task_ran_twice_at_once(runs: Live) -> None:

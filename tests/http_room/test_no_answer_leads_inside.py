@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everpoll.http import Headers, Kind, NotReached, Reach, Request
-from everpoll.http.address_ranges import Address, Ip, is_inner, is_metadata
+from everpoll.http.address_ranges import Ip, IpAddress, is_inner, is_metadata
 from everpoll.http.guard import allow_name, allowed, names_inner, names_metadata
 from everpoll.http.redirects import Chain, Hop
 from everpoll.http.urls import target_of
@@ -16,8 +16,8 @@ from everpoll.http.urls import target_of
 PUBLIC, PRIVATE, METADATA = "93.184.216.34", "10.0.0.5", "169.254.169.254"
 
 
-def at(*ips: str) -> list[Address]:
-    return [Address(socket.AF_INET6 if ":" in ip else socket.AF_INET, (ip, 80)) for ip in ips]
+def at(*ips: str) -> list[IpAddress]:
+    return [IpAddress(socket.AF_INET6 if ":" in ip else socket.AF_INET, (ip, 80)) for ip in ips]
 
 
 def refused(host: str, reach: Reach, *ips: str) -> bool:

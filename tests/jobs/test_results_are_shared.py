@@ -9,9 +9,12 @@ import pytest
 from engine.engine_stage import GONE, SpyStore
 from everpoll import Everpoll, JobCanceled, NotRunning
 from everpoll.jobs.results import LOOK_LIMIT, Results
-from everpoll.stores.contract import NewTask, TaskInfo
+from everpoll.stores import limits
+from everpoll.stores.contract import Ended, NewTask, TaskInfo, WorkerCard
 from everpoll.testing import VirtualClock
 from jobs.jobs_stage import LIMIT_S, counted, soon
+
+CARD = WorkerCard(incarnation=7, label="w", host="here", pid=1, queues=("default",), slots=4, version="0")
 
 
 class EndedStore(SpyStore):
@@ -21,7 +24,7 @@ class EndedStore(SpyStore):
         super().__init__(clock)
         self.asked: list[int] = []
 
-    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
         self.asked.append(len(task_ids))
         return await super().ended(task_ids)
 
@@ -49,6 +52,47 @@ async def test_the_waiters_of_a_process_share_one_look(app: Everpoll) -> None:
     # Each look asks once about all tasks with waiters: a handful of looks, not one for each of the 200 waiters.
     assert len(calls) < 40
     assert max(len(asked) for (asked,) in calls) == 40
+
+
+async def test_results_that_do_not_fit_into_one_answer_follow_at_once(
+    app: Everpoll, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "READ_BYTES", 2_500)
+    let_go = asyncio.Event()
+
+    @app.job()
+    async def f(number: int) -> str:
+        await soon(let_go)
+        return f"{number}" * 1_000
+
+    async with app:
+        tasks = await f.enqueue_many([(number,) for number in range(10)])
+        waiting = [asyncio.ensure_future(task.result(timeout=LIMIT_S)) for task in tasks]
+        let_go.set()
+        assert await asyncio.gather(*waiting) == [f"{number}" * 1_000 for number in range(10)]
+
+
+def test_a_look_that_was_cut_is_continued_without_a_rest() -> None:
+    clock = VirtualClock()
+    store = EndedStore(clock)
+
+    async def scene() -> None:
+        results = Results(store)
+        ids = await store.put(4)
+        waiting = [asyncio.ensure_future(results.wait(task_id)) for task_id in ids]
+        await asyncio.sleep(60)  # By now a look comes once a second.
+        await store.sign_on(CARD, 60)
+        leases = (await store.lease(CARD.incarnation, {"default": 4}, 4)).leases
+        await store.settle(CARD.incarnation, [Ended(one.id, one.sequence, result='"large"') for one in leases])
+        before, since = len(store.asked), clock.now()
+        await asyncio.gather(*waiting)
+        assert clock.now() - since <= 1.0
+        assert store.asked[before:] == [4, 3, 2, 1]
+        await results.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "READ_BYTES", 1)
+        clock.run(scene())
 
 
 def test_looks_come_quickly_at_first_and_then_once_a_second() -> None:

@@ -1,19 +1,39 @@
 """The slots of a timetable are the same instants in every process, over every clock change."""
 
 from datetime import UTC, datetime, timedelta
-from itertools import islice
+from itertools import islice, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from everpoll import BadInput
 from everpoll.jobs.timetable import BATCH, LATE_S, Due, Missed, Timetable, due, timetable_of
+from jobs.walked_slots import utc, walked
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe")
-EXPRESSIONS = ("30 2 * * *", "*/30 2 * * *", "15 * * * *", "*/20 * * * *", "0 0 1 * *", "45 1,2,3 * * MON-FRI")
+EXPRESSIONS = (
+    "30 2 * * *",
+    "*/30 2 * * *",
+    "15 * * * *",
+    "*/20 * * * *",
+    "0 0 1 * *",
+    "45 1,2,3 * * MON-FRI",
+    "0 */2 * * *",
+)
+CLOCK_CHANGES = [
+    ("Europe/Berlin", 3, 29),
+    ("Europe/Berlin", 10, 25),
+    ("America/New_York", 3, 8),
+    ("America/New_York", 11, 1),
+    ("Australia/Lord_Howe", 4, 5),  # by half an hour
+    ("Australia/Lord_Howe", 10, 4),
+    ("America/Havana", 3, 8),  # at midnight
+    ("America/Havana", 11, 1),
+]
+"""Zone, month and day of the clock changes of 2026."""
 HOUR_S, DAY_S = 3600.0, 86_400.0
 SOME_DAY = datetime(2026, 6, 1, tzinfo=UTC).timestamp()
 
@@ -42,6 +62,36 @@ def test_a_doubled_slot_comes_once(cron: str) -> None:
 def test_an_hourly_slot_comes_in_both_of_two_equal_hours() -> None:
     found = berlin("30 * * * *", datetime(2026, 10, 25, 1, tzinfo=BERLIN), 4)
     assert found == ["25. 01:30+0200", "25. 02:30+0200", "25. 02:30+0100", "25. 03:30+0100"]
+
+
+def a_field(low: int, high: int) -> st.SearchStrategy[str]:
+    number = st.integers(low, high)
+    steps = st.integers(1, high).map(lambda step: f"*/{step}")
+    chosen = st.lists(number, min_size=1, max_size=3, unique=True).map(lambda some: ",".join(map(str, some)))
+    spans = st.tuples(number, number).map(lambda pair: f"{min(pair)}-{max(pair)}")
+    return st.sampled_from(["*"]) | steps | chosen | spans
+
+
+@settings(max_examples=50)
+@given(
+    minute=a_field(0, 59),
+    hour=a_field(0, 4) | a_field(0, 23),
+    day=st.sampled_from(["*", "*/2", "1-8", "25-31"]),
+    weekday=st.sampled_from(["*", "0", "7", "MON-FRI"]),
+    change=st.sampled_from(CLOCK_CHANGES),
+)
+def test_slots_around_clock_changes_are_those_that_the_documentation_says(
+    minute: str, hour: str, day: str, weekday: str, change: tuple[str, int, int]
+) -> None:
+    cron = f"{minute} {hour} {day} * {weekday}"
+    zone, month, date = change
+    begin, end = utc(2026, month, date) - DAY_S, utc(2026, month, date) + 2 * DAY_S
+    timetable = timetable_of("a test", cron, None, zone)
+    slots = walked([cron], zone, begin, end)[cron]
+    assert list(takewhile(lambda slot: slot <= end, timetable.slots(begin))) == slots
+    # A schedule goes on from any of them, also in the middle of a repeated hour.
+    for place in range(0, len(slots) - 1, 1 + len(slots) // 50):
+        assert timetable.after(slots[place]) == slots[place + 1]
 
 
 def test_slots_of_an_interval_are_multiples_since_the_epoch() -> None:

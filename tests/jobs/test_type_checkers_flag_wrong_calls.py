@@ -1,4 +1,4 @@
-"""mypy and pyright flag wrong calls of `enqueue` and wrong uses of results, and nothing that is right."""
+"""mypy and pyright flag wrong uses of every front, and nothing that is right."""
 
 import json
 import re
@@ -9,14 +9,18 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-CALLS = HERE / "typed_calls.py"
+FILES = ("typed_calls.py", "typed_fronts.py")
 SOURCE = HERE.parents[1] / "src"
 LIMIT_S = 300
 
 
-def wrong_lines() -> list[int]:
-    lines = CALLS.read_text().splitlines()
-    return [number for number, line in enumerate(lines, 1) if line.endswith("# wrong")]
+def wrong_lines() -> list[tuple[str, int]]:
+    return [
+        (name, number)
+        for name in FILES
+        for number, line in enumerate((HERE / name).read_text().splitlines(), 1)
+        if line.endswith("# wrong")
+    ]
 
 
 def run(*command: str) -> str:
@@ -32,26 +36,30 @@ def run(*command: str) -> str:
     return ended.stdout
 
 
-def by_mypy() -> list[int]:
-    said = run("mypy", "--no-error-summary", "--no-pretty", "--config-file=", "--strict", str(CALLS))
-    return sorted({int(one[1]) for one in re.finditer(r"^\S*typed_calls\.py:(\d+): error:", said, re.MULTILINE)})
+def by_mypy() -> list[tuple[str, int]]:
+    files = [str(HERE / name) for name in FILES]
+    said = run("mypy", "--no-error-summary", "--no-pretty", "--config-file=", "--strict", *files)
+    found = re.finditer(r"^\S*(typed_\w+\.py):(\d+): error:", said, re.MULTILINE)
+    return sorted({(one[1], int(one[2])) for one in found})
 
 
-def by_pyright(folder: Path) -> list[int]:
+def by_pyright(folder: Path) -> list[tuple[str, int]]:
     """In strict mode, which looks at the source of everpoll as that of any library that has its types inside."""
     project = {
-        "include": [CALLS.name],
+        "include": list(FILES),
         "typeCheckingMode": "strict",
         "pythonVersion": "3.11",
         "venvPath": str(Path(sys.prefix).parent),
         "venv": Path(sys.prefix).name,
         "extraPaths": [str(SOURCE)],
     }
-    (folder / CALLS.name).write_text(CALLS.read_text())
+    for name in FILES:
+        (folder / name).write_text((HERE / name).read_text())
     config = folder / "pyrightconfig.json"
     config.write_text(json.dumps(project))
     found = json.loads(run("pyright", "--outputjson", "--project", str(config)))["generalDiagnostics"]
-    return sorted({one["range"]["start"]["line"] + 1 for one in found if one["severity"] == "error"})
+    errors = [one for one in found if one["severity"] == "error"]
+    return sorted({(Path(one["file"]).name, one["range"]["start"]["line"] + 1) for one in errors})
 
 
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -51,6 +52,11 @@ def test_semantics_03_no_overflow_at_2000_failures() -> None:
 
 def test_edge_cap_1_never_backs_off() -> None:
     assert delays(4, [False] * 4, cap=1) == [30, 30, 30, 30]
+
+
+@pytest.mark.parametrize("cap", ["100s", timedelta(seconds=100)])
+def test_a_cap_that_is_a_duration_is_the_longest_wait(cap: str | timedelta) -> None:
+    assert delays(4, [False] * 4, cap=cap) == [60, 100, 100, 100]
 
 
 @pytest.mark.parametrize("cap", [None, math.inf])

@@ -29,6 +29,8 @@ def test_edge_interval_0_or_negative_or_no_duration(every: Any) -> None:
         ({"cap": 0.5}, "cap=0.5"),
         ({"cap": "8"}, "cap='8'"),
         ({"cap": float("nan")}, "cap=nan"),
+        ({"cap": "10s"}, "cap='10s' is shorter than every=30s"),
+        ({"cap": "5m", "adaptive": Adaptive("10s", "60s")}, "cap='5m': its interval adapts; write a multiple of it"),
         ({"jitter": -0.1}, "jitter=-0.1"),
         ({"jitter": 1.1}, "jitter=1.1"),
         ({"jitter": None}, "jitter=None"),

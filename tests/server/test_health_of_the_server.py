@@ -1,5 +1,6 @@
 """`/health` is 503 soon after the database goes away and 200 soon after it returns, with a worker and without one."""
 
+import sys
 import time
 from typing import Any
 
@@ -11,6 +12,15 @@ from servers.postgres import cluster
 
 AWAY_S = 20.0
 BACK_S = 5.0
+CALLS = [
+    *(("GET", f"/api/{name}") for name in ("jobs", "runs", "services", "incidents", "workers", "queues", "schedules")),
+    *(
+        ("GET", path)
+        for path in ("/api/jobs/1", "/api/jobs/causes", "/api/services/billing", "/api/aliases", "/api/log")
+    ),
+    *(("POST", path) for path in ("/api/queues/default/pause", "/api/jobs/1/cancel", "/api/services/billing/unmute")),
+    ("DELETE", "/api/maintenance?id=move"),
+]
 
 
 async def _status(here: Site, wanted: int) -> float:
@@ -32,9 +42,10 @@ async def _outage(works: bool) -> tuple[float, float]:
             await _status(here, 200)
             server.stop()
             away_s = await _status(here, 503)
-            refused = await here.http.get("/api/jobs")
-            assert refused.status_code == 503
-            assert refused.headers["content-type"] == "application/problem+json"
+            for method, path in CALLS:
+                refused = await here.http.request(method, path)
+                assert (path, refused.status_code) == (path, 503)
+                assert refused.headers["content-type"] == "application/problem+json"
             assert (await here.http.get("/ready")).status_code == 503
             server.start()
             back_s = await _status(here, 200)
@@ -46,6 +57,23 @@ async def _outage(works: bool) -> tuple[float, float]:
 @pytest.mark.parametrize("works", [True, False])
 async def test_postgres_goes_away_and_comes_back(works: bool) -> None:
     await _outage(works)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="stops processes by /proc")
+@pytest.mark.parametrize("works", [True, False])
+async def test_a_postgres_that_stands_still_is_away(works: bool) -> None:
+    """Its connections stay open, and no answer comes."""
+    with cluster() as server:
+        app = example_app(server.url()) if works else Everpoll(server.url())
+        async with site(app, works=works, alone=not works) as here:
+            await _status(here, 200)
+            server.freeze()
+            try:
+                await _status(here, 503)
+            finally:
+                server.thaw()
+            await _status(here, 200)
+            assert (await here.http.get("/api/jobs")).status_code == 200
 
 
 @pytest.mark.prove
@@ -61,7 +89,7 @@ async def test_metrics_of_the_poller_are_told_and_errors_only_to_callers_with_a_
         told: Any = (await stranger.get("/health")).json()
         assert told["healthy"]
         assert told["worker"]["polling"]
-        assert {"polls_per_minute", "rows_per_poll", "claim_success_rate", "claim_latency_s"} <= told["worker"].keys()
+        assert {"polls_per_minute", "rows_per_poll", "lease_success_rate", "lease_latency_s"} <= told["worker"].keys()
         assert (await stranger.get("/ready")).status_code == 401
     with cluster() as server:
         url = server.url()

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from everpoll import Everpoll
 from everpoll.server import jobs_routes, runs_routes
+from server.incident_writer import end, incident, write_open
 from server.site import Site, example_app, site
 
 
@@ -72,6 +74,44 @@ async def test_services_by_pages(url: str) -> None:
             if after is None:
                 break
         assert sorted(seen) == sorted({*names, "billing"})
+
+
+async def test_open_incidents_while_others_open_and_end(url: str) -> None:
+    """Those that stay open are listed once each, without a limit in the call, too."""
+    app = Everpoll(url)
+    async with site(app, works=False) as here:
+        store = await app.store()
+        first = [incident(number) for number in range(60)]
+        # Past ones lie between: they are not looked at.
+        await write_open(store, first)
+        await end(store, first[10:15])
+        seen: list[str] = []
+        after: str | None = None
+        for turn in range(10):
+            page = await _page(here, "/api/incidents", after, **({} if turn == 0 else {"limit": 7}))
+            assert len(page["items"]) == (50 if turn == 0 else min(7, len(page["items"])))
+            assert all(one["is_open"] for one in page["items"])
+            seen += [one["id"] for one in page["items"]]
+            after = page["after"]
+            if after is None:
+                break
+            await write_open(store, [incident(100 + turn)])
+            await end(store, [first[20 + turn], first[turn]])
+        stay = {one.id for place, one in enumerate(first) if not (10 <= place < 15 or place < 5)}
+        assert after is None
+        assert len(set(seen)) == len(seen)
+        assert stay <= set(seen)
+
+
+async def test_more_open_incidents_than_one_page_are_listed_and_counted(url: str) -> None:
+    app = Everpoll(url)
+    async with site(app, works=False) as here:
+        await write_open(await app.store(), [incident(number) for number in range(1_003)])
+        await app.services.publish([app.services.define("billing", "http://127.0.0.1:9/", {})])
+        page = await here.get("/api/incidents", limit=1000)
+        rest = await _page(here, "/api/incidents", page["after"], limit=1000)
+        assert (len(page["items"]), len(rest["items"]), rest["after"]) == (1_000, 3, None)
+        assert "everpoll_incidents_open 1003.0" in (await here.http.get("/metrics")).text
 
 
 async def test_jobs_are_found_behind_many_newer_services(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,3 +168,20 @@ async def test_a_screen_hears_what_is_worth_reading_again(url: str) -> None:
                 hint = await anext(told)
                 if hint.data["topic"] == topic and hint.data["version"] > versions[topic]:
                     break
+
+
+async def test_polling_tells_looks_and_changes_of_each_watch(url: str) -> None:
+    """From the runs themselves, live and ended; another watch has none."""
+    async with site(example_app(url)) as here:
+        assert (await here.get("/api/polling")) == {"items": [], "runs": 0, "is_capped": False, "since": None}
+        for name in ("1", "2"):
+            await here.post("/api/runs", {"watch": "export", "id": name, "op": {"table": "orders"}}, 201)
+        ended = [await _run(here, f"export:{name}", "ended") for name in ("1", "2")]
+        found = await here.get("/api/polling")
+        [cost] = found["items"]
+        assert (cost["watch"], cost["host"], cost["runs"]) == ("export", None, 2)
+        assert cost["looks"] == sum(one["looks"] for one in ended)
+        assert cost["changes"] >= 2
+        assert {one["looks"] + one["saved"] for one in cost["floors"]} == {cost["looks"]}
+        assert found["since"] == min(one["created_at"] for one in ended)
+        assert (await here.get("/api/polling", watch="other"))["items"] == []

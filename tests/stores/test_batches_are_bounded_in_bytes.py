@@ -6,7 +6,7 @@ The bounds are made small here, or hundreds of megabytes would go back and forth
 import pytest
 
 from everpoll.stores import limits
-from everpoll.stores.contract import NewTask
+from everpoll.stores.contract import NewTask, TaskFilter
 from everpoll.stores.limits import in_portions, size_of
 from stores.stage import Stage, again, done, json
 
@@ -19,6 +19,7 @@ QUARTER = json("é" * (LOOK_BYTES // 8 - 500))
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LEASE_BYTES", LOOK_BYTES)
     monkeypatch.setattr(limits, "STATEMENT_BYTES", LOOK_BYTES)
+    monkeypatch.setattr(limits, "READ_BYTES", LOOK_BYTES)
 
 
 def weight(texts: list[str]) -> int:
@@ -81,6 +82,67 @@ async def test_a_call_with_more_than_one_statement_carries_is_stored_whole(stage
     assert ids == sorted(set(ids))
     shown = await stage.store.info(ids)
     assert [shown[one].name for one in ids] == [f"n{number}" for number in range(7)]
+
+
+async def test_a_look_at_results_brings_no_more_than_fit(stage: Stage) -> None:
+    """Callers are told first about some, and hear that the others have ended, too."""
+    worker = await stage.worker()
+    waiting = await stage.put_one()
+    leases = await stage.take(worker)
+    ids = [await stage.put_one(args=QUARTER, memory=QUARTER) for _ in range(10)]
+    leases = [*leases, *await stage.take(worker), *await stage.take(worker), *await stage.take(worker)]
+    leases += [*await stage.take(worker), *await stage.take(worker)]
+    ends = [done(lease, "é" * (LOOK_BYTES // 8 - 500)) for lease in leases if lease.id != waiting]
+    assert await stage.store.settle(worker, ends) == set()
+    looks, left = 0, [waiting, *ids]
+    while (found := await stage.store.ended(left)) and looks < 10:
+        told = {task_id: task for task_id, task in found.items() if task is not None}
+        assert len(told) in (2, 4)
+        assert {(task.state, json(task.result), task.args, task.memory) for task in told.values()} == {
+            ("done", QUARTER, None, None)
+        }
+        assert list(found) == [task_id for task_id in left if task_id != waiting]
+        left = [task_id for task_id in left if task_id not in told]
+        looks += 1
+    assert (left, looks) == ([waiting], 3)
+
+
+async def test_a_result_too_large_for_every_answer_comes_alone(stage: Stage) -> None:
+    worker = await stage.worker()
+    large, small = await stage.running(worker), await stage.running(worker)
+    await stage.store.settle(worker, [done(large, "x" * 2 * LOOK_BYTES), done(small, "y")])
+    found = await stage.store.ended([large.id, small.id])
+    first = found[large.id]
+    assert first is not None
+    assert len(first.result) == 2 * LOOK_BYTES
+    assert found[small.id] is None
+    assert list(await stage.store.ended([small.id])) == [small.id]
+
+
+async def test_what_has_failed_is_told_with_its_reasons(stage: Stage) -> None:
+    worker = await stage.worker()
+    lease = await stage.running(worker, args=QUARTER)
+    note = json({"what": "failed", "error": "no"})
+    await stage.store.settle(worker, [done(lease, state="failed", note=note)])
+    found = (await stage.store.ended([lease.id]))[lease.id]
+    assert found is not None
+    assert (found.state, found.args, [one["error"] for one in found.errors]) == ("failed", None, ["no"])
+
+
+async def test_a_page_of_large_tasks_is_shorter(stage: Stage) -> None:
+    """And the next one goes on from there, until nothing is left out."""
+    worker = await stage.worker()
+    ids = [await stage.put_one(args=QUARTER) for _ in range(4)]
+    await stage.store.settle(worker, [done(lease) for lease in await stage.take(worker)])
+    ids += [await stage.put_one(args=QUARTER) for _ in range(5)]
+    pages: list[list[int]] = []
+    after: int | None = None
+    while not pages or after is not None:
+        page = await stage.store.tasks(TaskFilter(name="job"), 50, after)
+        pages.append([one.id for one in page.tasks])
+        after = page.after
+    assert [task_id for page in pages for task_id in page] == ids[::-1]
+    assert list(map(len, pages)) == [4, 4, 1]
 
 
 def test_portions_are_bounded_by_number_and_by_bytes() -> None:

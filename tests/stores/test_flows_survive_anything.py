@@ -115,8 +115,9 @@ class History:
 
     async def look(self) -> None:
         """What ended since the last look ended for the first time, or was retried since."""
-        for task_id, info in (await self.stage.store.ended(list(self.flow))).items():
-            self.first_ends.setdefault(task_id, info)
+        for task_id, info in (await self.stage.store.info(list(self.flow))).items():
+            if info.ended_at is not None:
+                self.first_ends.setdefault(task_id, info)
 
     async def finish(self) -> None:
         """Everything ends: nothing is left that waits for what will never come."""

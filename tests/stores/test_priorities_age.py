@@ -1,6 +1,11 @@
 """A task that has been due for longer than the worker's aging comes first, whatever its priority."""
 
-from everpoll.stores.contract import Limit
+import asyncio
+from typing import Any
+
+import pytest
+
+from everpoll.stores.contract import Limit, NewTask
 from stores.stage import Stage
 
 AGING_S = 600.0
@@ -76,3 +81,95 @@ async def test_several_queues_age_together(stage: Stage) -> None:
     urgent = await stage.put(2, queue="b", priority=9)
     taken = [lease.id for _ in range(3) for lease in await stage.take(worker, 1, "a", "b")]
     assert taken == [old, *urgent]
+
+
+def one_each(keys: int, **fields: Any) -> list[NewTask]:
+    """A limited task for each of so many keys."""
+    return [NewTask(name="job", limit=Limit(f"h{key:04}", running=1), **fields) for key in range(keys)]
+
+
+@pytest.mark.parametrize("keys", [70, 600])
+@pytest.mark.parametrize("key", ["a", "low"])
+async def test_an_aged_task_goes_before_many_keys_of_higher_priority(stage: Stage, keys: int, key: str) -> None:
+    """Also before more keys than one look locks (64) or visits (500); wherever its own key is among them."""
+    worker = await stage.worker(aging_s=AGING_S)
+    old = await stage.put_one(priority=-10, limit=Limit(key, running=1))
+    await stage.pass_time(AGING_S + 1)
+    await stage.store.enqueue(one_each(keys, priority=10))
+    taken = [lease.id for _ in range(3) for lease in await stage.take(worker, 1)]
+    assert taken[0] == old
+    assert len(set(taken)) == 3
+
+
+@pytest.mark.parametrize("keys", [70, 600])
+async def test_of_aged_tasks_with_limits_the_oldest_goes_first(stage: Stage, keys: int) -> None:
+    """An overload: everything that waits is aged, and most of it has a higher priority."""
+    worker = await stage.worker(aging_s=AGING_S)
+    old = await stage.put_one(priority=-10, limit=Limit("z", running=1))
+    await stage.pass_time(10)
+    urgent = {one.id for one in await stage.store.enqueue(one_each(keys, priority=10))}
+    await stage.pass_time(10)
+    later = await stage.put_one(priority=-10, limit=Limit("b", running=1))
+    await stage.pass_time(AGING_S + 1)
+    [first] = await stage.take(worker, 1)
+    taken: list[int] = []
+    while leases := await stage.take(worker, 20):
+        taken += [lease.id for lease in leases]
+        assert len(taken) > keys or later not in taken
+    assert first.id == old
+    assert sorted(taken) == [*sorted(urgent), later]
+
+
+async def test_an_aged_task_without_a_limit_goes_before_others_with_limits(stage: Stage) -> None:
+    """Of those without a limit all have one priority."""
+    worker = await stage.worker(aging_s=AGING_S)
+    old = await stage.put_one(priority=-5)
+    await stage.pass_time(AGING_S + 1)
+    await stage.store.enqueue(one_each(10, priority=9))
+    assert [lease.id for lease in await stage.take(worker, 1)] == [old]
+
+
+async def test_an_aged_task_behind_a_full_key_is_found(stage: Stage) -> None:
+    """Older ones wait for their limit; they do not keep it waiting."""
+    worker = await stage.worker(aging_s=AGING_S)
+    # A look for aged tasks that finds none is followed by the next one a second later: this worker asks for none.
+    await stage.running(await stage.worker(), limit=Limit("full", running=1))
+    await stage.put(600, priority=-10, limit=Limit("full", running=1))
+    await stage.pass_time(10)
+    old = await stage.put_one(priority=-10, limit=Limit("open", running=1))
+    await stage.pass_time(AGING_S + 1)
+    await stage.store.enqueue(one_each(600, priority=10))
+    assert [lease.id for lease in await stage.take(worker, 1)] == [old]
+
+
+async def test_an_aged_task_behind_more_keys_than_a_look_visits_is_found(stage: Stage) -> None:
+    """Each look for aged tasks goes on behind the keys that the last one saw."""
+    worker = await stage.worker(aging_s=AGING_S)
+    old = await stage.put_one(priority=-10, limit=Limit("z", running=1))
+    await stage.pass_time(AGING_S + 1)
+    await stage.store.enqueue(one_each(600, priority=-10))
+    await stage.store.enqueue([NewTask(name="job", priority=10, limit=Limit("u", running=10_000))] * 2_000)
+    taken: list[int] = []
+    while old not in taken:
+        assert len(taken) < 2_000, "the aged task came last"
+        taken += [lease.id for lease in await stage.take(worker, 1)]
+        await asyncio.sleep(0.01)
+
+
+async def test_keys_of_one_priority_take_turns_however_old_their_tasks_are(stage: Stage) -> None:
+    """Aging overcomes priorities. Where there is one only, an old backlog of one key does not come first."""
+    worker = await stage.worker(aging_s=AGING_S)
+    flood = await stage.put(6, limit=Limit("flood", running=10))
+    await stage.pass_time(AGING_S + 1)
+    other = await stage.put(2, limit=Limit("other", running=10))
+    taken = [lease.id for _ in range(4) for lease in await stage.take(worker, 1)]
+    assert taken == [flood[0], other[0], flood[1], other[1]]
+
+
+async def test_tasks_with_a_limit_age_beside_others_without(stage: Stage) -> None:
+    """The only limited task has one priority, and those without a limit another one."""
+    worker = await stage.worker(aging_s=AGING_S)
+    old = await stage.put_one(priority=-5, limit=Limit("a", running=10))
+    await stage.pass_time(AGING_S + 1)
+    await stage.put(60, priority=9)
+    assert [lease.id for lease in await stage.take(worker, 1)] == [old]

@@ -1,8 +1,11 @@
 """What operators do is in the feed, written with the change, under numbers that a task's own readers never meet."""
 
+import msgspec
 import pytest
 
 from everpoll.stores.contract import RESCUE_LIMIT, Ended, Event, NewEvent, NewTask, Settlement
+from everpoll.stores.health import MaintenanceWindow
+from everpoll.stores.memory import MemoryStore
 from everpoll.stores.operations import UNNUMBERED, LogEntry, Revision
 from stores.stage import HOUR_S, WATCH, Stage, again, json
 
@@ -166,3 +169,39 @@ async def test_a_reader_whose_next_events_were_dropped_learns_of_the_gap(stage: 
     page = await stage.store.events(middle)
     assert (page.events, page.is_gap) == ((), True)
     assert not (await stage.store.events(await now(stage))).is_gap, "all are gone, and none behind the position of now"
+
+
+@pytest.mark.parametrize("what", ["alias", "window"])
+async def test_aliases_and_windows_change_with_their_entry_or_not_at_all(stage: Stage, what: str) -> None:
+    health = stage.store.health
+    entry = LogEntry("service", "pg", json({"what": what, "by": "ann"}), key="k")
+
+    async def put(entry: LogEntry | None) -> None:
+        if what == "alias":
+            await health.set_alias("pg", "PostgreSQL", entry)
+        else:
+            await health.set_window(MaintenanceWindow("pg", {"n": 1}), entry)
+
+    async def drop(entry: LogEntry | None) -> bool:
+        return await (health.delete_alias if what == "alias" else health.delete_window)("pg", entry)
+
+    async def is_there() -> bool:
+        return bool(await health.aliases() if what == "alias" else await health.windows())
+
+    # No database stores it, and the change goes with it. Memory has no transaction to fail.
+    unfit = msgspec.structs.replace(entry, name=None)
+    start = await now(stage)
+    if not isinstance(stage.store, MemoryStore):
+        with pytest.raises(Exception, match=r"(?i)not.null"):
+            await put(unfit)
+        assert not await is_there()
+    await put(entry)
+    await put(None)
+    if not isinstance(stage.store, MemoryStore):
+        with pytest.raises(Exception, match=r"(?i)not.null"):
+            await drop(unfit)
+        assert await is_there()
+    assert await drop(entry)
+    assert not await drop(entry), "what is not there is not removed"
+    found = await behind(stage, start)
+    assert [(one.kind, one.name, one.key, one.body["by"]) for one in found] == [("service", "pg", "k", "ann")] * 2

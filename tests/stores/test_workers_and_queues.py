@@ -2,7 +2,7 @@
 
 import pytest
 
-from everpoll.stores.contract import COUNT_LIMIT, WorkerInfo
+from everpoll.stores.contract import COUNT_LIMIT, NewTask, TaskFilter, WorkerInfo
 from stores.stage import HOUR_S, LEASE_S, Stage, card_of, done
 
 DAY_S = 86_400.0
@@ -61,6 +61,41 @@ async def test_running_tasks_are_counted(stage: Stage) -> None:
     assert {one: shown.running for one, shown in (await seen(stage)).items()} == {busy: 3, idle: 0}
     await stage.store.settle(busy, [done(leases[0])])
     assert (await seen(stage))[busy].running == 2
+
+
+async def test_running_tasks_are_counted_over_hundreds_of_priorities(stage: Stage) -> None:
+    """Leased a moment ago, and beside more ready tasks of each priority than run."""
+    busy = await stage.worker()
+    started = await stage.store.enqueue([NewTask(name="job", priority=-nth) for nth in range(300) for _ in range(4)])
+    leases = await stage.take(busy, 500) + await stage.take(busy, 500) + await stage.take(busy, 500)
+    assert len(leases) == len(started)
+    await stage.store.enqueue([NewTask(name="job", priority=nth - 300) for nth in range(500) for _ in range(6)])
+    [shown] = await stage.store.queues()
+    assert (shown.running, shown.ready, shown.has_more_running) == (1200, 3000, False)
+    assert (await seen(stage))[busy].running == 1200
+    page = await stage.store.tasks(TaskFilter(state="running"), 1000)
+    rest = await stage.store.tasks(TaskFilter(state="running"), 1000, page.after)
+    assert len(page.tasks) + len(rest.tasks) == 1200
+
+
+async def test_running_tasks_are_counted_behind_tasks_of_higher_priorities(stage: Stage) -> None:
+    """The lowest priority of all runs: it began when nothing else was there."""
+    busy = await stage.worker()
+    lowest = [(await stage.running(busy, priority=-1000)).id for _ in range(5)]
+    await stage.store.enqueue([NewTask(name="job", priority=nth) for nth in range(300) for _ in range(5)])
+    [shown] = await stage.store.queues()
+    assert (shown.running, (await seen(stage))[busy].running) == (5, 5)
+    page = await stage.store.tasks(TaskFilter(state="running"))
+    assert sorted(one.id for one in page.tasks) == sorted(lowest)
+
+
+async def test_thousands_of_one_priority_are_counted(stage: Stage) -> None:
+    busy = await stage.worker()
+    await stage.put(2600)
+    for _ in range(5):
+        assert len(await stage.take(busy, 500)) == 500
+    assert [(one.ready, one.running) for one in await stage.store.queues()] == [(100, 2500)]
+    assert (await seen(stage))[busy].running == 2500
 
 
 async def test_the_age_of_the_last_beat(stage: Stage) -> None:

@@ -172,14 +172,14 @@ async def test_a_tables_poller_reports_its_health(stage: TableStage) -> None:
     await stage.queue(*range(6))
     async with stage.working(nothing, stage.bare(), slots=2) as working:
         await stage.until_all("completed")
-        await stage.until(lambda _: (working.adopted.health() or pytest.fail("it runs")).claim_success_rate == 1.0)
+        await stage.until(lambda _: (working.adopted.health() or pytest.fail("it runs")).lease_success_rate == 1.0)
         health = working.app.health()
         mine = health.tables["jobs"]
         assert health.healthy
         assert (mine.healthy, mine.polling, mine.consecutive_errors, mine.slots) == (True, True, 0, 2)
         assert mine.polls_per_minute > 0
         assert mine.rows_per_poll > 0
-        assert mine.claim_latency_s is not None
+        assert mine.lease_latency_s is not None
     assert working.app.health().tables == {}
 
 
@@ -192,7 +192,7 @@ async def test_every_look_is_logged_and_every_claim_is_told(
     async with stage.working(nothing, stage.bare()):
         await stage.until_all("completed")
     told = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert ("INFO", "claimed 1 task: jobs#41") in told
+    assert ("INFO", "leased 1 task: jobs#41") in told
     assert any(level == "DEBUG" and text.startswith("looked at jobs: ") for level, text in told)
 
 

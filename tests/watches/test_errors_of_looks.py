@@ -160,7 +160,7 @@ def test_users_extend_the_rules(stage: WatchStage) -> None:
 
     stage.play(scene)
     assert fault_of(Busy(), (lambda _: "fatal",)) == "fatal"
-    assert fault_of(Busy(), (lambda _: None,)) == "odd"
+    assert fault_of(Busy(), (lambda _: None,)) == "unexpected"
 
 
 def test_a_look_that_hangs_is_ended_by_its_timeout_and_looked_again(stage: WatchStage) -> None:
@@ -252,6 +252,6 @@ def test_statuses_are_found_in_errors_of_any_client() -> None:
         "fatal",
         "transient",
         "transient",
-        "odd",
+        "unexpected",
         "transient",
     ]

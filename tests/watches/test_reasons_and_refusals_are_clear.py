@@ -130,7 +130,7 @@ def test_a_call_for_many_is_one_to_the_rate_of_its_remote(stage: WatchStage) -> 
 
 
 def test_what_look_many_returns_is_named_where_it_is_no_list(stage: WatchStage) -> None:
-    watch = stage.watch(lambda _op: None, odd_errors=1)
+    watch = stage.watch(lambda _op: None, unexpected_errors=1)
 
     @watch.look_many
     async def look_many(_runs: list[Any]) -> None: ...
@@ -248,7 +248,7 @@ def test_a_look_that_forgot_to_await_is_told_so(stage: WatchStage) -> None:
     async def look(_op: Any) -> Any:
         return inner()
 
-    watch = stage.watch(look, odd_errors=1)
+    watch = stage.watch(look, unexpected_errors=1)
     assert repr(watch) == "<Watch query>"
 
     async def scene() -> None:

@@ -40,7 +40,7 @@ def test_the_worst_row_that_functions_can_make_has_a_size(stage: WatchStage) -> 
             raise Talkative
         return Wait(status=f"{w.looks}{LONG}", note=f"{w.looks}{LONG}") if w.looks < 100 else Fail(LONG, evidence=LONG)
 
-    watch = stage.watch(look, every=Backoff("1s", jitter=0, factor=1), budget=Budget("1h"), odd_errors=1_000)
+    watch = stage.watch(look, every=Backoff("1s", jitter=0, factor=1), budget=Budget("1h"), unexpected_errors=1_000)
     watch.on_decision.append(lambda *_: None)
 
     async def scene() -> None:

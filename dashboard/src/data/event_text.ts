@@ -32,7 +32,7 @@ const ACTS: Record<string, string> = {
   add: "added",
   change: "changed",
   remove: "removed",
-  ack: "acknowledged",
+  acknowledge: "acknowledged",
 };
 
 /** Return one event as its row says it. */
@@ -80,8 +80,9 @@ function subject(event: EventItem): { subject: string; path: string | null } {
       return { subject: service, path: `/services/${encodeURIComponent(service)}` };
     }
     case "service":
-    case "incident":
       return { subject: event.name, path: `/services/${name}` };
+    case "incident":
+      return { subject: `incident ${event.key ?? event.name}`, path: null };
     case "queue":
       return { subject: `queue ${event.name}`, path: `/queues/${name}` };
     case "loop":
@@ -98,7 +99,7 @@ function sentence(event: EventItem, what: string, text: (name: string) => string
     const word = what === "finished" ? "finished" : "continues";
     return `${word}: ${text("moved")} of ${text("matched")} changed, ${text("skipped")} skipped`;
   }
-  if (event.kind === "check") return checkSentence(text);
+  if (event.kind === "check" && text("what") === "") return checkSentence(text);
   const attempt = text("attempt") === "" ? "" : `attempt ${text("attempt")}`;
   const isOwn = what === "retry" && attempt !== "";
   const verb = isOwn ? "failed, waits for its next attempt" : (ACTS[what] ?? what.replaceAll("_", " "));

@@ -19,6 +19,8 @@ export interface Stretch {
   tookS: number | null;
   status: string | null;
   facts: Record<string, unknown>;
+  /** What it changed: facts, and what the remote says where the look before said another word. */
+  changes: [string, unknown][];
   tone: Tone;
 }
 
@@ -35,11 +37,18 @@ export function runWord(run: RunItem): string {
 
 /** Return the log as stretches of looks: entries of the API have the number of their last look. */
 export function stretches(run: RunDetail): Stretch[] {
+  let status: string | null = null;
   return run.log.map((one) => {
     const last = one.look ?? null;
-    return stretch(one, last === null ? null : Math.max(1, last - (one.times ?? 1) + 1), last);
+    const made = stretch(one, last === null ? null : Math.max(1, last - (one.times ?? 1) + 1), last);
+    if (made.status !== null && made.status !== status) made.changes.push(["status", made.status]);
+    status = made.status;
+    return made;
   });
 }
+
+/** Return a fact's value as text. */
+export const shortValue = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
 
 function stretch(one: Decision, first: number | null, last: number | null): Stretch {
   const facts = one.facts ?? {};
@@ -55,6 +64,7 @@ function stretch(one: Decision, first: number | null, last: number | null): Stre
     tookS: one.took_s ?? null,
     status: one.status ?? null,
     facts,
+    changes: Object.entries(facts),
     tone: ENDS[one.rule] ?? (one.rule === "error" || one.rule === "breaker" || "error" in facts ? "warn" : Object.keys(facts).length > 0 ? "active" : "idle"),
   };
 }

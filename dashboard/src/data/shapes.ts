@@ -92,6 +92,7 @@ export interface Cause {
 export interface CauseList {
   items: Cause[];
   is_capped: boolean;
+  searched: number;
 }
 
 export interface BulkAnswer {
@@ -408,8 +409,8 @@ export interface PollerHealth {
   last_error: string | null;
   polls_per_minute: number;
   rows_per_poll: number;
-  claim_success_rate: number | null;
-  claim_latency_s: number | null;
+  lease_success_rate: number | null;
+  lease_latency_s: number | null;
   push: boolean;
   waiting_s: number | null;
   running: number;
@@ -424,4 +425,21 @@ export interface TableItem {
   findings: TableFinding[] | null;
   /** Rows by status; `rows` is null where counting would take too long. */
   counts: { status: string; rows: number | null; is_capped: boolean }[] | null;
+}
+
+export interface PollingCost {
+  watch: string;
+  host: string | null;
+  runs: number;
+  looks: number;
+  /** Looks that changed something, or ended the run. */
+  changes: number;
+  floors: { floor_s: number; looks: number; saved: number; later_s: number }[];
+}
+
+export interface PollingAnswer {
+  items: PollingCost[];
+  runs: number;
+  is_capped: boolean;
+  since: string | null;
 }

@@ -8,6 +8,7 @@ import Job from "./Job.svelte";
 import Jobs from "./Jobs.svelte";
 import Loops from "./Loops.svelte";
 import Overview from "./Overview.svelte";
+import Polling from "./Polling.svelte";
 import Queue from "./Queue.svelte";
 import Queues from "./Queues.svelte";
 import Service from "./Service.svelte";
@@ -39,6 +40,7 @@ export const VIEWS: ViewRoute[] = [
   { pattern: "/graph", view: Graph },
   { pattern: "/events", view: Events },
   { pattern: "/runs", view: Runs },
+  { pattern: "/runs/polling", view: Polling },
   { pattern: "/runs/:id", view: Run },
   { pattern: "/schedules", view: Schedules },
   { pattern: "/tables", view: Tables },

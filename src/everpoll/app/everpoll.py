@@ -31,7 +31,7 @@ from everpoll.policy import Clock, Duration, Rng, seconds, whole_number
 from everpoll.stores.contract import Settlement, Store
 from everpoll.stores.memory import MemoryStore
 from everpoll.stores.urls import default_url, has_url, store_for, with_connections
-from everpoll.tables import AdoptedTable
+from everpoll.tables import AdoptedTables
 from everpoll.watches import Watches
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Everpoll(Fronts):
         self.schedules = Schedules(self._works, self.store)
         self.watches = Watches(self._works, self.store)
         self._services = ServicesOnDemand(self.store, wall, lambda: self.worker_options, lambda: len(self._works) > 0)
-        self.tables: dict[str, AdoptedTable] = {}
+        self.tables = AdoptedTables()
         self.loops = Loops(rng=rng, wall=wall)
         self._http_apps: list[HttpApp] = []
         self._companions: list[Companion] = []

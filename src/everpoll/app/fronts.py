@@ -17,7 +17,7 @@ from everpoll.jobs.timetable import Missed
 from everpoll.loops import LoopOptions, Loops
 from everpoll.monitors.on_demand import ServicesOnDemand
 from everpoll.policy import Backoff, Budget, Duration
-from everpoll.tables import AdoptedTable, Table
+from everpoll.tables import AdoptedTable, AdoptedTables, Table
 from everpoll.tables.contract import Token
 from everpoll.tables.urls import source_for
 from everpoll.watches import Cadence, Watch, Watches, WatchOptions
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[[], Any])
 J = TypeVar("J", bound=Job[..., Any])
+Op = TypeVar("Op")
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -41,7 +42,7 @@ class Fronts:
     jobs: Jobs
     schedules: Schedules
     watches: Watches
-    tables: dict[str, AdoptedTable]
+    tables: AdoptedTables
     loops: Loops
     _services: ServicesOnDemand
     _worker: Worker | None
@@ -132,13 +133,13 @@ class Fronts:
 
     def watch(
         self, every: "Cadence | Backoff | Duration", budget: Budget, **options: Unpack[WatchOptions]
-    ) -> Callable[[Callable[..., Any]], Watch[Any]]:
+    ) -> Callable[[Callable[Concatenate[Op, ...], Any]], Watch[Op]]:
         """Watch operations in another system. The decorated function is the look; `await it.begin(op)` begins a run.
 
         A look returns `Done(value)`, `Fail(reason)`, `Wait(after=…)` or `w.verify(name)`. Options: see `WatchOptions`.
         """
 
-        def register(look: Callable[..., Any]) -> Watch[Any]:
+        def register(look: Callable[Concatenate[Op, ...], Any]) -> Watch[Op]:
             return self.watches.add(look, every, budget, options)
 
         return register

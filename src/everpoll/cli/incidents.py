@@ -13,7 +13,7 @@ from rich.table import Table
 
 from everpoll.cli.health_display import one_line, status_word
 from everpoll.cli.service_access import since, with_services
-from everpoll.cli.session import AsJson, Url, console, print_json
+from everpoll.cli.session import AsJson, Url, actor, console, print_json
 from everpoll.errors import BadInput
 from everpoll.http.stored_secrets import without_secrets
 from everpoll.monitors.alerts.incidents import IncidentInfo
@@ -69,7 +69,7 @@ def acknowledge(
     """Acknowledge an incident: it sends no further alerts or reminders."""
 
     async def use(services: Services, store: Store) -> tuple[IncidentInfo, Undelivered]:
-        info = await services.incidents.acknowledge(incident, by or _account())
+        info = await services.incidents.acknowledge(incident, by or _account(), actor=actor())
         return info, await waiting_alerts(store, [info])
 
     info, waiting = with_services(url, use)

@@ -347,7 +347,7 @@ def _workers(found: Sequence[WorkerInfo], gone: set[int], columns: int) -> Table
             _state_of(worker, worker.incarnation in gone),
             *([plain(worker.host), str(worker.pid)] if is_wide else []),
             plain(", ".join(worker.queues)),
-            f"{worker.running} of {worker.slots}",
+            f"{worker.running}{'+' if worker.has_more_running else ''} of {worker.slots}",
             ago(worker.beat_at),
             *([ago(worker.started_at)] if is_wide else []),
         )

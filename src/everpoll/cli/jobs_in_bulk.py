@@ -44,7 +44,7 @@ def causes(name: Name = None, queue: QueueOption = None, url: Url = None, as_jso
     out = console()
     out.print(table if found.causes else "No job has failed.")
     if found.is_capped:
-        out.print("Only the newest 10,000 failed jobs were looked at.", style="dim")
+        out.print(f"Only the newest {found.searched:,} failed jobs were looked at.", style="dim")
 
 
 def redrive(  # noqa: PLR0913, PLR0917 - the options of the command

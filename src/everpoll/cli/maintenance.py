@@ -11,7 +11,7 @@ from rich.table import Table
 
 from everpoll.cli.health_display import one_line
 from everpoll.cli.service_access import since, with_services
-from everpoll.cli.session import AsJson, Url, console, duration_s, print_json
+from everpoll.cli.session import AsJson, Url, actor, console, duration_s, print_json
 from everpoll.errors import BadInput
 from everpoll.monitors.alerts.maintenance_windows import PlannedWindow
 from everpoll.monitors.maintenance import DAYS, Window, once, weekly
@@ -60,7 +60,7 @@ def add(  # noqa: PLR0913 - options of a command
         window = _once(start, until, lasting, names, reason)
 
     async def use(services: Services, _store: Store) -> tuple[PlannedWindow, list[str]]:
-        planned = PlannedWindow(await services.maintenance.add(window, window_id), window)
+        planned = PlannedWindow(await services.maintenance.add(window, window_id, by=actor()), window)
         known = {row.key for row in await services.rows()}
         return planned, [name for name in names if name not in known]
 
@@ -103,7 +103,7 @@ def remove(
     """Remove a window. Alerts that it holds back are sent within half a minute."""
 
     async def use(services: Services, _store: Store) -> bool:
-        return await services.maintenance.remove(window_id)
+        return await services.maintenance.remove(window_id, by=actor())
 
     if not with_services(url, use):
         raise BadInput(f"no maintenance window has the id {window_id!r}: `everpoll maintenance list` shows those")

@@ -31,7 +31,8 @@ def list_queues(url: Url = None, as_json: AsJson = False) -> None:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
     for one in found:
-        counts = (_count(number) for number in (one.ready, one.running, one.limited, one.waiting))
+        running = f"{one.running:,}+" if one.has_more_running else _count(one.running)
+        counts = (_count(one.ready), running, _count(one.limited), _count(one.waiting))
         table.add_row(plain(one.queue), *counts, ago(one.oldest_due_at), _state(one))
     console().print(table if found else "No queue has tasks.")
 

@@ -60,11 +60,11 @@ async def definition_of(services: Services, name: str) -> Definition | None:
         await asyncio.sleep(REMOVAL_POLL_S)
 
 
-async def publish(services: Services, definitions: Sequence[Definition]) -> None:
-    """Publish definitions; one whose service is removed by another process in this moment waits for that."""
+async def publish(services: Services, definitions: Sequence[Definition], by: str) -> None:
+    """Publish as the operator `by`; one whose service is removed by another process at this moment waits for that."""
     waiting = list(definitions)
     while waiting:
-        waiting = await services.publish(waiting)
+        waiting = await services.publish(waiting, by=by)
         for one in waiting:
             await definition_of(services, one.name)
 

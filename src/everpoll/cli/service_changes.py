@@ -85,7 +85,7 @@ def add(  # noqa: PLR0913 - options of a command
             return f"{shown} exists already, with the same options"
         if before is not None and not replace:
             raise BadInput(f"service {name!r} exists already, with other options; --replace replaces it")
-        await publish(services, [wanted])
+        await publish(services, [wanted], by=actor())
         token = await Service(services, name).beat_token()
         beats = f"everpoll services beat {shown}, or over HTTP: POST /api/beat/{token}"
         how = f"; record its heartbeats with: {beats}" if definition.is_heartbeat else ""
@@ -102,7 +102,7 @@ def remove(name: ServiceName, url: Url = None) -> None:
     """Remove a service: stop its looks, close its incidents, delete its history."""
 
     async def use(services: Services, _store: Store) -> str:
-        await Service(services, name).remove()
+        await Service(services, name).remove(by=actor())
         return f"{visible(name)} is removed, with its history; an app that registers it adds it again when it starts"
 
     _change(url, use)
@@ -117,7 +117,7 @@ def mute(
     span_s = duration_s("DURATION", span)
 
     async def use(services: Services, _store: Store) -> str:
-        await Service(services, name).mute(span_s)
+        await Service(services, name).mute(span_s, by=actor())
         return f"{visible(name)} is muted for {human(span_s)}"
 
     _change(url, use)
@@ -127,7 +127,7 @@ def unmute(name: ServiceName, url: Url = None) -> None:
     """Send alerts about a service again."""
 
     async def use(services: Services, _store: Store) -> str:
-        await Service(services, name).unmute()
+        await Service(services, name).unmute(by=actor())
         return f"{visible(name)} is not muted any more"
 
     _change(url, use)
@@ -151,7 +151,7 @@ def resume(name: ServiceName, url: Url = None) -> None:
     """Look at a service again, at once."""
 
     async def use(services: Services, _store: Store) -> str:
-        was_paused = await Service(services, name).resume()
+        was_paused = await Service(services, name).resume(by=actor())
         return f"{visible(name)} is looked at again" if was_paused else f"{visible(name)} was not paused"
 
     _change(url, use)

@@ -11,7 +11,7 @@ from everpoll.cli.health_display import (
     print_warnings,
 )
 from everpoll.cli.service_access import ServiceName, since, with_services
-from everpoll.cli.session import AsJson, Url, console, print_json
+from everpoll.cli.session import AsJson, Url, actor, console, print_json
 from everpoll.engine.live_workers import is_any_alive
 from everpoll.errors import NotRunning
 from everpoll.http.stored_secrets import safe_dependency, without_secrets
@@ -32,7 +32,7 @@ def check_service(name: ServiceName, url: Url = None, as_json: AsJson = False) -
             raise NotRunning(f"service {name!r}: no worker is running to look at it; `everpoll check URL` needs none")
         service = Service(services, name)
         try:
-            info = await service.check()
+            info = await service.check(by=actor())
         except TimeoutError as error:
             raise NotRunning(str(error)) from None
         return info, [safe_dependency(one) for one in await service.dependencies()]

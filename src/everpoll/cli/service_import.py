@@ -17,7 +17,8 @@ from rich.table import Table
 from everpoll.cli.given_files import text_of
 from everpoll.cli.health_display import one_line
 from everpoll.cli.service_access import NO_WORKER, definition_of, publish, with_services
-from everpoll.cli.session import AsJson, Url, console, print_json
+from everpoll.cli.session import AsJson, Url, actor, console, print_json
+from everpoll.engine.actors import action
 from everpoll.engine.live_workers import is_any_alive
 from everpoll.errors import BadInput
 from everpoll.monitors.alerting import Alert
@@ -28,6 +29,7 @@ from everpoll.monitors.services import Services
 from everpoll.monitors.targets import shown_target
 from everpoll.policy import human
 from everpoll.stores.contract import Store
+from everpoll.stores.operations import LogEntry
 
 MAX_VALUES = 1_000_000
 """Values in one file. A reference in YAML counts as what it refers to: a short file can stand for a huge one."""
@@ -140,9 +142,10 @@ async def _published(
             outcomes.append(_outcome(one, "added" if before is None else "replaced"))
         else:
             outcomes.append(_outcome(one, "unchanged" if before == one else "kept"))
-    await publish(services, wanted)
+    await publish(services, wanted, by=actor())
     for alias, canonical in imported.aliases.items():
-        await store.health.set_alias(alias, canonical)
+        entry = LogEntry("service", alias, action("alias", actor(), f"it counts as {canonical}"))
+        await store.health.set_alias(alias, canonical, entry)
     return outcomes
 
 

@@ -1,7 +1,7 @@
-"""Waiting under a virtual clock while no worker runs: a test that would never end.
+"""Refuses to wait under a virtual clock while no worker runs: such a test would never end.
 
-In virtual time a look each second takes no time: it would go on at full speed, for ever. By a real clock the caller
-waits, since a worker may be started at any time, anywhere.
+In virtual time a look each second takes no time, so the looks would go on at full speed for ever. By a real clock the
+caller waits: a worker may start at any time on any machine.
 """
 
 from everpoll.errors import NotRunning

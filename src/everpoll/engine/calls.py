@@ -19,10 +19,10 @@ from everpoll.engine.thread_call import ThreadCall
 from everpoll.engine.threads import DaemonThreads
 from everpoll.engine.work import Run
 from everpoll.errors import JobTimeout
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 
 HOME = str(Path(__file__).parents[1]) + os.sep
 # Bytes.
-ERROR_LIMIT = 2_000
 TRACEBACK_LIMIT = 8_000
 
 
@@ -146,17 +146,6 @@ def own_frames(error: BaseException) -> TracebackType | None:
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(HOME):
         frames = frames.tb_next
     return frames or error.__traceback__
-
-
-def storable(text: str, limit: int | None = None, *, keep_end: bool = False) -> str:
-    """Return the text as every database can keep it, cut to so many bytes.
-
-    Errors quote what they met: half characters, which UTF-8 cannot represent, and NUL, which databases cannot keep.
-    """
-    encoded = text.encode("utf-8", "backslashreplace").replace(b"\x00", b"\\x00")
-    if limit is not None and len(encoded) > limit:
-        encoded = encoded[-limit:] if keep_end else encoded[:limit]
-    return encoded.decode("utf-8", "ignore")  # a character that was cut in two goes
 
 
 def _text(error: BaseException) -> str:

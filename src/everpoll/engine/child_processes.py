@@ -172,7 +172,7 @@ class ChildProcesses:
         return self._room[1]
 
     async def close(self) -> None:
-        """Let go of all children; a later call starts new ones."""
+        """Stop all children; a later call starts new ones."""
         idle, self._idle, self._all = self._idle, [], set()
         await asyncio.gather(*(child.let_go() for child in idle))
 

@@ -6,7 +6,7 @@ error has a bound: its traceback, and the rest of its text, are in the trail.
 
 from typing import Any
 
-from everpoll.engine.calls import storable
+from everpoll.policy.storable_texts import storable
 from everpoll.stores.contract import NewEvent, encode
 from everpoll.stores.operations import UNNUMBERED
 

@@ -33,9 +33,9 @@ class PollerHealth(Struct, frozen=True, kw_only=True):
     last_error: str | None
     polls_per_minute: float
     rows_per_poll: float
-    claim_success_rate: float | None
-    """Of the claims in the window, the share that was won and still ours at its end; None before the first."""
-    claim_latency_s: float | None
+    lease_success_rate: float | None
+    """Of the leases in the window, the share that was won and still ours at its end; None before the first."""
+    lease_latency_s: float | None
     push: bool
     waiting_s: float | None
     """How long the poller rests at most before its next look; None while it looks or is full."""
@@ -118,13 +118,13 @@ class Meter:
         recent = self._recent(now)
         return sum(one.found for one in recent) / len(recent) if recent else 0.0
 
-    def claim_latency_s(self, now: float) -> float | None:
+    def lease_latency_s(self, now: float) -> float | None:
         """Return the average over the looks in the window that brought something."""
         recent = [one.took_s for one in self._recent(now) if one.found]
         return sum(recent) / len(recent) if recent else None
 
-    def claim_success_rate(self, now: float) -> float | None:
-        """Return the share of claims in the window that were won, times the share of ends that were not lost."""
+    def lease_success_rate(self, now: float) -> float | None:
+        """Return the share of leases in the window that were won, times the share of ends that were not lost."""
         recent = [(count, lost) for at, count, lost in self._settled if at >= now - WINDOW_S]
         total = sum(count for count, _ in recent)
         kept = 1.0 - sum(lost for _, lost in recent) / total if total else 1.0

@@ -42,8 +42,8 @@ class WorkerOptions:
     """A task that has been due for longer than this goes first, whatever its priority; None: priorities do not age."""
     unknown_s: float | None = 3600.0
     """How long a task whose name no live worker knows may wait before it fails; None: for ever."""
-    claim_level: int = logging.INFO
-    """The log level of claims. The worker that checks services claims all the time, and logs that at debug level."""
+    lease_level: int = logging.INFO
+    """The log level of leases. The worker that checks services leases all the time, and logs that at debug level."""
     label: str = field(default_factory=worker_label)
 
     def __post_init__(self) -> None:

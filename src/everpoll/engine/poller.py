@@ -5,7 +5,7 @@
     slots are full  ──▶ wait for a free slot   a rest ends early at the next due time and at a wake-up
 
 Promises: never leases more than there are free slots. A look that fails is tried up to three times, is
-logged and counted, and never stops the poller. Every look is logged at debug level, every claim at info.
+logged and counted, and never stops the poller. Every look is logged at debug level, every lease at info.
 """
 
 import asyncio
@@ -175,10 +175,10 @@ class Poller:
                 continue
             now = event_loop.time()
             self._meter.polled(now, len(looked.leases), now - began, looked.missed, looked.at)
-            missed = f", {looked.missed} already claimed by others" if looked.missed else ""
+            missed = f", {looked.missed} already leased by others" if looked.missed else ""
             logger.debug("looked at %s: %d of %d%s", ", ".join(rooms), len(looked.leases), most, missed)
-            if looked.leases and logger.isEnabledFor(self._options.claim_level):
-                logger.log(self._options.claim_level, "claimed %s: %s", _counted(len(looked.leases)), _listed(looked))
+            if looked.leases and logger.isEnabledFor(self._options.lease_level):
+                logger.log(self._options.lease_level, "leased %s: %s", _counted(len(looked.leases)), _listed(looked))
             return looked
         return None
 

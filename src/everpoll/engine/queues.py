@@ -9,9 +9,9 @@ Promises: a pause is durable, and holds for every worker of the fleet from the f
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
 from everpoll.engine.actors import checked_actor
-from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.errors import BadInput
 from everpoll.policy import flaw_of, shown
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import QueueInfo, Store
 
 NAME_LIMIT = 200

@@ -16,11 +16,11 @@ import random
 from collections.abc import Awaitable, Callable
 
 from everpoll.drivers.locks import LockHeld
-from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.failure_events import failure_event
 from everpoll.errors import BadInput
 from everpoll.logs.context import about
 from everpoll.policy import LONGEST_S, Backoff, human
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import Again, Ended, EndState, Settlement, encode
 
 logger = logging.getLogger("everpoll.engine")

@@ -13,7 +13,7 @@ from everpoll.policy.histogram import BASE, bucket_of
 from everpoll.stores.contract import Ended, Settlement
 
 MANY = 8
-"""As few as this are counted faster one by one."""
+"""Up to this number, counting settlements one by one is faster."""
 _PER_BUCKET = 1 / math.log(BASE)
 _SMALL = [bucket_of(one + 1) for one in range(1_000)]
 _ENDING = frozenset({"job", "table"})

@@ -2,9 +2,9 @@
 
 import logging
 
-from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.failure_events import failure_event
 from everpoll.engine.work import Run, StopReason, Works
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import Again, Ended, Settlement, encode
 
 logger = logging.getLogger("everpoll.engine")

@@ -16,11 +16,11 @@ import logging
 from collections.abc import Callable, Sequence
 
 from everpoll.drivers.wake import Wake
-from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.failure_events import failure_event
 from everpoll.engine.work import Run, Works, is_known
 from everpoll.errors import EverpollError
 from everpoll.policy import Backoff, human
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import Again, Ended, Lease, Settlement, Store, TaskInfo, WorkerInfo, encode
 from everpoll.stores.set_aside import SET_ASIDE, UNKNOWN_JOB, set_aside_note
 

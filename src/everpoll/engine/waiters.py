@@ -6,8 +6,9 @@
                                     names it, and now and then in any case
 
 Promises: what this process's own worker settles is heard of at once, what others settle within a second. Callers cost
-no statement each: a look reads up to LOOK_LIMIT tasks in one statement. No look while no caller waits. An outage of the
-store is waited out. A caller that waits when the app is closed gets `NotRunning`, and opens no store again.
+no statement each: a look reads up to LOOK_LIMIT tasks in one statement, and as many results as fit into
+one answer. No look while no caller waits. An outage of the store is waited out. A caller that waits when the app is
+closed gets `NotRunning`, and opens no store again.
 Never: needs a notification for each task that ends. Those would take a global lock of the database at every commit.
 """
 
@@ -80,11 +81,16 @@ class Cadence:
 class Waiters(Generic[Q, A]):
     """The callers of one process that wait for tasks of one front.
 
-    `read` is given waiters, asks the store about their tasks in one go, and answers those that it can.
+    `read` is given waiters, asks the store about their tasks in one go, answers those that it can, and returns the
+    tasks whose answers did not fit: they are read again at once.
     """
 
     def __init__(
-        self, store: Store, read: Callable[[Sequence[Waiter[Q, A]]], Awaitable[None]], cadence: Cadence, closed: str
+        self,
+        store: Store,
+        read: Callable[[Sequence[Waiter[Q, A]]], Awaitable[Sequence[int]]],
+        cadence: Cadence,
+        closed: str,
     ) -> None:
         self._store = store
         self._read = read
@@ -248,7 +254,7 @@ class Waiters(Generic[Q, A]):
         if not waiters:
             return
         try:
-            await self._read(waiters)
+            self._tell(await self._read(waiters))
         except (StoreUnavailable, NotRunning):
             self._tell(task_ids)
             raise

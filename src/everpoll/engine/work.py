@@ -24,9 +24,9 @@ class StopReason(StrEnum):
     SHUTDOWN = "shutdown"
     """The grace period is over."""
     FENCED = "fenced"
-    """This worker could not reach the database for too long: others may own the task by now."""
+    """This worker could not reach the database for too long: another worker may have the task by now."""
     LOST = "lost"
-    """This worker was declared dead: others do own the task."""
+    """This worker was declared dead: its tasks belong to other workers."""
     OVERDUE = "overdue"
     """Its deadline has passed, and it goes on although it was canceled."""
 

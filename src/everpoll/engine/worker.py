@@ -195,8 +195,8 @@ class Worker:
             last_error=meter.last_error,
             polls_per_minute=meter.polls_per_minute(now, self._started_at),
             rows_per_poll=meter.rows_per_poll(now),
-            claim_success_rate=meter.claim_success_rate(now),
-            claim_latency_s=meter.claim_latency_s(now),
+            lease_success_rate=meter.lease_success_rate(now),
+            lease_latency_s=meter.lease_latency_s(now),
             push=self._store.has_push,
             waiting_s=self._poller.waiting_s,
             running=len(self._pool),
@@ -281,7 +281,7 @@ class Worker:
         self.meter.beaten()
         if not beat.is_alive:
             self._pool.stop(StopReason.LOST)
-            # The next look is told the same, and signs on again. A silent heart may have paused the poller.
+            # The next look gets the same answer, and signs on again. Missed heartbeats may have paused the poller.
             self._poller.resume()
             self._poller.wake()
             return

@@ -32,7 +32,7 @@ _METADATA = frozenset(
 )
 
 
-class Address(NamedTuple):
+class IpAddress(NamedTuple):
     """One address of a host, as a socket wants it."""
 
     family: int
@@ -60,7 +60,7 @@ def literal(host: str) -> Ip | None:
 
 @lru_cache(maxsize=4_096)
 def is_inner(address: str) -> bool:
-    """Whether an address is loopback, private, link-local, multicast or reserved; an unreadable one counts as that."""
+    """Return True if an address is loopback, private, link-local, multicast, reserved or unreadable."""
     found = literal(address)
     if found is None:
         return True
@@ -71,7 +71,7 @@ def is_inner(address: str) -> bool:
 
 @lru_cache(maxsize=4_096)
 def is_metadata(address: str) -> bool:
-    """Whether an address is link-local, or where a cloud hands out credentials."""
+    """Return True if an address is link-local, or one at which a cloud hands out credentials."""
     found = literal(address)
     if found is None:
         return False
@@ -80,13 +80,13 @@ def is_metadata(address: str) -> bool:
 
 
 def is_local_name(host: str) -> bool:
-    """Whether a name is that of this machine by its standard (RFC 6761), whatever a resolver says."""
+    """Return True if a name means this machine by standard (RFC 6761), whatever a resolver answers."""
     host = host.rstrip(".").lower()
     return host == "localhost" or host.endswith(".localhost")
 
 
 def _embedded(address: Ip) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that an IPv6 one leads to."""
+    """Return the IPv4 address that an IPv6 address leads to."""
     if isinstance(address, ipaddress.IPv4Address):
         return None
     if any(address in network for network in _HOLD_IPV4) and int(address) > 1:

@@ -9,17 +9,17 @@ import contextlib
 import itertools
 import socket
 
-from everpoll.http.address_ranges import Address
+from everpoll.http.address_ranges import IpAddress
 
 STAGGER_S = 0.25
 
 
-async def connect(addresses: list[Address]) -> tuple[socket.socket, Address]:
+async def connect(addresses: list[IpAddress]) -> tuple[socket.socket, IpAddress]:
     """Return a connected socket and where it leads; raise the first address's `OSError` where all fail."""
     if len(addresses) == 1:
         return await _one(addresses[0]), addresses[0]
     waiting = _interleaved(addresses)
-    attempts: dict[asyncio.Task[socket.socket], Address] = {}
+    attempts: dict[asyncio.Task[socket.socket], IpAddress] = {}
     failures: list[OSError] = []
     try:
         while waiting or attempts:
@@ -40,7 +40,7 @@ async def connect(addresses: list[Address]) -> tuple[socket.socket, Address]:
         await _drop(attempts)
 
 
-async def _one(address: Address) -> socket.socket:
+async def _one(address: IpAddress) -> socket.socket:
     sock = socket.socket(address.family, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -52,7 +52,7 @@ async def _one(address: Address) -> socket.socket:
     return sock
 
 
-async def _drop(attempts: dict[asyncio.Task[socket.socket], Address]) -> None:
+async def _drop(attempts: dict[asyncio.Task[socket.socket], IpAddress]) -> None:
     for attempt in attempts:
         attempt.cancel()
     for attempt in attempts:
@@ -61,8 +61,8 @@ async def _drop(attempts: dict[asyncio.Task[socket.socket], Address]) -> None:
             (await attempt).close()
 
 
-def _interleaved(addresses: list[Address]) -> list[Address]:
-    """The addresses with families in turn, so that a network without IPv6 costs one attempt and not all of them."""
+def _interleaved(addresses: list[IpAddress]) -> list[IpAddress]:
+    """Order addresses with families in turn, so that a network without IPv6 costs one attempt and not all of them."""
     first = [one for one in addresses if one.family == addresses[0].family]
     others = [one for one in addresses if one.family != addresses[0].family]
     pairs = itertools.chain.from_iterable(itertools.zip_longest(first, others))

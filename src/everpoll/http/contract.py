@@ -160,12 +160,12 @@ class Answer(Struct, frozen=True, gc=False):
 
     @property
     def is_unchanged(self) -> bool:
-        """304: what the request's If-None-Match or If-Modified-Since names is still current."""
+        """True for 304: the content that the request names by If-None-Match or If-Modified-Since is still current."""
         return self.status == 304
 
     @property
     def content_type(self) -> str:
-        """In lower case, without parameters; empty where there is none."""
+        """The content type in lower case, without parameters; empty if there is none."""
         return self.headers.first("content-type").partition(";")[0].strip().lower()
 
     def __repr__(self) -> str:

@@ -21,7 +21,7 @@ def place_of(target: Target) -> str:
 
 
 def is_ours(error: OSError) -> bool:
-    """Whether this process lacks something: file descriptors, memory, ports."""
+    """Return True if this process lacks something: file descriptors, memory, ports."""
     return error.errno in _OURS
 
 

@@ -20,7 +20,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from everpoll.http.address_ranges import Address
+from everpoll.http.address_ranges import IpAddress
 from everpoll.http.certificates import expiry_of
 from everpoll.http.contract import Answer, NotAsked, NotReached, Reach, Request
 from everpoll.http.exchange import CONNECTION_AGE_S, MAX_FIELD_BYTES, MAX_HEAD_BYTES, headers_to_send
@@ -141,7 +141,7 @@ class FullExchange:
         )
 
     async def _fault(self, error: aiohttp.ClientError, attempt: "_Attempt") -> NotReached | NotAsked:
-        """The words for what aiohttp raised. Its own are not repeated: they may have the URL in them."""
+        """Translate an error of aiohttp, without its text: it may contain the URL."""
         target, place = attempt.hop.target, place_of(attempt.hop.target)
         if isinstance(error, aiohttp.ClientConnectorCertificateError):
             cause = error.certificate_error
@@ -171,7 +171,7 @@ class _Attempt:
     def __init__(self, hop: Hop, sessions: "_Sessions", age_s: float, draw: Callable[[], float]) -> None:
         self.hop = hop
         self.sessions = sessions
-        self.addresses: list[Address] = []
+        self.addresses: list[IpAddress] = []
         self.is_looking_up = False
         self.is_connected = False
         self.address = ""

@@ -10,7 +10,7 @@ Pure. Every address of a name is judged, and a single one that is not allowed re
 connection would go to is not known before. The client connects only to the addresses that come out of here.
 """
 
-from everpoll.http.address_ranges import Address, is_inner, is_local_name, is_metadata
+from everpoll.http.address_ranges import IpAddress, is_inner, is_local_name, is_metadata
 from everpoll.http.contract import Kind, NotReached, Reach
 from everpoll.http.urls import Target
 
@@ -18,7 +18,7 @@ MAX_ADDRESSES = 16
 """Of one host that are tried; all are judged."""
 
 
-def allowed(target: Target, reach: Reach, found: list[Address]) -> list[Address]:
+def allowed(target: Target, reach: Reach, found: list[IpAddress]) -> list[IpAddress]:
     """Return the addresses that may be connected to; raise `NotReached` where the guard refuses the host."""
     if not found:
         raise NotReached(f"{target.host} has no address", Kind.DNS)
@@ -51,12 +51,12 @@ def reach_of_redirect(named: Target, reach: Reach, home_address: str, target: Ta
 
 
 def names_inner(target: Target) -> bool:
-    """Whether the URL itself names an address inside: `http://10.0.0.5/`, `http://localhost/`."""
+    """Return True if the URL itself names a private address: `http://10.0.0.5/`, `http://localhost/`."""
     return is_local_name(target.host) or (target.is_literal and is_inner(target.host))
 
 
 def names_metadata(target: Target) -> bool:
-    """Whether the URL itself names a link-local address, or metadata of a cloud."""
+    """Return True if the URL itself names a link-local address, or the metadata of a cloud."""
     return target.is_literal and is_metadata(target.host)
 
 

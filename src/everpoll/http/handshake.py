@@ -36,7 +36,7 @@ class TlsResult(Struct, frozen=True, gc=False):
 
     @property
     def first_expires_at(self) -> float | None:
-        """When the first certificate of the chain expires: from then on the host is not trusted any more."""
+        """When the first certificate of the chain expires: from then on the host is not trusted."""
         return min(self.chain_expires_at, default=self.certificate_expires_at)
 
 
@@ -85,7 +85,7 @@ def _result(shown: ssl.SSLObject, address: str, latency_s: float) -> TlsResult:
 
 
 def _chain(shown: ssl.SSLObject) -> list[bytes]:
-    """The certificates that were verified; before Python 3.13 only that of the host can be read."""
+    """Return the verified certificates; before Python 3.13 only that of the host can be read."""
     if hasattr(shown, "get_verified_chain"):
         found: list[bytes] = shown.get_verified_chain()
         return found

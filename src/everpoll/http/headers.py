@@ -62,7 +62,7 @@ class Headers(dict[str, str]):
 
 
 def is_sendable(value: str) -> bool:
-    """Whether HTTP can carry this as the value of a header."""
+    """Return True if HTTP can carry this as the value of a header."""
     return _VALUE.fullmatch(value) is not None
 
 

@@ -123,13 +123,13 @@ class LeanConnection(asyncio.Protocol):
 
     @property
     def received(self) -> int | None:
-        """Bytes of the body that came; None where no answer began."""
+        """How many bytes of the body have come; None: no answer has begun."""
         return None if self.body is None else self.body.received
 
     # ── the transport calls ──────────────────────────────────────────────────────────────────────────────────────────
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected, and through the handshake."""
+        """Note that the connection is open and its handshake done."""
         self._transport, self.is_open = cast("asyncio.Transport", transport), True
         self.address = str((transport.get_extra_info("peername") or ("",))[0])
         self.certificate_expires_at = expiry_of(transport.get_extra_info("ssl_object"))
@@ -178,7 +178,7 @@ class LeanConnection(asyncio.Protocol):
     # ── the parser calls ─────────────────────────────────────────────────────────────────────────────────────────────
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """One header of the answer, or of what follows a body in chunks."""
+        """Read one header of the answer, or of the trailer after a chunked body."""
         if self.body is not None:
             return
         self._head_bytes += len(name) + len(value)
@@ -214,7 +214,7 @@ class LeanConnection(asyncio.Protocol):
             self._expect(length)
 
     def on_body(self, data: bytes) -> None:
-        """A part of the body."""
+        """Read a part of the body."""
         if self._is_complete or self._failure is not None or self.body is None:
             self.is_kept = False
             return
@@ -228,14 +228,14 @@ class LeanConnection(asyncio.Protocol):
                 self._is_complete = True
 
     def on_message_complete(self) -> None:
-        """The end of an answer, or of an early hint before it."""
+        """End the answer, or an early hint before it."""
         if self.body is None:
             self.headers = Headers()
         else:
             self._is_complete = True
 
     def _expect(self, length: str) -> None:
-        """A body that announces itself as too large need not be read."""
+        """Stop reading a body that announces itself as too large."""
         assert self.body is not None
         try:
             self.body.expect(int(length))

@@ -1,8 +1,8 @@
 """The exchange for plain looks: GET and HEAD without a body, straight on asyncio and httptools.
 
-It costs a quarter of what aiohttp costs (docs/decisions/0024). Same guard, limits, deadline and answers. What it does
-not know (protocol switches, other transfer codings, anything that a strict parser refuses) raises `Unfamiliar`, for
-the full exchange to ask again: a read may be asked twice.
+It takes a quarter of the time of aiohttp (docs/decisions/0025). Same guard, limits, deadline and answers. For
+anything else (protocol switches, other transfer codings, answers that a strict parser refuses) it raises `Unfamiliar`,
+and the full exchange asks again: a read may be sent twice.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import random
 import ssl
 from collections.abc import Callable, Hashable
 
-from everpoll.http.address_ranges import Address
+from everpoll.http.address_ranges import IpAddress
 from everpoll.http.connecting import connect
 from everpoll.http.contract import Answer, NotAsked, NotReached, Request
 from everpoll.http.exchange import CONNECTION_AGE_S, headers_to_send
@@ -87,7 +87,9 @@ class LeanExchange:
         target: Target,
         began: float,
     ) -> Answer:
-        """What the connection has read; it goes back to the pool if it can be used again."""
+        """Return the answer that the connection has read; put the connection back into the pool if it can be used
+        again.
+        """
         now, body = pool.loop.time(), connection.body
         assert body is not None, "the answer is complete"
         is_kept = connection.is_kept and connection.is_open and not request.fresh and now < connection.use_until
@@ -114,7 +116,7 @@ class LeanExchange:
         )
 
     def _head(self, request: Request, hop: Hop) -> bytes:
-        """The request as it is sent; the same for each look at a service."""
+        """Return the head of the request as it is sent. It is the same for each look at a service."""
         target, headers = hop.target, hop.headers
         key = (
             (request.method, target.url, request.fresh, tuple(headers.items()))
@@ -141,9 +143,9 @@ class LeanExchange:
         return found
 
     async def _opened(self, pool: LeanPool, request: Request, hop: Hop, deadline: float) -> LeanConnection:
-        """A new connection to an address that the guard allows."""
+        """Open a new connection to an address that the guard allows."""
         target, is_looking_up = hop.target, True
-        addresses: list[Address] = []
+        addresses: list[IpAddress] = []
         allow_name(target, hop.reach)
         try:
             async with asyncio.timeout_at(deadline):
@@ -165,7 +167,7 @@ class LeanExchange:
         except OSError as error:
             raise of_os_error(error, place_of(target)) from None
 
-    async def _connected(self, pool: LeanPool, hop: Hop, addresses: list[Address], deadline: float) -> LeanConnection:
+    async def _connected(self, pool: LeanPool, hop: Hop, addresses: list[IpAddress], deadline: float) -> LeanConnection:
         loop, target = pool.loop, hop.target
         context = await context_of(hop.tls) if target.is_secure else None
         try:
@@ -192,7 +194,7 @@ class LeanExchange:
 
 
 async def _fault(error: Exception, connection: LeanConnection, request: Request, hop: Hop) -> NotReached | NotAsked:
-    """The words for what ended a connection."""
+    """Translate the error that ended a connection."""
     target = hop.target
     if isinstance(error, TimeoutError):
         return timed_out(target, request.timeout_s, received=connection.received)

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
-from everpoll.http.address_ranges import Address, literal
+from everpoll.http.address_ranges import IpAddress, literal
 from everpoll.http.contract import Kind, NotAsked, NotReached
 
 THREADS = 128
@@ -22,12 +22,12 @@ THREADS = 128
 T = TypeVar("T")
 
 
-async def addresses_of(host: str, port: int) -> list[Address]:
+async def addresses_of(host: str, port: int) -> list[IpAddress]:
     """Return every address of a host, in the resolver's order; raise `NotReached` where there is none."""
     found = literal(host)
     if found is not None and "%" not in host:
         is_v4 = found.version == 4
-        return [Address(socket.AF_INET, (host, port)) if is_v4 else Address(socket.AF_INET6, (host, port, 0, 0))]
+        return [IpAddress(socket.AF_INET, (host, port)) if is_v4 else IpAddress(socket.AF_INET6, (host, port, 0, 0))]
     try:
         return await in_daemon_thread(lambda: _looked_up(host, port))
     except socket.gaierror as error:
@@ -110,9 +110,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_threads.begin)
 
 
-def _looked_up(host: str, port: int) -> list[Address]:
+def _looked_up(host: str, port: int) -> list[IpAddress]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(Address(family, place) for family, _, _, _, place in found))
+    return list(dict.fromkeys(IpAddress(family, place) for family, _, _, _, place in found))
 
 
 def _words(host: str, error: socket.gaierror) -> str:

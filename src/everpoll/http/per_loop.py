@@ -1,4 +1,4 @@
-"""One of a kind for each event loop, closed together with its loop.
+"""Holds one object for each event loop, and closes it together with its loop.
 
 A connection belongs to the event loop that opened it, and a client may serve several: that of the app, those of plain
 functions that call `asyncio.run`, those of tests. Python closes what is left when a loop shuts down its asynchronous

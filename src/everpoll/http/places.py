@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from everpoll.errors import BadInput
-from everpoll.http.address_ranges import Address
+from everpoll.http.address_ranges import IpAddress
 from everpoll.http.connecting import connect
 from everpoll.http.contract import Kind, NotReached, Reach
 from everpoll.http.faults import lookup_timed_out, of_os_error, place_of
@@ -34,7 +34,7 @@ def place(host: Any, port: Any) -> Target:
 class Dialed:
     """A connection as it is made: the addresses that may be asked, and the socket."""
 
-    def __init__(self, sock: socket.socket, address: Address, addresses: list[Address]) -> None:
+    def __init__(self, sock: socket.socket, address: IpAddress, addresses: list[IpAddress]) -> None:
         self.sock = sock
         self.address = address
         self.addresses = addresses

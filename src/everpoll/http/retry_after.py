@@ -29,9 +29,9 @@ _LONGEST_CAUSE_CHAIN = 5
 
 
 def retry_after_s(said: object, *, now: float | None = None, longest: Duration = LONGEST) -> float | None:
-    """Seconds to wait, from an error, a response, headers, or a header's value; None: it says nothing of the kind.
+    """Return the seconds to wait that an error, a response, headers or a header's value ask for; None: they do not.
 
-    `now` is the epoch time against which a date counts that comes without the sender's own; the clock's by default.
+    `now` is the epoch time for a date without the sender's own; by default the clock's.
     """
     now = time.time() if now is None else now
     if isinstance(said, str | bytes | int | float):
@@ -86,7 +86,7 @@ def _date(text: str) -> float | None:
 
 
 def _headers(said: object) -> Mapping[str, str] | None:
-    """The headers of an error, of its cause, of a response; whatever says something of a wait goes first."""
+    """Return the headers of an error, of its cause or of a response; those that ask for a wait go first."""
     fallback = None
     for _ in range(_LONGEST_CAUSE_CHAIN):
         for candidate in (_attribute(said, "response"), said):
@@ -103,7 +103,7 @@ def _headers(said: object) -> Mapping[str, str] | None:
 
 
 def _lowered(holder: Any) -> Mapping[str, str] | None:
-    """The headers that this object has, or is, in lower case."""
+    """Return the headers that this object has, or is, in lower case."""
     headers = _attribute(holder, "headers")
     if headers is None and isinstance(holder, Mapping):
         # A botocore error carries a dictionary for a response.

@@ -60,11 +60,11 @@ class Secrets:
         self._in_bytes = sorted({form for one in self._found for form in _as_bytes(one)}, key=len, reverse=True)
 
     def masked(self, value: Any) -> Any:
-        """The same without them: texts, and texts in lists and dictionaries, names included, however deep."""
+        """Mask the secrets in all texts of a value, in lists and in dictionaries with their keys, at any depth."""
         return rewritten(value, lambda _, text: self._cut(text))
 
     def masked_body(self, body: bytes) -> bytes:
-        """The same body without them, as a text or JSON usually writes them."""
+        """Mask the secrets in a body, as plain text and as JSON usually writes them."""
         # No pattern here: a body may have 8 MiB, and is the remote's own.
         for secret in self._in_bytes:
             if secret in body:
@@ -106,17 +106,17 @@ def rewritten(value: Any, change: Callable[[str | None, str], str], levels: int 
 
 
 def sensitive(headers: Mapping[str, str]) -> frozenset[tuple[str, str]]:
-    """The headers in which a secret may be."""
+    """Return the headers that may hold a secret."""
     return frozenset((name, value) for name, value in headers.items() if _in_header(name, value))
 
 
 def _however_written(secret: str) -> str:
-    """A pattern for every way in which JSON may write it."""
+    """Return a pattern for every form in which JSON may write a secret."""
     return "".join(rf"(?:{re.escape(char)}|\\{re.escape(char)}|\\u(?i:{ord(char):04x}))" for char in secret)
 
 
 def _as_bytes(secret: str) -> set[bytes]:
-    """A secret in UTF-8, in Latin-1, and as JSON writes it: with letters or their numbers, with `/` or `\\/`."""
+    """Return a secret in UTF-8, in Latin-1, and in the forms of JSON: escaped letters or not, `/` escaped or not."""
     texts = {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
     texts |= {text.replace("/", "\\/") for text in texts}
     forms = {text.encode("utf-8", "surrogatepass") for text in texts}
@@ -134,7 +134,7 @@ def _in_header(name: str, value: str) -> set[str]:
 
 
 def _password(value: str) -> list[str]:
-    """What "Basic …" hides: the password alone, and with its user."""
+    """Return what "Basic …" encodes: the password alone, and with its user."""
     scheme, _, encoded = value.partition(" ")
     if scheme.lower() != "basic":
         return []
@@ -146,7 +146,7 @@ def _password(value: str) -> list[str]:
 
 
 def _in_address(url: str) -> set[str]:
-    """In the query, in the fragment, and before the @, even where https:// is missing."""
+    """Return the secrets in a URL: in its query, its fragment, and before the @, even without https://."""
     try:
         parts = urlsplit(url if "://" in url else f"//{url}")
         pairs = parse_qsl(parts.query) + parse_qsl(parts.fragment)

@@ -56,7 +56,7 @@ Dependency = TypeVar("Dependency", bound=Struct)
 
 
 def without_secrets(value: Any) -> Any:
-    """The same, with *** for what a field's name, a parameter of a URL or a scheme says is a secret."""
+    """Mask values in a definition that its fields' names, URL parameters or schemes show to be secret."""
     if value is None or isinstance(value, int | float):
         return value
     if isinstance(value, str):
@@ -74,7 +74,7 @@ def each_without_secrets(values: Sequence[Any]) -> list[Any]:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether JSON certainly holds no secret; most does not, and one search takes less time than reading each text."""
+    """Return True if JSON certainly holds no secret. Mostly so, and one search costs less than reading each text."""
     if not isinstance(value, dict | list | tuple):
         return False
     try:
@@ -104,7 +104,7 @@ def safe_dependency(one: Dependency, safe: Callable[[Any], Any] = without_secret
 
 @functools.lru_cache(maxsize=4_096)
 def _is_telling(name: str) -> bool:
-    """Whether a field of that name holds a secret; the same few names come again and again."""
+    """Return True if a field of that name holds a secret. Cached: the same few names come again and again."""
     return _FIELD.search(name) is not None
 
 

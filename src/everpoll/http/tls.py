@@ -9,7 +9,7 @@ import ssl
 import time
 from pathlib import Path
 
-from everpoll.http.address_ranges import Address
+from everpoll.http.address_ranges import IpAddress
 from everpoll.http.certificates import expires_at
 from everpoll.http.connecting import connect
 from everpoll.http.contract import Kind, NotAsked, NotReached, Tls
@@ -45,7 +45,7 @@ def server_name(tls: Tls | ssl.SSLContext | None, host: str) -> str:
     return tls.server_name if isinstance(tls, Tls) and tls.server_name else host
 
 
-async def failed_handshake(error: ssl.SSLError, place: str, name: str, addresses: list[Address]) -> NotReached:
+async def failed_handshake(error: ssl.SSLError, place: str, name: str, addresses: list[IpAddress]) -> NotReached:
     """Say in words what is wrong, with the date of a certificate that has expired."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return NotReached(f"{place}: {await _verdict(error, name, addresses)}", Kind.TLS)
@@ -55,7 +55,7 @@ async def failed_handshake(error: ssl.SSLError, place: str, name: str, addresses
     return NotReached(f"{place}: the TLS handshake failed: {why}", Kind.TLS)
 
 
-async def _verdict(error: ssl.SSLCertVerificationError, name: str, addresses: list[Address]) -> str:
+async def _verdict(error: ssl.SSLCertVerificationError, name: str, addresses: list[IpAddress]) -> str:
     match error.verify_code:
         case code if code == _EXPIRED:
             return await _expired(name, addresses)
@@ -71,8 +71,8 @@ async def _verdict(error: ssl.SSLCertVerificationError, name: str, addresses: li
             return f"its certificate is not valid: {error.verify_message[:100]}"
 
 
-async def _expired(name: str, addresses: list[Address]) -> str:
-    """The failed handshake does not tell the date: a second one, without verification, only reads the certificate."""
+async def _expired(name: str, addresses: list[IpAddress]) -> str:
+    """Return the error with the date of expiry, read by a second handshake without verification."""
     expired_at = None
     if not addresses:
         return "its certificate, or one of its issuers, expired"
@@ -85,8 +85,8 @@ async def _expired(name: str, addresses: list[Address]) -> str:
     return f"its certificate expired {_ago(ago_s)}" if ago_s > 0 else "its certificate, or one of its issuers, expired"
 
 
-async def _presented(name: str, addresses: list[Address]) -> bytes | None:
-    """The certificate that the other side shows, whatever it is worth. Nothing is sent over this connection."""
+async def _presented(name: str, addresses: list[IpAddress]) -> bytes | None:
+    """Return the certificate that the other side shows, without verification. Nothing is sent on this connection."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -41,7 +41,7 @@ class Target(Struct, frozen=True, gc=False):
 
     @property
     def is_secure(self) -> bool:
-        """HTTPS."""
+        """True for HTTPS."""
         return self.scheme == "https"
 
     @property
@@ -105,7 +105,7 @@ def joined(base: str, location: str) -> str:
 
 
 def is_same_origin(one: Target, other: Target) -> bool:
-    """Whether credentials for `one` may be sent to `other`: the same scheme, host and port.
+    """Return True if credentials for `one` may be sent to `other`: scheme, host and port are the same.
 
     From http://host to https://host is the same server, better protected.
     """
@@ -119,7 +119,7 @@ def is_same_origin(one: Target, other: Target) -> bool:
 
 
 def _host(parts: SplitResult) -> str:
-    """The host as it is looked up: in ASCII, without a trailing dot; an address in its usual form."""
+    """Return the host as it is looked up: in ASCII, without a trailing dot; an address in its usual form."""
     host = parts.hostname or ""
     try:
         # Also for addresses: full-width digits become plain ones here, and are an address then.

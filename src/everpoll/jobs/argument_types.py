@@ -48,14 +48,14 @@ _WITHIN = "\x1f"
 
 
 def to_builtin(value: object) -> Any:
-    """What JSON knows in place of a model of pydantic."""
+    """Return the JSON form of a pydantic model."""
     if hasattr(type(value), "model_dump"):
         return value.model_dump(mode="json")  # type: ignore[attr-defined]
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 def from_builtin(wanted: Any, value: Any) -> Any:
-    """A value of a type that msgspec does not know: a model of pydantic."""
+    """Return a value of a type that msgspec does not know: a pydantic model."""
     if isinstance(wanted, type) and type(wanted) is not _Adapted and isinstance(value, wanted):
         return value
     if not hasattr(wanted, "model_validate"):
@@ -90,7 +90,7 @@ class ArgumentTypes:
         self._decoders: dict[tuple[int, bool], Decode] = {}
 
     def decoder(self, count: int, *, strict: bool) -> Decode:
-        """What decodes a call with so many arguments by position."""
+        """Return the decoder for calls with so many arguments by position."""
         found = self._decoders.get((count, strict))
         if found is None:
             found = self._made(count, strict=strict)
@@ -110,7 +110,7 @@ class ArgumentTypes:
         return msgspec.json.Decoder(call, strict=strict, dec_hook=from_builtin).decode  # type: ignore[return-value]
 
     def keywords(self, given: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:
-        """These arguments, converted."""
+        """Convert these arguments to the types of the function."""
         return {name: self._keyword(name, value, strict=strict) for name, value in given.items()}
 
     def _keyword(self, name: str, value: Any, *, strict: bool) -> Any:
@@ -124,7 +124,7 @@ class ArgumentTypes:
             raise msgspec.ValidationError(f"{says} - at `$.{name}{where}`") from None
 
     def flaw(self, error: msgspec.ValidationError) -> ArgumentFlaw:
-        """Which argument an error of a decoder is about, and where in it."""
+        """Return which argument a decoder's error is about, and where in it."""
         says, where = _split(str(error))
         if (position := _POSITION.match(where)) is None:
             return ArgumentFlaw(where.lstrip(".") or "arguments", says)
@@ -143,7 +143,7 @@ def _split(error: str) -> tuple[str, str]:
 
 
 def _readable(hint: Any) -> Any:
-    """The annotation, or Any where msgspec cannot read it, or would refuse what it stands for."""
+    """Return the annotation, or Any if msgspec cannot read it or would refuse its values."""
     if hint is object:
         return Any
     try:
@@ -164,12 +164,12 @@ class _Adapted(type):
 
 
 def _has_model(hint: Any) -> bool:
-    """Whether a model of pydantic is in this annotation, as in `Created | Deleted`."""
+    """Return True if the annotation contains a pydantic model, as in `Created | Deleted`."""
     return hasattr(hint, "model_validate") or any(map(_has_model, get_args(hint)))
 
 
 def _adapted(hint: Any) -> Any:
-    """A type that validates as pydantic does; Any where pydantic cannot read it, either."""
+    """Return a type that validates as pydantic does; Any if pydantic cannot read the annotation either."""
     try:
         adapter = sys.modules["pydantic"].TypeAdapter(hint)
     except Exception:  # noqa: BLE001 - a type of another world
@@ -178,7 +178,7 @@ def _adapted(hint: Any) -> Any:
 
 
 def _has_foreign_part(part: object, seen: set[int]) -> bool:
-    """Whether a type is somewhere in this one that neither msgspec nor pydantic knows, as in `list[Path]`."""
+    """Return True if the annotation contains a type that neither msgspec nor pydantic knows, as in `list[Path]`."""
     if isinstance(part, CustomType):
         return not hasattr(part.cls, "model_validate")
     if id(part) in seen or not isinstance(part, Type | Field | tuple):
@@ -189,7 +189,7 @@ def _has_foreign_part(part: object, seen: set[int]) -> bool:
 
 
 def result_type(hint: Any, ignored: tuple[type, ...]) -> Any:
-    """What a job's results are converted to; Any: they stay as JSON has them. `ignored`: types that end no job."""
+    """Return the type to which a job's results are converted; Any: none. `ignored`: types that end no job."""
     if isinstance(hint, types.UnionType) or get_origin(hint) is Union:
         left = tuple(one for one in get_args(hint) if one not in ignored)
         hint = Union[left] if left else Any  # noqa: UP007 - of types that are known only now

@@ -69,7 +69,7 @@ class CallShape:
 
     @property
     def signature(self) -> inspect.Signature:
-        """How callers call it: without the task."""
+        """How callers call the function: without the task."""
         return self._callable
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None = None) -> str:
@@ -115,7 +115,7 @@ class CallShape:
         return check
 
     def _expected(self) -> int:
-        """How many arguments a call by position most likely has: those without a default."""
+        """Return how many arguments a call by position most likely has: those without a default."""
         needed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         return sum(one.kind in needed and one.default is one.empty for one in self._callable.parameters.values())
 
@@ -150,7 +150,7 @@ class CallShape:
             raise BadInput(f"job {self._name!r}: {error}; {called}{unresolved}") from None
 
     def decode(self, text: str, task: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-        """The arguments to call the function with."""
+        """Return the arguments to call the function with."""
         try:
             call = self.usual(text)
         except msgspec.ValidationError:
@@ -159,7 +159,9 @@ class CallShape:
         return (call.args, kwargs) if self.has_no_task else self._with_task(call.args, kwargs, task)
 
     def unusual(self, text: str) -> Call:
-        """A call with another number of arguments by position than the last ones; `BadInput`: it does not fit."""
+        """Decode a call with another number of arguments by position than the last calls; refuse one that does not
+        fit.
+        """
         if self.types.is_any:
             raise BadInput("it is not a call")
         call = decode(text)
@@ -175,11 +177,11 @@ class CallShape:
         return call
 
     def recoded(self, call: Call) -> str:
-        """A call whose arguments were changed after they were stored, in its stored form."""
+        """Return the stored form of a call whose arguments were changed after they were stored."""
         return _encoder.encode(call).decode()
 
     def keywords(self, given: dict[str, Any]) -> dict[str, Any]:
-        """These arguments by keyword, converted; `BadInput`: one does not fit."""
+        """Convert these arguments by keyword; raise `BadInput` if one does not fit."""
         if self.types.is_any:
             return given
         self._callable.bind_partial(**given)
@@ -202,7 +204,7 @@ class CallShape:
 
 
 def _hints(function: Callable[..., Any], task_type: type) -> dict[str, Any]:
-    """The annotations that can be resolved; what cannot is passed as it comes."""
+    """Return the annotations that can be resolved. Other arguments are passed as they come."""
     try:
         return get_type_hints(function, include_extras=True)
     except Exception:  # noqa: BLE001 - a name that is local, or was imported for type checkers only
@@ -227,7 +229,7 @@ _MEANS_TASK = re.compile(r"(?:\w+\.)*Task(?:\[.*\])?(?:\s*\|\s*None)?|(?:\w+\.)*
 
 
 def _names_where_registered() -> dict[str, Any]:
-    """The local names of the function that registers the job: the nearest caller outside everpoll."""
+    """Return the local names of the function that registers the job: the nearest caller outside everpoll."""
     here: types.FrameType | None = sys._getframe()  # noqa: SLF001 - there is no other way to a caller's names
     while here is not None and str(here.f_globals.get("__name__", "")).partition(".")[0] == "everpoll":
         here = here.f_back
@@ -235,7 +237,7 @@ def _names_where_registered() -> dict[str, Any]:
 
 
 def _for_all(parameter: inspect.Parameter, hint: Any) -> Any:
-    """The hint of `*names` and `**names` is that of each single value."""
+    """Return the hint of all values: that of `*names` and `**names` is the hint of each value."""
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         return types.GenericAlias(tuple, (hint, ...))
     if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -244,7 +246,7 @@ def _for_all(parameter: inspect.Parameter, hint: Any) -> Any:
 
 
 def _is(wanted: type, hint: Any) -> bool:
-    """Whether a hint is this type: bare, with the type of its result, optional, or with metadata."""
+    """Return True if a hint is this type: bare, with the type of its result, optional, or with metadata."""
     if get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if hint is wanted or get_origin(hint) is wanted:

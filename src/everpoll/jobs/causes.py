@@ -1,9 +1,12 @@
 """Causes: failed jobs grouped by what went wrong, and put back by filter.
 
 Promises: two failures have one cause if their job, the class of their last error and its text agree, where numbers,
-ids and addresses in memory do not count. No more than `SEARCHED` failed jobs are looked at, the newest ones.
+ids and addresses in memory do not count. No more than `SEARCHED` failed jobs are looked at, the newest ones, and no
+more than can be read within the time that is given.
 """
 
+import asyncio
+import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -55,6 +58,8 @@ class Causes(Struct, frozen=True):
     causes: tuple[Cause, ...]
     is_capped: bool = False
     """There are more failed jobs than were looked at."""
+    searched: int = 0
+    """How many failed jobs were looked at."""
 
 
 class Redriven(Struct, frozen=True, kw_only=True):
@@ -70,15 +75,19 @@ class Redriven(Struct, frozen=True, kw_only=True):
 
 
 def normalised(error: str) -> str:
-    """The text of an error without what varies between two of the same cause."""
+    """Return the text of an error without the parts that vary between errors of one cause."""
     text = error.strip().partition("\n")[0][: TEXT_CHARS * 2]
     for pattern, mark in _VARYING:
         text = pattern.sub(mark, text)
     return visible(text[:TEXT_CHARS])
 
 
-async def causes_of(store: Store, name: str | None = None, queue: str | None = None) -> Causes:
-    """Group the newest failed jobs."""
+async def causes_of(
+    store: Store, name: str | None = None, queue: str | None = None, within_s: float = math.inf
+) -> Causes:
+    """Group the newest failed jobs, as many as can be read within that time, and at least a page."""
+    now = asyncio.get_running_loop().time
+    give_up_at = now() + within_s
     wanted = TaskFilter(state="failed", kind="job", name=name, queue=queue)
     groups: dict[tuple[str, str, str], list[TaskInfo]] = {}
     after, seen = None, 0
@@ -86,11 +95,11 @@ async def causes_of(store: Store, name: str | None = None, queue: str | None = N
         page = await store.tasks(wanted, PAGE, after)
         _group(groups, page.tasks)
         seen, after = seen + len(page.tasks), page.after
-        if after is None or seen >= SEARCHED:
+        if after is None or seen >= SEARCHED or now() >= give_up_at:
             break
     grouped = [_cause(key, tasks) for key, tasks in groups.items()]
     grouped.sort(key=lambda one: (-one.count, one.name, one.type, one.error))
-    return Causes(tuple(grouped), is_capped=after is not None)
+    return Causes(tuple(grouped), after is not None, seen)
 
 
 def _group(groups: dict[tuple[str, str, str], list[TaskInfo]], tasks: Iterable[TaskInfo]) -> None:

@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def _receive(pipe: socket.socket, requests: "queue.SimpleQueue[Request]", is_busy: threading.Event) -> None:
-    """In a thread, so that the end of the worker is seen in the middle of a call."""
+    """Receive calls, in a thread, so that the end of the worker is noticed during a call."""
     try:
         while head := _exactly(pipe, HEAD_BYTES):
             requests.put(_request(_exactly(pipe, int.from_bytes(head, "big"))))

@@ -51,21 +51,21 @@ class JobCall(Generic[R]):
         return Chain((self, call_of(following, extra)))
 
     async def enqueue(self) -> Task[R]:
-        """Have a worker run it."""
+        """Enqueue the call: a worker runs it."""
         return await self.job.enqueue_call(self.args, dict(self.kwargs), self.options)
 
     @property
     def sync(self) -> "SyncCall[R]":
-        """The same for programs without an event loop."""
+        """The same call for programs without an event loop."""
         return SyncCall(self)
 
     def new_task(self) -> NewTask:
-        """The task that it makes among others."""
+        """Return the task of this call, to be enqueued with others."""
         return self.job.new_task(self.args, dict(self.kwargs), **self._options())
 
-    def task_behind(self, mark: str) -> NewTask:
+    def task_with_deferred_argument(self, mark: str) -> NewTask:
         """The task that it makes where its first argument comes later; `mark`: the member that says which."""
-        return self.job.new_task_behind(mark, self.args, dict(self.kwargs), self._options())
+        return self.job.new_task_with_deferred_argument(mark, self.args, dict(self.kwargs), self._options())
 
     def _options(self) -> EnqueueOptions:
         for name in NOT_IN_FLOWS:
@@ -100,13 +100,16 @@ class Chain:
 
     @property
     def sync(self) -> "SyncChain":
-        """The same for programs without an event loop."""
+        """The same chain for programs without an event loop."""
         return SyncChain(self)
 
     def flow(self, then: int | None = None, start: int = 0) -> list[FlowTask]:
-        """The tasks, the last one first. `then`: the place of what waits for the last one; `start`: of the last one."""
+        """Return the tasks, the last one first.
+
+        `then`: the place of the task that waits for the last one; `start`: the place of the last one.
+        """
         first, *rest = self.calls
-        tasks = [first.new_task(), *(call.task_behind(TAKES_RESULT) for call in rest)]
+        tasks = [first.new_task(), *(call.task_with_deferred_argument(TAKES_RESULT) for call in rest)]
         places = [then, *range(start, start + len(rest))]
         takes = [*["result"] * len(rest), None]
         return [
@@ -124,7 +127,7 @@ class SyncCall(Generic[R]):
         self._call = call
 
     def enqueue(self) -> SyncTask[R]:
-        """Have a worker run it, as `await call.enqueue()` does."""
+        """Enqueue the call, as `await call.enqueue()` does."""
         call = self._call
         task: SyncTask[R] = call.job.sync.enqueue_call(call.args, dict(call.kwargs), call.options)
         return task
@@ -150,7 +153,7 @@ class SyncChain:
 
 
 def call_of(given: object, extra: tuple[Any, ...] = ()) -> JobCall[Any]:
-    """The call that `then` was given: a call, or a job with the arguments behind the first."""
+    """Return the call that `then` was given: a call, or a job with its further arguments."""
     if isinstance(given, JobCall):
         if extra:
             raise BadInput(f"{given!r} has its arguments: write .then({given.job.name}.call(…)), and nothing behind it")

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from everpoll.engine.actors import action
-from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.work import Run
 from everpoll.errors import BadInput, JobCanceled, JobFailed, TaskNotFound
 from everpoll.jobs.flows import Chain, JobCall, call_of, enqueue_flow
 from everpoll.policy import Duration, human, seconds, shown
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import END_STATES, Ended, Enqueued, NewTask, Settlement, TaskInfo, TaskState
 from everpoll.stores.flows import GROUP_KIND, FlowTask
 
@@ -84,7 +84,7 @@ class NewGroup:
 
     @property
     def sync(self) -> "SyncNewGroup":
-        """The same for programs without an event loop."""
+        """The same group for programs without an event loop."""
         return SyncNewGroup(self, self._jobs.sync)
 
     def flow(self) -> list[FlowTask]:
@@ -95,7 +95,7 @@ class NewGroup:
             flow += chain.flow(then=0, start=len(flow) + 1)
         mark = f'"group":{len(self._calls)}'
         if self._callback is not None:
-            last = self._callback.task_behind(mark)
+            last = self._callback.task_with_deferred_argument(mark)
         else:
             queue = flow[0].task.queue if flow else self._jobs.any_queue
             last = NewTask(name=NAME, kind=GROUP_KIND, queue=queue, args=f'{{{mark},"args":[],"kwargs":{{}}}}')
@@ -121,17 +121,17 @@ class Group:
         return SyncGroup(self._jobs.sync, self.id)
 
     async def info(self) -> GroupInfo:
-        """How many members are in which state."""
+        """Count the members by their state."""
         store = await self._jobs.store()
         counts: dict[Any, int] = dict(await store.member_counts(self.id))
         last = await self._last()
         return GroupInfo(id=self.id, state=last.state, total=int(last.args["group"]), **counts)
 
     async def results(self, return_exceptions: bool = False) -> list[Any]:
-        """What the members returned, in the order of the calls, once all of them have ended.
+        """Wait until all members have ended; return their results in the order of the calls.
 
-        A member that failed or was canceled raises; with `return_exceptions`, its error stands in its place.
-        `TaskNotFound`: history has some of the members no more.
+        A member that failed or was canceled raises its error; with `return_exceptions`, the error takes the place of
+        the result. Raises `TaskNotFound` if the history no longer has all members.
         """
         total = int((await self._last()).args["group"])
         found = [self._jobs.handle(one.id, is_known=True) async for one in self._members()]

@@ -21,7 +21,7 @@ logger = logging.getLogger("everpoll.jobs")
 
 Hook = Callable[[TaskInfo], Any]
 CLOSE_S = 5.0
-READ_LIMIT = 500
+READ_LIMIT = 50
 WAITING_LIMIT = 100_000
 """For more jobs than these, hooks that are slower than the jobs are not called."""
 
@@ -47,7 +47,7 @@ class Hooks:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no hook."""
+        """True if there are no hooks."""
         return not any(self._hooks.values())
 
     def settled(self, task_ids: list[int]) -> None:
@@ -80,12 +80,12 @@ class Hooks:
         while self._waiting:
             some, self._waiting = self._waiting[:READ_LIMIT], self._waiting[READ_LIMIT:]
             try:
-                ended = await (await self._store()).ended(some)
+                found = await (await self._store()).info(some)
             except Exception as error:  # noqa: BLE001 - hooks observe: nothing depends on them
                 logger.warning("cannot call hooks for %d jobs: %s", len(some), error)
                 continue
             for task_id in some:
-                if (info := ended.get(task_id)) is not None and info.kind == "job":
+                if (info := found.get(task_id)) is not None and info.ended_at is not None and info.kind == "job":
                     await self._call(info)
 
     async def _call(self, info: TaskInfo) -> None:

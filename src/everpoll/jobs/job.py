@@ -107,7 +107,9 @@ class Job(Generic[P, R]):
         return self._jobs.hooks.add("failed", hook, self.name)
 
     def converted(self, result: Any) -> Any:
-        """A result of the store as the function's annotation has it; one that does not fit stays as it is."""
+        """Convert a result from the store to the type that the function declares; one that does not fit stays as it
+        is.
+        """
         if self._shape.result is Any or result is None:
             return result
         try:
@@ -144,16 +146,16 @@ class Job(Generic[P, R]):
     async def enqueue(self, *args: Any, connection: Any, **kwargs: Any) -> Task[R]: ...
 
     async def enqueue(self, *args: Any, **kwargs: Any) -> Task[R]:
-        """Have a worker run it: now, or after `delay=`; see `EnqueueOptions` for what else it takes."""
+        """Enqueue the job to run now, or after `delay=`. `EnqueueOptions` lists the other options."""
         return await self.enqueue_call(args, kwargs, self.split_options(kwargs))
 
     def options(self, **options: Unpack[EnqueueOptions]) -> JobWithOptions[P, R]:
-        """The same job with these options: `await job.options(delay="5s").enqueue(…)`."""
+        """Return the job with these options: `await job.options(delay="5s").enqueue(…)`."""
         check_options(f"job {self.name!r}", options, EnqueueOptions)
         return JobWithOptions(self, options)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R]:
-        """The job with these arguments, for chains and groups: `await fetch.call(url).then(parse).enqueue()`."""
+        """Return the job with these arguments, for chains and groups: `await fetch.call(url).then(parse).enqueue()`."""
         return JobCall(self, args, dict(kwargs))
 
     @property
@@ -241,11 +243,11 @@ class Job(Generic[P, R]):
         """Return the task that these arguments make, checked."""
         return self._new_tasks.one(args, kwargs, options)
 
-    def new_task_behind(
+    def new_task_with_deferred_argument(
         self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions
     ) -> NewTask:
         """Return the task of a call whose first argument comes later, checked; `mark`: the member that says which."""
-        return self._new_tasks.behind(mark, args, kwargs, options)
+        return self._new_tasks.with_deferred_argument(mark, args, kwargs, options)
 
     def verdict(self, error: BaseException) -> Verdict:
         """Return what an error of the function means for the next attempt."""

@@ -33,7 +33,7 @@ class JobLimits:
 
     @classmethod
     def of(cls, where: str, name: str, signature: inspect.Signature, options: dict[str, Any]) -> "JobLimits | None":
-        """The limits of a job; None: it has none."""
+        """Return the limits that a job declares; None: it declares none."""
         if options.get("concurrency") is None and options.get("rate") is None:
             if options.get("per") is not None:
                 raise BadInput(f"{where}: per= says which tasks count together, and needs concurrency= or rate=")
@@ -41,12 +41,12 @@ class JobLimits:
         return cls(where, name, signature, options)
 
     def rule(self) -> Limit:
-        """The numbers, without a key."""
+        """Return the numbers of the limit, without a key."""
         rate = self.rate
         return Limit("", self.concurrency, None if rate is None else rate.count, 0.0 if rate is None else rate.per_s)
 
     def limit_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit | None:
-        """What a task with these arguments counts for; None: no limit."""
+        """Return the limit that a task with these arguments counts for; None: no limit."""
         if self.per is None:
             key = self._name
         else:
@@ -114,5 +114,5 @@ def _rate(where: str, value: object) -> Rate | None:
 
 
 def _escaped(name: str) -> str:
-    """The name of a job as the first part of a key: the first slash of a key ends it."""
+    """Escape the name of a job as the first part of a key: the first slash ends that part."""
     return name.replace("%", "%25").replace("/", "%2F")

@@ -11,8 +11,8 @@ import msgspec
 
 from everpoll.engine.tracing import carried
 from everpoll.errors import BadInput
-from everpoll.jobs.behind import Behind
 from everpoll.jobs.call import CallShape
+from everpoll.jobs.deferred_argument import DeferredArgument
 from everpoll.jobs.flows import TAKES_RESULT
 from everpoll.jobs.options import EnqueueOptions, check_options, checked_priority, delay_s_of
 from everpoll.jobs.unique import KeyRules, checked_key
@@ -32,9 +32,9 @@ class NewTasks:
         self._where = f"job {job.name!r}"
 
     @functools.cached_property
-    def later(self) -> Behind:
-        """How the job is called where its first argument comes from another task."""
-        return Behind(self._job.name, self._function, self._shape)
+    def later(self) -> DeferredArgument:
+        """The form of the call whose first argument comes from another task."""
+        return DeferredArgument(self._job.name, self._function, self._shape)
 
     def one(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions) -> NewTask:
         """Make the task of one call."""
@@ -83,8 +83,10 @@ class NewTasks:
             key = self._job.keys.key_of(args, kwargs)
         return self._with_options(task, options, key, together=together)
 
-    def behind(self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions) -> NewTask:
-        """Make the task of a call whose first argument comes later; `mark`: the member that says which."""
+    def with_deferred_argument(
+        self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], options: EnqueueOptions
+    ) -> NewTask:
+        """Make the task of a call whose first argument comes later; `mark`: the JSON member that names it."""
         job = self._job
         if job.runs_in_process and mark != TAKES_RESULT:
             raise BadInput(

@@ -93,7 +93,7 @@ def check_parameters(where: str, function: Callable[..., Any]) -> None:
 
 
 def checked_text(name: str, value: object) -> str:
-    """A name that every database can keep."""
+    """Return a name that every database can store; refuse any other."""
     if (flaw := flaw_of(value, NAME_LIMIT)) is not None:
         raise BadInput(f"{name}={shown(value)} {flaw}: write a text of 1 to {NAME_LIMIT} characters")
     assert isinstance(value, str), "anything else has a flaw"
@@ -101,7 +101,7 @@ def checked_text(name: str, value: object) -> str:
 
 
 def checked_priority(name: str, value: int) -> int:
-    """A whole number that every database can keep."""
+    """Return a whole number that every database can store; refuse any other."""
     accepted = "a whole number; higher runs first"
     number = whole_number(value, name=name, at_least=-PRIORITY_LIMIT, accepted=accepted)
     if number > PRIORITY_LIMIT:
@@ -110,7 +110,7 @@ def checked_priority(name: str, value: int) -> int:
 
 
 def delay_s_of(name: str, value: Duration | datetime, wall: Callable[[], float]) -> float:
-    """Seconds from now, by the clock of this process where an instant is given."""
+    """Return the seconds from now; those until an instant are counted by the clock of this process."""
     if not isinstance(value, datetime):
         return seconds(value, name=name)
     if value.tzinfo is None or value.utcoffset() is None:

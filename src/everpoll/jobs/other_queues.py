@@ -1,4 +1,4 @@
-"""What other queues call it: names that people write from habit, and what they are called here."""
+"""Method names of other queues that people write from habit, and everpoll's names for them."""
 
 ENQUEUE = frozenset(
     {
@@ -11,7 +11,7 @@ OPTIONS = frozenset({"configure", "with_options", "set", "kicker"})
 
 
 def meant(job: str, attribute: str) -> str:
-    """Return what an attribute that a job does not have is called here; empty if that is not known."""
+    """Return everpoll's name for an attribute of other queues' jobs; empty if the attribute is unknown."""
     if attribute in ENQUEUE:
         return f"write await {job}.enqueue(…), or {job}.sync.enqueue(…) where there is no event loop"
     if attribute in CALL:

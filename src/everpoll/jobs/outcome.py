@@ -10,13 +10,14 @@ from typing import Any
 
 import msgspec
 
-from everpoll.engine.calls import ERROR_LIMIT, described, storable
+from everpoll.engine.calls import described
 from everpoll.engine.failure_events import failure_event
 from everpoll.engine.lost_numbers import lost_number
 from everpoll.jobs.argument_types import to_builtin
 from everpoll.jobs.process_calls import Unkept
 from everpoll.jobs.verdicts import ORDINARY, Verdict
 from everpoll.policy import Backoff, Cancel, Rng, Snooze, human, whole_number
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import Again, Ended, EndState, Lease, Settlement, encode
 
 RESULT_LIMIT = 1_000_000
@@ -41,7 +42,7 @@ class Retry:
 
 
 def returned(lease: Lease, value: Any) -> Settlement:
-    """The function has returned."""
+    """Return the settlement of a function that has returned `value`."""
     if value is None:
         return Ended(lease.id, lease.sequence)
     if isinstance(value, Snooze):
@@ -71,7 +72,7 @@ def _done(lease: Lease, result: str | None, why: str) -> Settlement:
 
 
 def raised(lease: Lease, error: BaseException, retry: Retry, rng: Rng, verdict: Verdict = ORDINARY) -> Settlement:
-    """The function has raised: try again after the backoff, or give up."""
+    """Return the settlement of a function that has raised: try again after the backoff, or fail."""
     entry: dict[str, Any] = {
         "attempt": lease.attempt,
         **described(error),

@@ -40,7 +40,7 @@ def inside_sync(
     work_of: WorkOf[T],
     instead: str,
 ) -> T:
-    """The same for a synchronous connection; `call` has something asked where there is an event loop."""
+    """Do the same for a synchronous connection; `call` asks on an event loop."""
     check_kind(connection, is_async=False, instead=instead)
 
     async def ask(jobs: "Jobs", anew: bool) -> CallerWork[T]:
@@ -67,7 +67,7 @@ def completing_of(run: Run, ended: Ended) -> WorkOf[None]:
 
 
 def completion(run: Run, result: object) -> Ended:
-    """The end of a job with this result. From now on the run counts as completing."""
+    """Return the end of a job with this result. From now on the run counts as completing."""
     label = f"task {run.lease.id}"
     if run.completing is not None:
         raise WrongState(f"{label}: complete() was called already; a job ends once")
@@ -81,7 +81,7 @@ def completion(run: Run, result: object) -> Ended:
 
 
 async def is_complete(store: Store, run: Run) -> bool:
-    """Whether the task was ended in a transaction that is committed; waits for as long as the database is away."""
+    """Return True if a committed transaction ended the task. Waits while the database is away."""
 
     async def ask() -> bool:
         return await store.is_complete(run.incarnation, run.lease)

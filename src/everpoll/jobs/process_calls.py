@@ -92,7 +92,7 @@ class ProcessCalls:
                 raise BadInput(f'{where}: run="process" needs a module or a file; this program is typed in by hand')
 
     async def __call__(self, run: Run, args: str, timeout_s: float | None, begin: Callable[[], None]) -> Any:
-        """What the function returned; raises what it raised."""
+        """Run the call in a child process; return what the function returns, raise what it raises."""
         # While it waits for a free process it has no deadline.
         run.ends_by(None)
         request = Request(self._module, self._file, self._name, args, sys.path, self._job)
@@ -109,7 +109,7 @@ class ProcessCalls:
 
 
 def checked_run(where: str, run: object) -> bool:
-    """Whether the job runs in a process; `BadInput` for anything but "process" and None."""
+    """Return True if the job runs in a process; raise `BadInput` for anything but "process" and None."""
     if run not in (None, "process"):
         raise BadInput(f'{where}: run={shown(run)}: write run="process", or leave it out')
     return run == "process"

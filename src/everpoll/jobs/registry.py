@@ -104,13 +104,13 @@ class Jobs:
         return name in self._jobs
 
     def beside(self, store: Callable[[], Awaitable[Store]]) -> "Jobs":
-        """The same jobs on another store object, for callers of another thread."""
+        """Return the same jobs on another store object, for callers of another thread."""
         made = Jobs(Works(), store, lambda _: self.sync)
         made._jobs = self._jobs
         return made
 
     def converted(self, info: TaskInfo) -> Any:
-        """The result of a task, as the function's annotation has it, where the job is registered here."""
+        """Return the result of a task, converted as the function's annotation says if the job is registered here."""
         job = self._jobs.get(info.name) if info.kind == "job" else None
         return info.result if job is None else job.converted(info.result)
 
@@ -130,11 +130,11 @@ class Jobs:
         return len(self._jobs)
 
     def group(self, calls: Iterable[JobCall[Any] | Chain]) -> NewGroup:
-        """Calls that run side by side, to be enqueued together."""
+        """Return a group of calls that run side by side, to be enqueued together."""
         return NewGroup(self, calls)
 
     def group_of(self, task_id: int) -> Group:
-        """A handle on a group that was enqueued earlier or elsewhere."""
+        """Return a handle on a group that was enqueued earlier or elsewhere."""
         return Group(self, task_id)
 
     @property
@@ -143,11 +143,11 @@ class Jobs:
         return min((job.queue for job in self._jobs.values()), default="default")
 
     def task(self, task_id: int) -> Task[Any]:
-        """A handle on a task that was enqueued earlier or elsewhere."""
+        """Return a handle on a task that was enqueued earlier or elsewhere."""
         return self.handle(checked_id(task_id), is_known=False)
 
     def handle(self, task_id: int, *, is_known: bool) -> Task[Any]:
-        """A handle on a task; `is_known`: it certainly exists."""
+        """Return a handle on a task; `is_known`: it certainly exists."""
         return Task(self, task_id, is_known=is_known)
 
     async def enqueuer(self) -> Enqueuer:

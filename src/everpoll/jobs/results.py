@@ -21,11 +21,12 @@ class Results(Waiters[None, TaskInfo]):
         super().__init__(store, self._answer, CADENCE, closed)
 
     async def wait(self, task_id: int) -> TaskInfo:
-        """The task, once it has ended."""
+        """Wait until the task has ended and return it."""
         return await self.ask(task_id, None)
 
-    async def _answer(self, waiters: Sequence[Waiter[None, TaskInfo]]) -> None:
+    async def _answer(self, waiters: Sequence[Waiter[None, TaskInfo]]) -> list[int]:
         ended = await self._store.ended(list({one.task_id for one in waiters}))
         for one in waiters:
-            if one.task_id in ended:
-                one.tell(ended[one.task_id])
+            if (task := ended.get(one.task_id)) is not None:
+                one.tell(task)
+        return [task_id for task_id, task in ended.items() if task is None]

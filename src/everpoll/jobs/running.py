@@ -17,9 +17,9 @@ from msgspec import UNSET
 from everpoll.engine.calls import Callee, failure, not_ended
 from everpoll.engine.work import Run
 from everpoll.errors import RolledBack
-from everpoll.jobs.behind import PLAIN, arrived
-from everpoll.jobs.behind import decode as decode_later
 from everpoll.jobs.call import CallShape, decode
+from everpoll.jobs.deferred_argument import PLAIN, arrived
+from everpoll.jobs.deferred_argument import decode as decode_later
 from everpoll.jobs.new_tasks import NewTasks
 from everpoll.jobs.outcome import raised, refused, returned
 from everpoll.jobs.own_transactions import is_complete

@@ -36,7 +36,7 @@ S = TypeVar("S")
 
 
 def checked_id(task_id: object) -> int:
-    """The id of a task, if it may be one."""
+    """Return the id of a task; raise `TaskNotFound` if it cannot be one."""
     if isinstance(task_id, bool) or not isinstance(task_id, int):
         raise BadInput(f"{shown(task_id)} is not the id of a task: write a whole number")
     return task_id
@@ -74,13 +74,13 @@ class SyncCalls:
         return before
 
     def close(self) -> None:
-        """Let go of the connections of synchronous callers; a later call connects again."""
+        """Close the connections of synchronous callers; a later call connects again."""
         side, self._side = self._side, None
         if side is not None:
             side.portal.close()
 
     def call(self, ask: "Callable[[Jobs], Coroutine[Any, Any, S]]", instead: str) -> S:
-        """Have this asked, and return the answer; `instead` is what a caller in an event loop should write."""
+        """Run `ask` on an event loop and return its answer; `instead`: what a caller in an event loop must write."""
         refuse_in_an_event_loop(instead)
         if self._another is None:
             running = self._running()
@@ -93,7 +93,7 @@ class SyncCalls:
     def _current(self) -> "_Side":
         side = self._side
         if side is None or side.pid != os.getpid():
-            # What a fork inherits is the parent's: it is kept, untouched, so that its connections are not closed here.
+            # After a fork this is the parent's: keep it, so that this process does not close the parent's connections.
             self._inherited.append(side)
             assert self._another is not None, "the only store is asked directly"
             side = self._side = _Side(self._another, self._make_jobs)
@@ -101,7 +101,7 @@ class SyncCalls:
 
     @property
     def is_in_vain(self) -> bool:
-        """Whether no worker can ever end a task that waits: its store is this process's alone, and no app runs."""
+        """True if no worker can ever end a waiting task: only this process has the store, and no app runs in it."""
         return self._another is None and self._running() is None
 
 
@@ -163,7 +163,7 @@ class SyncJob(Generic[P, R]):
     def enqueue(self, *args: Any, connection: Any, **kwargs: Any) -> "SyncTask[R]": ...
 
     def enqueue(self, *args: Any, **kwargs: Any) -> "SyncTask[R]":
-        """Have a worker run it, as `await job.enqueue(…)` does."""
+        """Enqueue the job, as `await job.enqueue(…)` does."""
         return self.enqueue_call(args, kwargs, self._job.split_options(kwargs))
 
     def enqueue_call(self, args: tuple[Any, ...], kwargs: dict[str, Any], options: "EnqueueOptions") -> "SyncTask[R]":

@@ -8,7 +8,6 @@ from msgspec import UNSET
 
 from everpoll.drivers.callers import check_kind
 from everpoll.engine.actors import action
-from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.work import Run
 from everpoll.errors import (
     BadInput,
@@ -24,6 +23,7 @@ from everpoll.jobs.outages import through_outages
 from everpoll.jobs.own_transactions import completing_of, completion, inside, inside_sync
 from everpoll.jobs.sync import SyncCalls, SyncInside
 from everpoll.policy import Duration, human, seconds
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 from everpoll.stores.contract import TaskInfo, encode
 from everpoll.stores.limits import size_of
 from everpoll.stores.operations import Revision
@@ -80,7 +80,7 @@ class Task(Generic[R_co]):
         return found[self.id]
 
     async def result(self, timeout: Duration | None = None) -> R_co:  # noqa: ASYNC109 - the API's own word
-        """What the job returned, once it has ended, as its annotation says; a failed or canceled job raises."""
+        """Wait until the job has ended and return its result, converted as its annotation says; raise if it failed."""
         limit_s = None if timeout is None else seconds(timeout, name="timeout")
         if not self._is_known:
             await self.info()  # An id that never existed would be waited for in vain.
@@ -143,22 +143,22 @@ class Task(Generic[R_co]):
 
     @property
     def scheduled_for(self) -> datetime | None:
-        """Inside the job: the slot for which a schedule enqueued it; None: no schedule did."""
+        """Inside the job: the slot for which a schedule enqueued it; None: a caller enqueued it."""
         slot = decode_call(self._running("scheduled_for").lease.args).slot
         return None if slot is UNSET else datetime.fromtimestamp(slot, UTC)
 
     @property
     def fence(self) -> str:
-        """Inside the job: a token that no other run of any task ever has, for its own writes elsewhere."""
+        """Inside the job: a token that no other run of any task has, for its own writes elsewhere."""
         return self._running("fence").fence
 
     @property
     def is_stopping(self) -> bool:
-        """Inside the job: whether it is to end, by a cancel, a shutdown or a timeout; for plain functions to check."""
+        """Inside the job: True if it must end, by a cancel, a shutdown or a timeout. Plain functions check it."""
         return self._running("is_stopping").stop_reason is not None
 
     async def progress(self, value: Any, text: str | None = None) -> None:
-        """Inside the job: store how far it is, for `info()` to show. Raises `LeaseLost` if it has lost its lease.
+        """Store how far the job is; call it inside the job. Raises `LeaseLost` if the job has lost its lease.
 
         With a text, `info().progress` is `{"value": value, "text": text}`, else the value. While the database is away
         it waits, for as long as the job may run.
@@ -181,7 +181,7 @@ class Task(Generic[R_co]):
             raise LeaseLost(f"task {self.id}: its lease was lost; end without further effects")
 
     async def complete(self, result: Any = None, *, connection: object) -> None:
-        """Inside the job: end it as done, with this result, in the transaction of this connection.
+        """End the job as done with this result, in the transaction of this connection; call it inside the job.
 
         The end counts when the transaction is committed, together with whatever else it wrote; the job commits before
         it returns. Rolled back, the attempt has failed. Raises `LeaseLost` if it has lost its lease, and then the
@@ -198,7 +198,7 @@ class Task(Generic[R_co]):
             raise
 
     def complete_sync(self, result: Any, connection: object, calls: SyncCalls) -> None:
-        """The same through a synchronous connection: what `task.sync.complete` does."""
+        """End the job through a synchronous connection, for `task.sync.complete`."""
         run = self._running("complete()")
         instead = "await task.complete(…)"
         check_kind(connection, is_async=False, instead=instead)
@@ -222,7 +222,7 @@ class Task(Generic[R_co]):
 
 
 def refuse_to_retry_a_run(info: TaskInfo) -> None:
-    """A run that has its outcome would only be cleaned up once more."""
+    """Refuse a run of a watch: it has its outcome, and a retry would only clean up once more."""
     if info.kind == "watch":
         raise BadInput(f"task {info.id} is a run of the watch {info.name!r}: begin a new one, under another id")
 

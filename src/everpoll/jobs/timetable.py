@@ -1,14 +1,14 @@
 """When a schedule is due: the slots of a cron expression in a time zone, or of a fixed interval.
 
 Pure. Promises: a slot is one instant, the same in every process. A local time that a clock change skips is due right
-after the gap; one that a clock change repeats is due once. An expression whose hour begins with `*` comes by the hours
-that pass, not by their names: `30 * * * *` is due in both of two equal hours. Slots of an interval are the multiples of
-it since the epoch.
+after the gap; one that a clock change repeats is due once, the first time. An expression whose hour begins with `*`
+follows the local clock: a time that is skipped does not come, and one that is repeated comes twice, so `30 * * * *` is
+due in both of two equal hours. Slots of an interval are the multiples of it since the epoch.
 """
 
 import math
 from collections.abc import Iterator
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from typing import Literal
 from zoneinfo import ZoneInfo
@@ -24,6 +24,7 @@ POLICIES: tuple[Missed, ...] = ("skip", "once", "all")
 SHORTEST_S = 1.0
 LATE_S = 60.0
 """With `missed="skip"`, a slot that is found later than this is missed."""
+MINUTE = timedelta(minutes=1)
 BATCH = 100
 """With `missed="all"`, how many slots one run catches up on; the next run follows at once."""
 
@@ -54,9 +55,9 @@ class Timetable(Struct, frozen=True, omit_defaults=True):
                 place += 1
         last = after
         for slot in self._cron(after):
-            # A repeated local time must not come twice, whatever the iterator thinks of it.
-            if (found := slot.timestamp()) > last:
-                yield (last := found)
+            # Several local times that a clock change skips are due at one instant.
+            if slot > last:
+                yield (last := slot)
 
     def latest(self, after: float, until: float) -> float | None:
         """Return the last slot in (after, until]; None: there is none."""
@@ -76,13 +77,45 @@ class Timetable(Struct, frozen=True, omit_defaults=True):
                 break
         return latest
 
-    def _cron(self, after: float) -> Iterator[datetime]:
+    def _cron(self, after: float) -> Iterator[float]:
+        """Yield the slots from a little before the instant, in order.
+
+        cronsim walks local times, without their zone. In a zone whose clock changes by half an hour it misses slots:
+        it takes an hour later on the clock for the next full hour.
+        """
         assert self.cron is not None
-        minute, hour, rest = self.cron.split(maxsplit=2)
-        # cronsim, as Debian's cron, lets a `*` in the minute alone decide that a clock change skips and repeats slots.
-        if minute.startswith("*") and not hour.startswith("*"):
-            minute = f"0-59{minute[1:]}"
-        return CronSim(f"{minute} {hour} {rest}", datetime.fromtimestamp(after, _zone(self.tz)))
+        zone, follows_clock = _zone(self.tz), self.cron.split()[1].startswith("*")
+        repeated: list[float] = []
+        for local in CronSim(self.cron, _local_time_before(after, zone)):
+            found = _instants(local, zone)
+            while not (found or follows_clock):
+                local += MINUTE  # noqa: PLW2901 - right after the gap
+                found = _instants(local, zone)
+            if not found:
+                continue
+            if repeated and repeated[0] < found[0]:
+                yield from repeated
+                repeated.clear()
+            yield found[0]
+            if follows_clock:
+                repeated += found[1:]
+        yield from repeated
+
+
+def _local_time_before(after: float, zone: tzinfo) -> datetime:
+    """Return a local time, without its zone, behind which all slots lie that come later than the instant."""
+    local = datetime.fromtimestamp(after, zone)
+    first, second = (local.replace(fold=fold).utcoffset() or timedelta() for fold in (0, 1))
+    # In an hour that will be repeated, local times of before come again.
+    return (local - (first - second)).replace(tzinfo=None)
+
+
+def _instants(local: datetime, zone: tzinfo) -> tuple[float, ...]:
+    """Return when it is this local time: once; twice, if a clock change repeats it; never, if one skips it."""
+    first, second = (local.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
+    if first == second:
+        return (first,)
+    return (first, second) if first < second else ()
 
 
 class Due(Struct, frozen=True):

@@ -1,11 +1,11 @@
-"""Keys of jobs: which key a call has, and what its enqueue does where another task has that key.
+"""Keys of jobs: which key a call has, and what its enqueue does if another task has that key.
 
-    existing   the task that has the key is the answer
+    existing   returns the task that has the key
     reject     `KeyTaken`, which carries that task
     replace    a waiting task takes the new arguments, delay and priority; a running one goes on, and the key
                passes to a new task
 
-Promises: a job without these options pays nothing for them. What makes no sense is refused where it is written.
+Promises: a job without these options pays nothing for them. Options that make no sense are refused at registration.
 """
 
 import inspect
@@ -18,7 +18,7 @@ from everpoll.policy import flaw_of, human, seconds, shown
 from everpoll.stores.contract import Enqueued, NewTask, OnConflict, Unique
 
 KEY_LIMIT = 200
-"""Characters."""
+"""The longest key, in characters."""
 CHOICES: tuple[str, ...] = get_args(OnConflict)
 
 KeyFunction = Callable[..., str | None]
@@ -26,7 +26,7 @@ KeyFunction = Callable[..., str | None]
 
 @dataclass(frozen=True, slots=True)
 class KeyRules:
-    """What a job, or one enqueue of it, says about keys."""
+    """The options of a job, or of one enqueue, about keys."""
 
     where: str
     of_call: KeyFunction | None = None
@@ -35,7 +35,7 @@ class KeyRules:
 
     @classmethod
     def of(cls, where: str, options: Mapping[str, Any]) -> "KeyRules | None":
-        """The rules that a job registers; None: it says nothing about keys."""
+        """Return the rules that a job registers; None: it has no options for keys."""
         of_call = options.get("key")
         if of_call is not None and not callable(of_call):
             raise BadInput(
@@ -48,7 +48,7 @@ class KeyRules:
         return None if rules == cls(where) else rules
 
     def changed(self, options: Mapping[str, Any]) -> "KeyRules":
-        """The same rules, with what these options say instead."""
+        """Return these rules, changed by the options of one enqueue."""
         rules = self
         if options.get("on_conflict") is not None:
             rules = replace(rules, on_conflict=_on_conflict(self.where, options["on_conflict"]))
@@ -58,7 +58,7 @@ class KeyRules:
         return rules
 
     def key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-        """The key that the job gives this call; None: none."""
+        """Return the key that the job gives this call; None: no key."""
         if self.of_call is None:
             return None
         try:
@@ -68,7 +68,9 @@ class KeyRules:
         return None if key is None else checked_key(self.where, key)
 
     def unique(self, *, together: bool) -> Unique | None:
-        """What the store is to do; None: what it does with any key. `together`: the task is one of several."""
+        """Return how the store handles a taken key; None: as it does by default. `together`: the task is one of
+        several.
+        """
         rejects_all = together and self.on_conflict == "reject"
         if self.on_conflict != "replace" and self.for_s is None and not rejects_all:
             return None
@@ -91,7 +93,7 @@ class KeyRules:
 
 
 def checked_key(where: str, key: object) -> str:
-    """The key, if every database can keep it."""
+    """Return the key; raise `BadInput` if a database cannot store it."""
     if (flaw := flaw_of(key, KEY_LIMIT)) is not None:
         raise BadInput(f"{where}: key={shown(key)} {flaw}: write a text of 1 to {KEY_LIMIT} characters")
     assert isinstance(key, str), "anything else has a flaw"

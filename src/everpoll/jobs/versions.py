@@ -38,7 +38,7 @@ class Versions:
         self._steps[start] = (end, step)
 
     def migrated(self, version: int, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """These arguments of an earlier version, as the function has them now."""
+        """Convert arguments of an earlier version to those that the function takes now."""
         version = max(1, version)
         while version < self.version:
             if version not in self._steps:

@@ -28,16 +28,16 @@ class JobWithOptions(Generic[P, R]):
         self._options = options
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Task[R]:
-        """Have a worker run it, with these options."""
+        """Enqueue the job with these options."""
         return await self._job.enqueue_call(args, dict(kwargs), self._options)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> JobCall[R]:
-        """The job with these arguments and options, for chains and groups."""
+        """Return the job with these arguments and options, for chains and groups."""
         return JobCall(self._job, args, dict(kwargs), self._options)
 
     @property
     def sync(self) -> "SyncJobWithOptions[P, R]":
-        """The same for programs without an event loop."""
+        """The same calls for programs without an event loop."""
         return SyncJobWithOptions(self._job, self._options)
 
 
@@ -51,5 +51,5 @@ class SyncJobWithOptions(Generic[P, R]):
         self._options = options
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> SyncTask[R]:
-        """Have a worker run it, with these options."""
+        """Enqueue the job with these options."""
         return self._job.sync.enqueue_call(args, dict(kwargs), self._options)

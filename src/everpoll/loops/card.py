@@ -1,7 +1,7 @@
 """Card: a loop as other processes show it."""
 
-from everpoll.engine.calls import storable
 from everpoll.loops.loop import Loop
+from everpoll.policy.storable_texts import storable
 from everpoll.stores.figures import LoopCard
 
 ERROR_BYTES = 500

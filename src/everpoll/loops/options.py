@@ -6,6 +6,7 @@ Never: the policy holds a function; conditions and hooks belong to the shell.
 
 import math
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Literal, TypedDict, TypeVar
 
 from msgspec import Struct
@@ -29,8 +30,8 @@ class LoopOptions(TypedDict, total=False):
 
     name: str
     """Default: the function's own name."""
-    cap: float | None
-    """The largest multiplier that failures lead to; None or infinity for no limit."""
+    cap: Duration | None
+    """The upper limit of the backoff: a number is a multiple of the interval, a duration is a time; None: no limit."""
     jitter: float
     """Each delay is spread by this fraction, 0 to 1, so that many processes do not run in step."""
     first: Duration | None
@@ -89,7 +90,7 @@ def loop_policy(name: str, every: Duration, options: LoopOptions) -> LoopPolicy:
         )
     return LoopPolicy(
         every_s=every_s,
-        cap=_cap(name, options.get("cap", DEFAULT_CAP)),
+        cap=_cap(name, options.get("cap", DEFAULT_CAP), every_s, adaptive),
         jitter=_fraction(name, options.get("jitter", DEFAULT_JITTER)),
         first_s=_optional(name, "first", options.get("first"), positive=False),
         timeout_s=_optional(name, "timeout", options.get("timeout")),
@@ -129,10 +130,21 @@ def _optional(name: str, option: str, value: Duration | None, *, positive: bool 
     return None if value is None else seconds(value, name=f"loop {name!r}: {option}", positive=positive)
 
 
-def _cap(name: str, cap: float | None) -> float | None:
+def _cap(name: str, cap: Duration | None, every_s: float, adaptive: Adaptive | None) -> float | None:
+    """Return the cap as a multiple of the interval; a time is converted, except where the interval adapts."""
     if cap is None or cap == math.inf:
         return None
-    accepted = "the largest multiplier, 1 or more (1 never backs off, 8 is the default), or None for no limit"
+    if isinstance(cap, str | timedelta):
+        cap_s = seconds(cap, name=f"loop {name!r}: cap", positive=True)
+        if adaptive is not None:
+            raise BadInput(f"loop {name!r}: cap={shown(cap)}: its interval adapts; write a multiple of it, as cap=8")
+        if cap_s < every_s:
+            raise BadInput(f"loop {name!r}: cap={shown(cap)} is shorter than every={human(every_s)}")
+        return cap_s / every_s
+    accepted = (
+        'a time, as "5m", or a multiple of the interval, 1 or more (1 never backs off, 8 is the default), or None for '
+        "no limit"
+    )
     return number(cap, name=f"loop {name!r}: cap", at_least=1, accepted=accepted)
 
 

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from everpoll.engine.actors import checked_actor
-from everpoll.engine.calls import ERROR_LIMIT as REASON_LIMIT
-from everpoll.engine.calls import storable
+from everpoll.engine.actors import action, checked_actor
 from everpoll.errors import BadInput, WrongState
 from everpoll.monitors.beat_tokens import beat_token
 from everpoll.monitors.checks.assignment import Assignment
@@ -19,6 +17,8 @@ from everpoll.monitors.last_look import last_ahead
 from everpoll.monitors.pause import ServicePause, pause_text
 from everpoll.monitors.report import Status
 from everpoll.policy import Duration, human, seconds
+from everpoll.policy.storable_texts import ERROR_LIMIT as REASON_LIMIT
+from everpoll.policy.storable_texts import storable
 from everpoll.policy.uptime import Uptime, uptime_of
 from everpoll.stores.contract import encode
 from everpoll.stores.health import DependencyInfo, ErrorEntry, LatencyPoint, Look
@@ -77,12 +77,14 @@ class Service:
         ahead = await last_ahead(health, self.name, now)
         return uptime_of(await health.summary(self.name, now - span_s, now), round(span_s * 1000), ahead)
 
-    async def check(self) -> ServiceInfo:
+    async def check(self, *, by: str = "") -> ServiceInfo:
         """Have the service looked at now, also while its breaker is open, and return how it is then.
+
+        `by` names the actor for the log, as in the calls below.
 
         Raises `WrongState` while it is paused, and `TimeoutError` where no worker looks at it in time.
         """
-        asked = await self._services.change(self.name, self._asked_once_more)
+        asked = await self._services.change(self.name, self._asked_once_more, action("check", by))
         timeout_s = asked.definition.timeout_s + CHECK_S
         try:
             async with asyncio.timeout(timeout_s):
@@ -130,14 +132,17 @@ class Service:
         row = await self._services.row(self.name)
         return beat_token(msgspec.convert(row.args, Assignment).definition)
 
-    async def mute(self, span: Duration) -> None:
+    async def mute(self, span: Duration, reason: str = "", *, by: str = "") -> None:
         """Send no alerts about this service for that long; incidents are recorded all the same."""
-        until = self._services.wall() + seconds(span, name="span", positive=True)
-        await self._services.change(self.name, lambda one: msgspec.structs.replace(one, muted_until=until))
+        span_s, kept = seconds(span, name="span", positive=True), storable(reason, REASON_LIMIT)
+        note = action("mute", by, f"for {human(span_s)}" + (f": {kept}" if kept else ""))
+        until = self._services.wall() + span_s
+        await self._services.change(self.name, lambda one: msgspec.structs.replace(one, muted_until=until), note)
 
-    async def unmute(self) -> None:
+    async def unmute(self, *, by: str = "") -> None:
         """Send alerts again."""
-        await self._services.change(self.name, lambda one: msgspec.structs.replace(one, muted_until=None))
+        note = action("unmute", by)
+        await self._services.change(self.name, lambda one: msgspec.structs.replace(one, muted_until=None), note)
 
     async def pause(self, reason: str = "", *, by: str = "") -> None:
         """Have no worker of the fleet look at it until `resume()`; `by` names the actor for the log.
@@ -152,9 +157,9 @@ class Service:
             at = now if one.paused is None else one.paused.at
             return msgspec.structs.replace(one, paused=ServicePause(at, kept, actor))
 
-        await self._services.change(self.name, edit)
+        await self._services.change(self.name, edit, action("pause", actor, kept))
 
-    async def resume(self) -> bool:
+    async def resume(self, *, by: str = "") -> bool:
         """Have the service looked at again, at once; False: it was not paused."""
         was_paused = False
 
@@ -163,14 +168,14 @@ class Service:
             was_paused = one.paused is not None
             return msgspec.structs.replace(one, paused=None)
 
-        await self._services.change(self.name, edit)
+        await self._services.change(self.name, edit, action("resume", by))
         return was_paused
 
-    async def remove(self) -> None:
+    async def remove(self, *, by: str = "") -> None:
         """Look at it no more, close its incidents and forget its records. A worker does it, within two seconds."""
+        note = action("cancel", by, "the service was removed")
         row = await self._services.row(self.name)
         self._services.unregister(self.name)
-        note = encode({"what": "cancel", "why": "the service was removed"})
         await (await self._services.store()).cancel(row.id, note)
 
     async def events(self, after: int = 0) -> AsyncIterator[AnyEvent]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from everpoll.engine.actors import action
 from everpoll.errors import ServiceNotFound
 from everpoll.monitors.beat_tokens import with_token
 from everpoll.monitors.checks import assignment as assignments
@@ -17,7 +18,7 @@ from everpoll.monitors.decision import register
 from everpoll.monitors.definition import Definition
 from everpoll.monitors.events import write as write_event
 from everpoll.stores.contract import NewEvent, NewTask, Store, TaskFilter, TaskInfo, encode
-from everpoll.stores.operations import Revision
+from everpoll.stores.operations import UNNUMBERED, Revision
 
 CHUNK = 500
 """Services that are published in one statement."""
@@ -44,8 +45,12 @@ async def live_task(store: Store, name: str) -> TaskInfo:
     return found
 
 
-async def publish(store: Store, definitions: Sequence[Definition], wall: Callable[[], float]) -> list[Definition]:
+async def publish(
+    store: Store, definitions: Sequence[Definition], wall: Callable[[], float], by: str = ""
+) -> list[Definition]:
     """Create a task for each definition, or give the existing task the new definition.
+
+    `by` names the operator that adds or changes them, for the log; an app that starts is none, and logs nothing.
 
     Returns the definitions that were not published because the old service of that name is being removed.
     """
@@ -53,28 +58,31 @@ async def publish(store: Store, definitions: Sequence[Definition], wall: Callabl
     for start in range(0, len(definitions), CHUNK):
         waiting = list(definitions[start : start + CHUNK])
         while waiting:
-            answers = await store.enqueue([_new_task(with_token(one), wall()) for one in waiting])
+            answers = await store.enqueue([_new_task(with_token(one), wall(), by) for one in waiting])
             existing = {answer.id: one for answer, one in zip(answers, waiting, strict=True) if not answer.is_new}
-            waiting = await _revise(store, existing, held) if existing else []
+            waiting = await _revise(store, existing, held, by) if existing else []
     return held
 
 
-async def change(store: Store, name: str, edit: Callable[[Assignment], Assignment]) -> Assignment:
-    """Change the assignment of a service and return it."""
+async def change(
+    store: Store, name: str, edit: Callable[[Assignment], Assignment], note: str | None = None
+) -> Assignment:
+    """Change the assignment of a service and return it; a note of the action goes to the log with the change."""
     while True:
         task = await live_task(store, name)
         changed = edit(msgspec.convert(task.args, Assignment))
-        revision = Revision(KIND, name, assignments.write(changed), expects=encode(task.args))
+        revision = Revision(KIND, name, assignments.write(changed), expects=encode(task.args), note=note)
         if (await store.revise([revision]))[0] is not None:
             return changed
 
 
-async def _revise(store: Store, existing: dict[int, Definition], held: list[Definition]) -> list[Definition]:
+async def _revise(store: Store, existing: dict[int, Definition], held: list[Definition], by: str) -> list[Definition]:
     """Give existing tasks their new definitions; add those of tasks that are being removed to `held`.
 
     Returns the definitions to publish again: their task ended or changed in between.
     """
     tasks = await store.info(list(existing))
+    note = action("change", by) if by else None
     again, revisions, revised = [], [], []
     for task_id, definition in existing.items():
         task = tasks.get(task_id)
@@ -88,14 +96,17 @@ async def _revise(store: Store, existing: dict[int, Definition], held: list[Defi
         wanted = with_token(definition, assignment.definition)
         if assignment.definition != wanted:
             args = assignments.write(msgspec.structs.replace(assignment, definition=wanted))
-            revisions.append(Revision(KIND, task.key or "", args, expects=encode(task.args)))
+            revisions.append(Revision(KIND, task.key or "", args, expects=encode(task.args), note=note))
             revised.append(definition)
     done = await store.revise(revisions) if revisions else []
     return again + [one for one, task_id in zip(revised, done, strict=True) if task_id is None]
 
 
-def _new_task(definition: Definition, now: float) -> NewTask:
+def _new_task(definition: Definition, now: float, by: str) -> NewTask:
     first = register(definition, now)
+    events = [NewEvent(place, write_event(event)) for place, event in enumerate(first.events, 1)]
+    if by:
+        events.append(NewEvent(UNNUMBERED, action("add", by)))
     return NewTask(
         name=CHECK,
         args=assignments.write(Assignment(definition=definition)),
@@ -106,5 +117,5 @@ def _new_task(definition: Definition, now: float) -> NewTask:
         memory=write_control(first.control),
         cancels_itself=True,
         indexed=True,
-        events=tuple(NewEvent(place, write_event(event)) for place, event in enumerate(first.events, 1)),
+        events=tuple(events),
     )

@@ -155,17 +155,20 @@ class Services:
         """Return the live task of a service; raise `ServiceNotFound` if there is none."""
         return await service_tasks.live_task(await self.store(), name)
 
-    async def publish(self, definitions: Sequence[Definition]) -> list[Definition]:
+    async def publish(self, definitions: Sequence[Definition], *, by: str = "") -> list[Definition]:
         """Create a task for each definition, or give the existing task the new definition.
 
         Returns the definitions that were not published because the old service of that name is being removed: publish
-        them again once a worker has removed it.
+        them again once a worker has removed it. `by` names the operator that adds or changes them, for the log.
         """
-        return await service_tasks.publish(await self.store(), definitions, self.wall)
+        return await service_tasks.publish(await self.store(), definitions, self.wall, by)
 
-    async def change(self, name: str, edit: Callable[[Assignment], Assignment]) -> Assignment:
-        """Change the assignment of a service and return it; a change by another process in between is kept."""
-        return await service_tasks.change(await self.store(), name, edit)
+    async def change(self, name: str, edit: Callable[[Assignment], Assignment], note: str | None = None) -> Assignment:
+        """Change the assignment of a service and return it; a change by another process in between is kept.
+
+        The note of an action, made by `action`, goes to the log together with the change.
+        """
+        return await service_tasks.change(await self.store(), name, edit, note)
 
     @property
     def is_set_up(self) -> bool:

@@ -1,7 +1,10 @@
-"""Which texts every database can keep as they are, and what is wrong with one that it cannot.
+"""Which texts every database can keep as they are, what is wrong with others, and how to make them storable.
 
-Promises: a text without a flaw is stored and read back unchanged by every store. Never: changes a text.
+Promises: a text without a flaw is stored and read back unchanged by every store.
 """
+
+ERROR_LIMIT = 2_000
+"""The longest text of an error that is stored, in bytes."""
 
 
 def unstorable(text: str) -> str | None:
@@ -23,3 +26,14 @@ def flaw_of(value: object, limit: int) -> str | None:
         return f"has {len(value):,} characters"
     unfit = unstorable(value)
     return None if unfit is None else f"has {unfit}"
+
+
+def storable(text: str, limit: int | None = None, *, keep_end: bool = False) -> str:
+    """Return the text as every database can keep it, cut to so many bytes.
+
+    Errors quote what they met: half characters, which UTF-8 cannot represent, and NUL, which databases cannot keep.
+    """
+    encoded = text.encode("utf-8", "backslashreplace").replace(b"\x00", b"\\x00")
+    if limit is not None and len(encoded) > limit:
+        encoded = encoded[-limit:] if keep_end else encoded[:limit]
+    return encoded.decode("utf-8", "ignore")  # a character that was cut in two goes

@@ -1,4 +1,4 @@
-"""The log of what operators do over HTTP beside tasks: services, incidents, loops, windows, aliases."""
+"""The log of what operators do over HTTP to loops, which are in this process only: no store changes with it."""
 
 from everpoll.engine.actors import action
 from everpoll.server.route import Asked

@@ -4,12 +4,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from everpoll.server.actions_log import log_action
+from everpoll.engine.actors import action
 from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked
 from everpoll.server.route_kinds import listing, order, removal
 from everpoll.server.shapes import Page
+from everpoll.stores.operations import LogEntry
 
 
 class Alias(Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,17 +45,17 @@ async def add_alias(asked: Asked) -> Reply:
     for name, value in (("name", new.name), ("canonical", new.canonical)):
         if not value.strip() or not value.isprintable():
             raise bad_argument(name, "must be printable text")
-    await (await asked.serving.store()).health.set_alias(new.name, new.canonical)
-    await log_action(asked, "service", new.name, "alias", f"it counts as {new.canonical}")
+    entry = LogEntry("service", new.name, action("alias", asked.by, f"it counts as {new.canonical}"))
+    await (await asked.serving.store()).health.set_alias(new.name, new.canonical, entry)
     return Reply(new, 201)
 
 
 async def remove_alias(asked: Asked) -> Reply:
     """Answer `DELETE /api/aliases`."""
     query: AliasQuery = asked.query
-    if not await (await asked.serving.store()).health.delete_alias(query.name):
+    entry = LogEntry("service", query.name, action("remove alias", asked.by))
+    if not await (await asked.serving.store()).health.delete_alias(query.name, entry):
         raise Problem(404, f"there is no alias {query.name!r}")
-    await log_action(asked, "service", query.name, "remove alias")
     return Reply(None, 204)
 
 

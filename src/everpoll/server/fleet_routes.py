@@ -49,6 +49,8 @@ class WorkerItem(Struct, frozen=True, kw_only=True):
     stopped_at: datetime | None
     table: str | None = None
     """The adopted table of which it runs rows; null: it runs tasks of its queues. Those of this process are listed."""
+    has_more_running: bool = False
+    """More tasks may run than were counted: counting those of thousands of priorities has a bound."""
 
 
 class WorkerPage(Page, frozen=True, kw_only=True):
@@ -145,6 +147,7 @@ def _worker(one: WorkerInfo, gone: set[int]) -> WorkerItem:
         beat_at=one.beat_at,
         is_alive=one.is_alive and one.incarnation not in gone,
         stopped_at=one.stopped_at,
+        has_more_running=one.has_more_running,
     )
 
 

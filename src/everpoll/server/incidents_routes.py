@@ -12,7 +12,6 @@ from everpoll.monitors.alerts.maintenance_windows import PlannedWindow
 from everpoll.monitors.maintenance import DAYS, Window, once, weekly
 from everpoll.monitors.report import Status
 from everpoll.server import cursors
-from everpoll.server.actions_log import log_action
 from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem
 from everpoll.server.route import Asked
@@ -130,8 +129,7 @@ async def acknowledge_incident(asked: Asked) -> IncidentItem:
     info = await incidents.get(asked.params["id"])
     if not info.is_open:
         raise Problem(409, f"incident {info.id} is over already: {info.closed_why}")
-    known = await incidents.acknowledge(info.id, order.by or asked.by)
-    await log_action(asked, "incident", info.id, "acknowledge")
+    known = await incidents.acknowledge(info.id, order.by or asked.by, actor=asked.by)
     return incident_item(known)
 
 
@@ -147,17 +145,15 @@ async def add_window(asked: Asked) -> Reply:
     new: NewWindow = asked.body
     services = asked.serving.app.services
     window = _planned(new)
-    window_id = await services.maintenance.add(window, new.id)
-    await log_action(asked, "service", window_id, "add maintenance", new.reason)
+    window_id = await services.maintenance.add(window, new.id, by=asked.by)
     return Reply(_window(PlannedWindow(window_id, window), services.wall()), 201)
 
 
 async def remove_window(asked: Asked) -> Reply:
     """Answer `DELETE /api/maintenance`."""
     query: WindowQuery = asked.query
-    if not await asked.serving.app.services.maintenance.remove(query.id):
+    if not await asked.serving.app.services.maintenance.remove(query.id, by=asked.by):
         raise Problem(404, f"there is no maintenance window {query.id!r}")
-    await log_action(asked, "service", query.id, "remove maintenance")
     return Reply(None, 204)
 
 

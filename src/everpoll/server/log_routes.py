@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from everpoll.errors import BadInput
 from everpoll.http.stored_secrets import without_secrets
-from everpoll.monitors.kinds import CHECK_KIND
+from everpoll.monitors.kinds import CHECK_KIND, INCIDENT_KIND
 from everpoll.server import cursors
 from everpoll.server.problems import bad_argument
 from everpoll.server.route import Asked
@@ -129,7 +129,9 @@ def _fits(event: Event, query: LogQuery) -> bool:
 
 
 def _subject(event: Event) -> tuple[tuple[str, ...], tuple[str | None, ...]]:
-    """Return the kinds and names under which an event is found: what a look has seen is found under its service."""
+    """Return the kinds and names under which an event is found: what is about a service or an incident, by its name."""
+    if event.kind == INCIDENT_KIND:
+        return (event.kind,), (event.name, event.key)
     if event.kind != CHECK_KIND:
         return (event.kind,), (event.name,)
     is_incident = isinstance(event.body, dict) and str(event.body.get("kind")).startswith("incident:")

@@ -35,8 +35,14 @@ _POLLER: dict[str, tuple[str, Callable[[PollerHealth], float | None]]] = {
     "everpoll_poller_healthy": ("1: it polls and beats.", lambda one: one.healthy),
     "everpoll_poller_polls_per_minute": ("Looks at the store.", lambda one: one.polls_per_minute),
     "everpoll_poller_rows_per_poll": ("Tasks found by one look, on average.", lambda one: one.rows_per_poll),
-    "everpoll_poller_claim_success_ratio": ("Claims that were won and kept.", lambda one: one.claim_success_rate),
-    "everpoll_poller_claim_latency_seconds": ("How long a claim takes, on average.", lambda one: one.claim_latency_s),
+    "everpoll_poller_lease_success_ratio": (
+        "Leases that were won and kept.",
+        lambda one: one.lease_success_rate,
+    ),
+    "everpoll_poller_lease_latency_seconds": (
+        "How long a lease takes, on average.",
+        lambda one: one.lease_latency_s,
+    ),
     "everpoll_poller_consecutive_errors": ("Looks or heartbeats that failed in a row.", lambda o: o.consecutive_errors),
     "everpoll_poller_heartbeat_age_seconds": ("Since the last answered heartbeat.", lambda one: one.heartbeat_age_s),
     "everpoll_poller_running": ("Handlers that run.", lambda one: one.running),

@@ -33,11 +33,10 @@ logger = logging.getLogger("everpoll.server")
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 STORE_S = 5.0
 READ_S = 2.0
-INCIDENTS_LIMIT = 1_000
 
 
 class MeasuredApp(Protocol):
-    """An app as metrics see it."""
+    """The parts of an app that metrics need."""
 
     watches: Watches
     loops: Loops
@@ -150,6 +149,6 @@ class _Stored(Collector):
         infos = [info_of(row, self._now) for row in await service_rows(store)]
         self._statuses = Counter(str(one.status) for one in infos)
         self._open_breakers = sum(one.breaker == "open" for one in infos)
-        self._incidents = len(await app.services.incidents.list(limit=INCIDENTS_LIMIT)) if infos else 0
+        self._incidents = await app.services.incidents.count_open() if infos else 0
         mailboxes = await store.tasks(TaskFilter(kind="mailbox", indexed=True), 100)
         self._outbox = sum(len((one.args or {}).get("notices", ())) for one in mailboxes.tasks if one.ended_at is None)

@@ -29,6 +29,8 @@ class QueueItem(Struct, frozen=True, kw_only=True):
     """Since when the ready task that has waited longest has been due."""
     paused: Pause | None
     """Why no worker takes tasks from it, paused by which operator and since when; null: workers do."""
+    has_more_running: bool = False
+    """More tasks may run than were counted: counting those of thousands of priorities has a bound."""
 
 
 class PauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,6 +83,7 @@ def _queue(one: QueueInfo) -> QueueItem:
         limited=one.limited,
         oldest_due_at=one.oldest_due_at,
         paused=one.paused,
+        has_more_running=one.has_more_running,
     )
 
 
@@ -92,6 +95,7 @@ _QUEUE: dict[str, Any] = {
     "limited": 0,
     "oldest_due_at": instant_example(0),
     "paused": None,
+    "has_more_running": False,
 }
 _PAUSED = {"reason": "the mail server is being moved", "by": "HTTP from 10.1.2.3", "at": instant_example(0)}
 

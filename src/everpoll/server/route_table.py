@@ -14,6 +14,7 @@ from everpoll.server.log_routes import LOG_ROUTES
 from everpoll.server.loops_routes import LOOP_ROUTES
 from everpoll.server.metrics_routes import METRICS_ROUTES
 from everpoll.server.openapi import document_route
+from everpoll.server.polling_routes import POLLING_ROUTES
 from everpoll.server.queues_routes import QUEUE_ROUTES
 from everpoll.server.records_routes import RECORD_ROUTES
 from everpoll.server.runs_routes import RUN_ROUTES
@@ -28,6 +29,7 @@ ROUTES = [
     *CAUSES_ROUTES,
     *JOB_ROUTES,
     *RUN_ROUTES,
+    *POLLING_ROUTES,
     *SERVICE_ROUTES,
     *SERVICE_ORDER_ROUTES,
     *RECORD_ROUTES,

@@ -11,7 +11,7 @@ from everpoll.loops import Loops
 from everpoll.monitors.services import Services
 from everpoll.policy import Duration
 from everpoll.stores.contract import Store
-from everpoll.tables import AdoptedTable
+from everpoll.tables import AdoptedTables
 from everpoll.watches import Watches
 
 
@@ -21,7 +21,7 @@ class ServedApp(Protocol):
     jobs: Jobs
     watches: Watches
     loops: Loops
-    tables: dict[str, AdoptedTable]
+    tables: AdoptedTables
 
     @property
     def services(self) -> Services:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from everpoll.engine.actors import action
 from everpoll.errors import ServiceNotFound
 from everpoll.monitors.beat_tokens import with_token
 from everpoll.monitors.checks.assignment import Assignment
@@ -12,7 +13,6 @@ from everpoll.monitors.definition import Definition
 from everpoll.monitors.options import ServiceOptions
 from everpoll.monitors.service import Service
 from everpoll.monitors.written_options import OPTIONS, refuse_password, written_options
-from everpoll.server.actions_log import log_action
 from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem
 from everpoll.server.route import Asked, Route
@@ -78,9 +78,8 @@ async def add_service(asked: Asked) -> Reply:
     definition = with_token(services.define(new.name, new.target, _options(new)), before)
     if before is not None and before != definition:
         raise Problem(409, f"service {new.name!r} is there already, and differs: PATCH changes it")
-    if await services.publish([definition]):
+    if await services.publish([definition], by=asked.by):
         raise _being_removed(new.name)
-    await log_action(asked, "service", new.name, "add")
     row = await services.row(new.name)
     detail = service_detail(row, services.wall(), beat_path=beat_path(asked, row))
     return Reply(detail, 201 if before is None else 200)
@@ -116,8 +115,7 @@ async def change_service(asked: Asked) -> ServiceDetail:
 
     if (await services.row(name)).cancel_requested:
         raise _being_removed(name)
-    await services.change(name, edit)
-    await log_action(asked, "service", name, "change")
+    await services.change(name, edit, action("change", asked.by))
     return await read_detail(asked, await services.row(name))
 
 
@@ -125,16 +123,14 @@ async def remove_service(asked: Asked) -> Reply:
     """Answer `DELETE /api/services/{name}`."""
     services = asked.serving.app.services
     name = (await services.row(asked.params["name"])).key or ""
-    await Service(services, name).remove()
-    await log_action(asked, "service", name, "remove")
+    await Service(services, name).remove(by=asked.by)
     return Reply(None, 204)
 
 
 async def check_service(asked: Asked) -> ServiceDetail:
     """Answer `POST /api/services/{name}/check`."""
     services, name = asked.serving.app.services, asked.params["name"]
-    await Service(services, name).check()
-    await log_action(asked, "service", name, "check")
+    await Service(services, name).check(by=asked.by)
     return await read_detail(asked, await services.row(name))
 
 
@@ -142,18 +138,14 @@ async def mute_service(asked: Asked) -> ServiceDetail:
     """Answer `POST /api/services/{name}/mute`."""
     order: MuteOrder = asked.body
     services, name = asked.serving.app.services, asked.params["name"]
-    await Service(services, name).mute(order.span)
-    await log_action(
-        asked, "service", name, "mute", f"for {order.span}" + (f": {order.reason}" if order.reason else "")
-    )
+    await Service(services, name).mute(order.span, order.reason, by=asked.by)
     return await read_detail(asked, await services.row(name))
 
 
 async def unmute_service(asked: Asked) -> ServiceDetail:
     """Answer `POST /api/services/{name}/unmute`."""
     services, name = asked.serving.app.services, asked.params["name"]
-    await Service(services, name).unmute()
-    await log_action(asked, "service", name, "unmute")
+    await Service(services, name).unmute(by=asked.by)
     return await read_detail(asked, await services.row(name))
 
 
@@ -162,16 +154,14 @@ async def pause_service(asked: Asked) -> ServiceDetail:
     order: ServicePauseOrder = asked.body or ServicePauseOrder()
     services, name = asked.serving.app.services, asked.params["name"]
     await Service(services, name).pause(order.reason, by=asked.by)
-    await log_action(asked, "service", name, "pause", order.reason)
     return await read_detail(asked, await services.row(name))
 
 
 async def resume_service(asked: Asked) -> ServiceDetail:
     """Answer `POST /api/services/{name}/resume`."""
     services, name = asked.serving.app.services, asked.params["name"]
-    if not await Service(services, name).resume():
+    if not await Service(services, name).resume(by=asked.by):
         raise Problem(409, f"service {name!r} is not paused")
-    await log_action(asked, "service", name, "resume")
     return await read_detail(asked, await services.row(name))
 
 

@@ -13,7 +13,8 @@ Every implementation promises the same (one conformance suite proves it):
 - Due times are decided by the store's own clock; callers only ever pass delays. No clock decides that a worker is
   dead: another worker does, which has watched its beat number stand still (`policy/liveness.py`).
 - Higher priority first, then the earlier due time, then the earlier enqueued. A task that has been due for longer than
-  the worker's aging comes before those that have not, whatever its priority.
+  the worker's aging comes before those that have not, whatever its priority, and the oldest first. Where all that is
+  due has one priority, nothing ages.
 - A key has at most one live task of each kind; enqueueing it again answers with that one, or does what `Unique` says.
 - Of the tasks that share a limit, no more are leased at a time, and no more in any stretch of time, than it allows.
   Running ones are counted from the leases themselves. Keys of limits take turns among equal priorities.
@@ -130,7 +131,7 @@ class Pulse(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
 
 
 class Source(Protocol):
@@ -200,7 +201,7 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         """Connect; bring the schema up to date, or raise `SchemaOutdated` where `migrate` is False. Repeatable."""
 
     async def close(self) -> None:
-        """Let go of every connection. Repeatable."""
+        """Close every connection. Repeatable."""
 
     async def migrate(self) -> list[str]:
         """Apply the missing migrations, and return their names. Several processes may call it at the same time."""
@@ -221,8 +222,12 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
     async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """Return the tasks that exist, live or in history, read in one snapshot."""
 
-    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-        """Return those of the tasks that have ended: the cheap look that all waiters of a process share."""
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
+        """Return those of the tasks that have ended: the cheap look that all waiters of a process share.
+
+        A task comes as its end tells it: with its result, or its trail if it is not done; without arguments, memory and
+        progress. None stands for one whose result did not fit into this answer: ask again for it.
+        """
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
         """Return the live task of that kind with that key; if there is none, the indexed task that ended last."""
@@ -245,7 +250,7 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         """
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
-        """Return a page, newest first."""
+        """Return a page, newest first. It is shorter than `limit` where the payloads of so many would be too large."""
 
     async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
         """Return the live indexed tasks of a kind, newest first, those with an id below `after`."""

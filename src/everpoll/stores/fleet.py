@@ -71,3 +71,5 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     running: int
     names: tuple[str, ...] | None = None
     """The tasks that it could run when it signed on; None: it did not say, as workers of earlier releases."""
+    has_more_running: bool = False
+    """It may run more tasks than `running` says; see `QueueInfo`."""

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from everpoll.policy import Availability, Rollup
 from everpoll.policy.rollup import HealthWord
+from everpoll.stores.operations import LogEntry
 
 Step = Literal["minute", "hour", "day"]
 
@@ -238,19 +239,22 @@ class HealthRecords(Protocol):
     async def aliases(self) -> dict[str, str]:
         """Canonical names by alias."""
 
-    async def set_alias(self, alias: str, canonical: str) -> None:
-        """Let dependencies of the name `alias` be called `canonical`."""
+    async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
+        """Let dependencies of the name `alias` be called `canonical`.
 
-    async def delete_alias(self, alias: str) -> bool:
+        Here and below, an entry for the log is written in the same transaction as the change, or not at all.
+        """
+
+    async def delete_alias(self, alias: str, entry: LogEntry | None = None) -> bool:
         """Forget an alias; False: there was none."""
 
     async def windows(self) -> list[MaintenanceWindow]:
         """Return every maintenance window, by id."""
 
-    async def set_window(self, window: MaintenanceWindow) -> None:
+    async def set_window(self, window: MaintenanceWindow, entry: LogEntry | None = None) -> None:
         """Store a maintenance window; one with the same id is replaced."""
 
-    async def delete_window(self, window_id: str) -> bool:
+    async def delete_window(self, window_id: str, entry: LogEntry | None = None) -> bool:
         """Delete a maintenance window; False: there was none."""
 
     async def forget(self, service: str) -> bool:

@@ -33,16 +33,20 @@ class LimitLooks:
         self._visit_at = float("-inf")
         self._patience_s = 0.0
         self._aged_at = float("-inf")
+        self._found_aged = False
+        self.aged_after = ""
+        """The last key that a look for aged tasks has seen: the next one goes on behind it."""
         self.turns: dict[str, str] = {}
         """By queue, the key that was visited last: it is the turn of those behind it."""
 
-    def are_due(self, *, is_full: bool = True) -> bool:
+    def are_due(self, *, is_full: bool = True, is_aged: bool = False) -> bool:
         """Return whether the next look should visit keys.
 
         `is_full=False`: it is one of the short looks in the middle of a run. They leave a visit to the next full look,
-        unless that one keeps them waiting.
+        unless that one keeps them waiting. `is_aged`: it asks for tasks that have waited too long, and visits keys even
+        in a run, about once a second.
         """
-        if self._run < RUN_LOOKS:
+        if self._run < RUN_LOOKS or (is_aged and not self._found_aged):
             return True
         return self._clock() >= self._visit_at + (0.0 if is_full else self._patience_s)
 
@@ -63,4 +67,5 @@ class LimitLooks:
 
     def asked_aged(self, aging_s: float, *, found: bool) -> None:
         """Note that a look has asked for them."""
+        self._found_aged = found
         self._aged_at = self._clock() + (0.0 if found else min(AGED_EVERY_S, aging_s / 10))

@@ -4,13 +4,14 @@ Promises: a task that one store refuses is refused by all of them, with the same
 An ASCII text costs no copy: its length is its size.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NoReturn, TypeVar
 
 from everpoll.errors import BadInput
 from everpoll.policy import unstorable
 from everpoll.stores.contract import ON_CONFLICT, Ended, Limit, NewTask, Settlement, Unique
+from everpoll.stores.operations import UNNUMBERED
 
 T = TypeVar("T")
 
@@ -28,6 +29,8 @@ STATEMENT_BYTES = 16 * 2**20
 """Payloads of one statement, on the way in and on the way back; a larger one has a statement of its own."""
 LEASE_BYTES = 64 * 2**20
 """Payload bytes that one lease returns: the first task, whatever its size, and those behind it that fit."""
+READ_BYTES = 16 * 2**20
+"""The same for one answer to a reader: a page of tasks, the results that callers wait for."""
 ROW_BYTES = 200
 """What a row takes beside its payloads, roughly."""
 PRIORITY_LIMIT = 2**31 - 1
@@ -104,6 +107,21 @@ def in_portions(items: Sequence[T], sizes: Sequence[int], most: int) -> Iterator
         taken += size
     if start < len(items):
         yield items[start:]
+
+
+def those_that_fit(items: Iterable[T], size: Callable[[T], int]) -> tuple[list[T], bool]:
+    """Return the first item and those behind it that READ_BYTES have room for, and whether any is left out.
+
+    It takes one item more at most: a cursor reads no more rows than are returned.
+    """
+    found: list[T] = []
+    taken = 0
+    for item in items:
+        taken += size(item)
+        if found and taken > READ_BYTES:
+            return found, True
+        found.append(item)
+    return found, False
 
 
 def checked_bytes(tasks: Sequence[NewTask]) -> int:
@@ -222,7 +240,7 @@ def _check_unique(task: NewTask, unique: Unique) -> None:
 def _checked_events(task: NewTask) -> int:
     size = 0
     for event in task.events:
-        if not _is_whole(event.seq, 0, NUMBER_LIMIT):
+        if event.seq != UNNUMBERED and not _is_whole(event.seq, 0, NUMBER_LIMIT):
             _refuse(task, f"event {event.seq!r} must have a number from 0 to {NUMBER_LIMIT:,}")
         size += _checked(task, f"event {event.seq}", event.body, PAYLOAD_BYTES)
     return size

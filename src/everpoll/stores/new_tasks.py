@@ -9,7 +9,7 @@ class NewEvent(Struct, frozen=True, gc=False):
     """Something that happened to a task: a JSON object, under a number of the task's own; a repeat is ignored."""
 
     seq: int
-    """From 0 on. With a settlement also `operations.UNNUMBERED`: the store gives it a negative number."""
+    """From 0 on. Or `operations.UNNUMBERED`: the store gives it a negative number."""
     body: str
 
 

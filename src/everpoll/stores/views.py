@@ -106,12 +106,14 @@ class QueueInfo(Struct, frozen=True, kw_only=True):
     waiting: int
     running: int
     oldest_due_at: datetime | None = None
-    """Since when the ready task that has waited longest has been due; None: none is ready. Of more than 100 priorities
-    in one queue the lowest are not looked at."""
+    """Since when the ready task that has waited longest has been due; None: none is ready. Of thousands of priorities
+    the lowest are not looked at."""
     paused: Pause | None = None
     """None: workers lease from it. A paused queue is listed also without tasks."""
     limited: int = 0
     """Due tasks that count for a limit, and wait until it lets them start; they are not among the ready ones."""
+    has_more_running: bool = False
+    """More tasks may run than were counted: a store that counts them by reading lines of tasks has a bound on that."""
 
 
 class LimitInfo(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from everpoll.tables.adopted import AdoptedTable
 from everpoll.tables.mapping import Guard, Table
+from everpoll.tables.registry import AdoptedTables
 from everpoll.tables.row import Row
 
-__all__ = ["AdoptedTable", "Guard", "Row", "Table"]
+__all__ = ["AdoptedTable", "AdoptedTables", "Guard", "Row", "Table"]

@@ -60,12 +60,12 @@ class AdoptedTable:
 
     @property
     def name(self) -> str:
-        """Of the table."""
+        """The name of the table."""
         return self.table.name
 
     @property
     def has_handler(self) -> bool:
-        """Without one, nothing is claimed."""
+        """True if a handler is registered. Without one, the worker claims nothing."""
         return self._callee is not None
 
     def handler(self, function: F) -> F:
@@ -120,7 +120,7 @@ class AdoptedTable:
 
     @property
     def threads(self) -> DaemonThreads:
-        """The threads of a plain handler."""
+        """The threads that run a plain handler."""
         return self._threads
 
     @property
@@ -129,7 +129,7 @@ class AdoptedTable:
         return self._worker
 
     def health(self) -> PollerHealth | None:
-        """The poller's metrics; None while it does not run."""
+        """The metrics of the poller; None while it does not run."""
         return None if self._worker is None else self._worker.health()
 
     async def _run(self, run: Run) -> Settlement:
@@ -144,6 +144,6 @@ class AdoptedTable:
         return returned(self.table, run.lease, value)
 
     def _overdue(self, run: Run) -> Settlement:
-        """A handler that swallows its cancellation has failed as one that took too long has."""
+        """Return the settlement of a handler that swallowed its cancellation: failed, as after a timeout."""
         run.error = not_ended(self.table.timeout_s)
         return raised(self.table, run.lease, run.error, self._rng)

@@ -1,7 +1,7 @@
-"""What everpoll writes into a row, whatever the database: by a claim, a heartbeat, an end, a hand-back, a rescue.
+"""What everpoll writes into a row by a claim, a heartbeat, an end, a hand-back or a rescue, in any database.
 
-Pure, and the only place of these rules. A change says by role which value a column gets; each database says how such a
-value is written. A role whose column is not mapped is left out.
+Pure, and the only place of these rules. A change maps roles to values; each database turns a value into its SQL. Roles
+without a mapped column are left out.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from everpoll.tables.outcome import RowWrite
 
 
 class Plus(Struct, frozen=True):
-    """What the column holds, an empty one counting as 0, and so many more."""
+    """Add a number to the column; NULL counts as 0."""
 
     number: int
 
@@ -24,7 +24,7 @@ class Given(Enum):
 
     NOW = "now"
     START = "start"
-    """Of the claim: now, and the same for every row and every column of it."""
+    """The start of the claim: now, and the same for every row and every column of it."""
     WORKER = "worker"
     ERROR = "error"
     DUE = "due"
@@ -54,7 +54,7 @@ class Pattern(Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """Nothing differs from row to row."""
+        """True if all rows of the pattern get the same values."""
         return not (self.has_errors or self.has_delays or self.results)
 
 
@@ -80,7 +80,7 @@ class Changes:
 
     @property
     def claimed(self) -> Change:
-        """A row that waits becomes the worker's."""
+        """The change that gives a waiting row to the worker."""
         start = Given.START
         return self._mapped(
             {"status": self._table.running, "worker": Given.WORKER, "started_at": start, "heartbeat": start}
@@ -88,17 +88,17 @@ class Changes:
 
     @property
     def emptied(self) -> Change:
-        """What a row that waits again has no more, where the column takes NULL."""
+        """The columns that a row loses when it waits again, where the column takes NULL."""
         roles = [role for role in HELD_BY if role in self._used]
         return {role: None for role in roles if not self._is_required(self._used[role])}
 
     @property
     def waiting(self) -> Change:
-        """A row is handed back."""
+        """The change that hands a row back."""
         return self._mapped({"status": self._table.queued, **self.emptied})
 
     def settled(self, pattern: Pattern) -> Change:
-        """A row has ended, or waits again."""
+        """Return the change that ends a row, or lets it wait again."""
         change: Change = {"status": pattern.status}
         change |= {"finished_at": Given.NOW} if pattern.is_end else self.emptied
         if pattern.retries:
@@ -114,7 +114,7 @@ class Changes:
         return "" if self._table.error is not None and self._is_required(self._table.error) else None
 
     def lost(self, *, is_last: bool) -> Change:
-        """A row whose worker was declared dead waits again, or has failed with its last attempt."""
+        """Return the change for a row of a dead worker: it waits again, or has failed with its last attempt."""
         change: Change = {"retries": Plus(1), "error": Given.LOST}
         if is_last:
             return self._mapped({"status": self._table.failed, "finished_at": Given.NOW, **change})

@@ -21,8 +21,8 @@ from everpoll.tables.refusals import Refusals
 T = TypeVar("T")
 
 WIDER = 4
-"""After a lost race, rows are drawn from so many times as many: workers that all want the same rows get in each
-other's way for ever."""
+"""After a lost race, a worker draws its rows from so many times as many: workers that want the same rows would go on
+losing races."""
 
 _rng = random.Random()  # noqa: S311 - spreads workers, no secret
 
@@ -36,7 +36,7 @@ class Claimed(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a look brought."""
+    """The result of a look: claimed rows, and when to look next."""
 
     claimed: list[Claimed]
     next_due_s: float | None = None

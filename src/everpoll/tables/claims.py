@@ -1,6 +1,6 @@
-"""What this process has claimed: from the engine's numbers to the table's keys, and the fence of each row.
+"""The claims of this process: the engine's number of each, with the row's key and its fence.
 
-Promises: a number is never used twice. A row that was claimed again after it was lost has another number.
+Promises: a number is never used twice. A row that is claimed again after it was lost gets a new number.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,27 +28,27 @@ class Claims:
         self._held: dict[int, Claim] = {}
 
     def take(self, claim: Claim, attempt: int, values: Mapping[str, Any]) -> RowLease:
-        """A row was claimed: the lease for the engine."""
+        """Record a claimed row and return its lease for the engine."""
         self._last += 1
         self._held[self._last] = claim
         return RowLease(self._last, 1, attempt, self._table, self._table, "null", row_key=claim.key, values=values)
 
     def held(self, numbers: Iterable[int]) -> dict[int, Claim]:
-        """Those of these numbers that are still held. Called from the heartbeat's thread, too."""
+        """Return the claims of these numbers that are still held. May be called from the heartbeat's thread."""
         held = self._held
         return {number: claim for number in numbers if (claim := held.get(number)) is not None}
 
     def all(self) -> dict[int, Claim]:
-        """Everything that is held, as it is at this moment. Called from other threads, too: one copy."""
+        """Return a copy of all claims that are held now. May be called from other threads."""
         return dict(self._held)
 
     def let_go(self, numbers: Iterable[int]) -> None:
-        """Settled, or lost."""
+        """Forget claims that were settled or lost."""
         for number in numbers:
             self._held.pop(number, None)
 
     def lost(self, number: int) -> Any:
-        """Let go of a row whose result is dropped; return its key, where it is known."""
+        """Forget a row whose result is dropped; return its key, if it is known."""
         claim = self._held.pop(number, None)
         return None if claim is None else claim.key
 

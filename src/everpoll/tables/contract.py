@@ -1,4 +1,4 @@
-"""What an inspection of a table finds, and how a key is given: the words of this room that others use."""
+"""The types of this room that others use: the finding of an inspection, and the key of a project."""
 
 from collections.abc import Awaitable, Callable
 
@@ -9,19 +9,19 @@ Token = str | Callable[[], str | Awaitable[str]]
 
 
 class Finding(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """The judgement of one part of a table."""
 
     what: str
     """`column status`, `index`, `push`, …"""
     is_fit: bool
     is_needed: bool = True
-    """False: it works without, but worse; `detail` says how. The index is needed, too: without it every look reads the
-    whole table. A worker warns of it and starts all the same; see `keeps_from_use`."""
+    """False: the table works without it, but worse; `detail` says how. The index is needed, too: without it every look
+    reads the whole table. A worker warns of it and starts all the same; see `keeps_from_use`."""
     detail: str = ""
     ddl: str | None = None
-    """What would put it right."""
+    """The statement that would repair it."""
 
     @property
     def keeps_from_use(self) -> bool:
-        """Whether a worker refuses the table for this."""
+        """True if a worker refuses the table because of this finding."""
         return self.is_needed and not self.is_fit and self.what != "index"

@@ -1,6 +1,6 @@
-"""What is right and wrong with a table, over its neutral shape: every column, the words in use, the heartbeat.
+"""Judgements of a table by its shape: every column, the words in use, the heartbeat.
 
-Pure. What only one database can find out (plans of queries, triggers, rights) stands in that database's `findings`.
+Pure. The `findings` module of each database judges what only that database shows: query plans, triggers, rights.
 """
 
 from collections.abc import Callable, Collection

@@ -1,10 +1,10 @@
-"""What the user says about a table: which column means what, and which words its status takes.
+"""The user's mapping of a table: which column has which role, and which words its status takes.
 
     queued ──claim──▶ running ──▶ done · failed · canceled
        ▲                 │
        └── hand back, retry, rescue
 
-Pure: it checks the words, and leaves it to the database's own file to find out whether the columns are there.
+Pure: it checks the mapping itself. Whether the columns exist, the modules of each database find out.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -49,11 +49,11 @@ class Table:
     heartbeat: str | None = None
     """Without it, a row whose worker was killed stays `running` until you reset it by hand."""
     retries: str | None = None
-    """How often the row was tried in vain. Without it a row that fails once has failed."""
+    """How many attempts have failed. Without it a row fails for good with its first failure."""
     priority: str | None = None
     """Higher first, then the oldest."""
     due_at: str | None = None
-    """Not before this time; empty means now. Without it a retry follows at once, and `Snooze` is not to be had."""
+    """Run not before this time; empty means now. Without it a retry follows at once, and `Snooze` is refused."""
     version: str = "version"
     """With guard="version": a number that claim, end, hand-back and rescue raise by one; a heartbeat does not."""
     updated_at: str = "updated_at"
@@ -64,7 +64,7 @@ class Table:
     attempts: int = 3
     backoff: Backoff = DEFAULT_BACKOFF
     timeout: Duration | None = None
-    """How long one run may take; then it has failed, as if it had raised."""
+    """How long one run may take; a longer one counts as a failure."""
     columns: tuple[str, ...] = ()
     """What the handler reads. Nothing else is selected."""
     results: tuple[str, ...] = ()
@@ -91,22 +91,24 @@ class Table:
 
     @property
     def heartbeat_every_s(self) -> float:
-        """In seconds."""
+        """`heartbeat_every` in seconds."""
         return seconds(self.heartbeat_every, name="heartbeat_every", positive=True)
 
     @property
     def stale_after_s(self) -> float:
-        """In seconds."""
+        """`stale_after` in seconds."""
         return seconds(self.stale_after, name="stale_after", positive=True)
 
     @property
     def timeout_s(self) -> float | None:
-        """In seconds."""
+        """`timeout` in seconds; None: no limit."""
         return None if self.timeout is None else seconds(self.timeout, name="timeout", positive=True)
 
     @property
     def used(self) -> dict[str, str]:
-        """Every column that is used, by what it is used for; those that only the handler knows as `column NAME`."""
+        """Every column that the mapping uses, by its role. The role of a column that only the handler uses is `column
+        NAME`.
+        """
         roles = ["key", "status", "order_by", "worker", "started_at", "finished_at", "error", "heartbeat", "retries"]
         roles += ["priority", "due_at"]
         roles += {"version": ["version"], "timestamp": ["updated_at"]}.get(self.guard, [])
@@ -144,7 +146,7 @@ class Table:
         _ = self.timeout_s
 
     def _check_written(self, where: str) -> None:
-        """What is written is written once, and is neither the key nor what orders the queue."""
+        """Refuse a column with two roles: each is written for one role, and never the key nor what orders the queue."""
         fixed = {"key": self.key, "order_by": self.order_by, "priority": self.priority}
         written = [(use, name) for use, name in self.used.items() if use not in fixed and not use.startswith("column ")]
         taken = {name: use for use, name in fixed.items() if name is not None}
@@ -155,5 +157,5 @@ class Table:
 
 
 def _is_text(value: object) -> bool:
-    """One that a database can hold."""
+    """Return True if the value is a text that a database can store."""
     return isinstance(value, str) and value != "" and "\x00" not in value

@@ -27,7 +27,7 @@ class Outages:
         self._trusts_at = steady()
 
     def heard(self) -> bool:
-        """The table could be written to just now; whether a row that looks stale may be taken back."""
+        """Note that a write to the table has just succeeded; return whether stale rows may be taken back."""
         steady, wall = (clock() for clock in self._clocks)
         last, self._heard = self._heard, (steady, wall)
         if last is not None and max(steady - last[0], wall - last[1]) > self._limit_s:

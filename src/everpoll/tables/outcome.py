@@ -1,4 +1,4 @@
-"""What becomes of a row: pure decisions, from what its handler did to what is written.
+"""Pure decisions about a row: from what its handler did to what everpoll writes into it.
 
     handler ──▶ Settlement (the engine's words) ──▶ RowWrite (the table's words)
 
@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from everpoll.engine.calls import described, storable
+from everpoll.engine.calls import described
 from everpoll.policy import Cancel, Rng, Snooze, human, shown
+from everpoll.policy.storable_texts import storable
 from everpoll.stores.contract import Again, Ended, Lease, Settlement, encode
 from everpoll.tables.mapping import Table
 
@@ -37,7 +38,7 @@ class RowWrite(Struct, frozen=True, gc=False, kw_only=True):
 
 
 def returned(table: Table, lease: Lease, value: Any) -> Settlement:
-    """The handler has returned."""
+    """Return the settlement of a handler that has returned `value`."""
     if value is None:
         return Ended(lease.id, lease.sequence)
     if isinstance(value, Snooze):
@@ -58,7 +59,7 @@ def returned(table: Table, lease: Lease, value: Any) -> Settlement:
 
 
 def raised(table: Table, lease: Lease, error: BaseException, rng: Rng) -> Settlement:
-    """The handler has raised: try again after the backoff, or give up."""
+    """Return the settlement of a handler that has raised: try again after the backoff, or fail."""
     what = described(error)
     note = {"attempt": lease.attempt, "type": what["type"], "error": what["error"]}
     if table.retries is None or lease.attempt >= table.attempts:
@@ -69,7 +70,7 @@ def raised(table: Table, lease: Lease, error: BaseException, rng: Rng) -> Settle
 
 
 def written(table: Table, settlement: Settlement) -> RowWrite:
-    """The same in the table's words."""
+    """Translate a settlement into what is written into the row, in the words of the mapping."""
     note = {} if settlement.note is None else msgspec.json.decode(settlement.note)
     error = _error(note)
     if isinstance(settlement, Again):
@@ -94,18 +95,20 @@ def written(table: Table, settlement: Settlement) -> RowWrite:
 
 
 def lost_text(table: Table) -> str:
-    """What the error column says of a row whose worker was lost, after the worker's name and before the attempt."""
+    """Return the error text of a row whose worker was lost; the worker's name goes before it, the attempt behind it."""
     return f" had no heartbeat for {table.stale_after_s:g} s and was declared dead"
 
 
 def lost_error(table: Table, worker: str | None, retries: int) -> str:
-    """The whole of it, for a database that cannot put it together by itself. `retries`: before this loss."""
+    """Return the complete error text of a lost row, for a database that cannot compose it. `retries`: before this
+    loss.
+    """
     attempt = "" if table.retries is None else f" (attempt {retries + 1} of {table.attempts})"
     return f"worker {worker or '?'}{lost_text(table)}{attempt}"
 
 
 def is_as_left(table: Table, write: RowWrite, status: object, is_ours: bool) -> bool:
-    """Whether a row that was lost stands as this settlement would have left it: an earlier try has written it.
+    """Return True if a lost row is in the state that this settlement would leave: an earlier try has written it.
 
     `is_ours`: worker and start are still those of the claim. A row that was to wait again may have been claimed since,
     after a hand-back by this worker or by a rescue that looks the same.

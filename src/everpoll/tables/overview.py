@@ -76,7 +76,7 @@ class Reader(Protocol):
 
 
 def counted(status: str, rows: int, limit: int = COUNT_LIMIT) -> StatusCount:
-    """A count that stopped at one more than the limit."""
+    """Return the count of a status, where counting stopped at one more than the limit."""
     return StatusCount(status=status, rows=min(rows, limit), is_capped=rows > limit)
 
 

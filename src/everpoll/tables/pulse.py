@@ -50,7 +50,7 @@ class BeatDatabase(Protocol):
         """Take back what is stale, or just this row if it still is; return keys, and the statuses they have now."""
 
     def close(self) -> None:
-        """Let go of the connection. Repeatable."""
+        """Close the connection. Repeatable."""
 
 
 class TablePulse:
@@ -79,7 +79,7 @@ class TablePulse:
             back = self._rescued() if may_rescue else []
         for key, status in back:
             logger.warning("%s#%s: its worker was lost; it is %s now", self._table.name, key, status)
-        # What was settled meanwhile is not ours any more either, and not gone.
+        # A row that was settled meanwhile is not ours either, but it is not lost: its claim is no longer held.
         gone = tuple(number for number, claim in self._claims.held(held).items() if claim.key not in ours)
         return Beat(is_alive=True, rescued=sum(status == self._table.queued for _, status in back), canceled=gone)
 

@@ -25,7 +25,7 @@ class Refusals:
         self._until: dict[Any, float] = {}
 
     def known(self) -> set[Any]:
-        """Keys of rows that are to be left alone for now."""
+        """Return the keys of rows that must be left alone for now."""
         if not self._until:
             return set()
         now = self._clock()
@@ -33,7 +33,7 @@ class Refusals:
         return set(self._until)
 
     def add(self, key: Any, error: Exception) -> None:
-        """This row was refused."""
+        """Note that the database refused to change this row."""
         if key in self.known():
             return
         if len(self._until) >= LIMIT:

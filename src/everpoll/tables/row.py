@@ -16,7 +16,7 @@ class RowLease(Lease, frozen=True, gc=False):
 
     @property
     def label(self) -> str:
-        """What people call it in logs."""
+        """How logs name the row."""
         return f"{self.name}#{self.row_key}"
 
 
@@ -32,22 +32,22 @@ class Row(Mapping[str, Any]):
 
     @property
     def id(self) -> Any:
-        """The table's own key."""
+        """The key of the row in its table."""
         return self._lease.row_key
 
     @property
     def attempt(self) -> int:
-        """Which attempt this is, from 1; always 1 for a table without a column for retries."""
+        """Which attempt this is, from 1; always 1 if the table has no column for retries."""
         return self._lease.attempt
 
     @property
     def fence(self) -> str:
-        """A token that no other run of any row ever has, for the handler's own writes elsewhere."""
+        """A token that no other run of any row has, for the handler's own writes elsewhere."""
         return self._run.fence
 
     @property
     def is_stopping(self) -> bool:
-        """The handler is to end; plain functions look at this now and then."""
+        """True if the handler must end. Plain functions check it now and then."""
         return self._run.stop_reason is not None
 
     def __getitem__(self, column: str) -> Any:

@@ -38,10 +38,10 @@ class Shape(Struct, Generic[C_co], frozen=True, kw_only=True):
     """By role: what people should know of a column that is fit."""
 
     def column(self, name: str) -> C_co | None:
-        """None: there is no such column."""
+        """Return the column with that name; None: the table has none."""
         return self.columns.get(name)
 
     def is_required(self, name: str) -> bool:
-        """Whether the column is there and does not take NULL."""
+        """Return True if the column exists and does not take NULL."""
         column = self.column(name)
         return column is not None and column.is_required

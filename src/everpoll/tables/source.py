@@ -1,11 +1,11 @@
-"""What every adopted table does as a source of the engine, over what its database can do.
+"""An adopted table as a source of the engine: what holds for every database.
 
     poller ────▶ claims ───────┐
     settler ───▶ settlements ──┼──▶ the user's table: its columns are all the bookkeeping there is
     heartbeat ─▶ pulse ────────┘
 
-Promises: nothing is written into a row that is not ours by its fence; a row whose status the user changes is the
-user's. Rows are taken however they got there. A claim that was lost is remembered until the engine has asked whether an
+Promises: it writes into a row only while the fence of the row is this worker's; once the user changes the status, the
+row is the user's. Any program may insert the rows. A lost claim is remembered until the engine has asked whether an
 earlier try settled it, or has noted the loss.
 """
 
@@ -39,7 +39,7 @@ State = Sequence[Any]
 
 
 class TableSource(ABC):
-    """An adopted table: a `Source` for the engine, and for people what can be asked of a table."""
+    """An adopted table: a `Source` for the engine, and queries about the table for people."""
 
     beats_in_loop = False
 
@@ -56,15 +56,17 @@ class TableSource(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of every connection. Repeatable."""
+        """Close every connection. Repeatable."""
 
     @abstractmethod
     async def inspect(self) -> list[Finding]:
-        """Columns and their types, the index and whether the poll query uses it (EXPLAIN), push, the heartbeat."""
+        """Examine columns and types, the index and whether the poll query uses it (EXPLAIN), push, the heartbeat."""
 
     @abstractmethod
     def ddl(self) -> list[str]:
-        """Statements that give the table what the mapping names: columns, an index for looks, the trigger for push."""
+        """Return statements that add what the mapping names: columns, the index of the poll query, the trigger for
+        push.
+        """
 
     @property
     def hand_over(self) -> Callable[[], None] | None:
@@ -115,17 +117,17 @@ class TableSource(ABC):
     def _beats(self) -> BeatDatabase: ...
 
     async def counts(self) -> list[StatusCount]:
-        """How many rows have each of the mapping's statuses, up to a limit. Needs no `open`, like the next two."""
+        """Count the rows of each status of the mapping, up to a limit. Needs no `open`, like the next two methods."""
         async with self._reading() as reader:
             return [await reader.count(word) for word in self.table.words]
 
     async def workers(self) -> list[TableWorker]:
-        """The workers that hold rows, by label; an idle worker leaves no trace in the table."""
+        """Return the workers that hold rows, by label. An idle worker leaves no trace in the table."""
         async with self._reading() as reader:
             return await overview.workers(reader, self.table)
 
     async def row_state(self, key: str) -> RowState | None:
-        """The row with this key, as people write it; None: there is none."""
+        """Return the row with this key, which is given as text; None: there is no such row."""
         async with self._reading() as reader:
             return await overview.row_state(reader, self.table, key)
 

@@ -2,11 +2,11 @@
 
 
 def identifier(name: str) -> str:
-    """A name of a column, a table or a schema, whatever is in it."""
+    """Quote the name of a column, a table or a schema. It may have any character."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text; with a backslash in it, so that it means the same under every setting of the server."""
+    """Quote a text so that it means the same under every setting of the server, backslashes included."""
     quoted = text.replace("'", "''")
     return "E'" + quoted.replace("\\", "\\\\") + "'" if "\\" in text else f"'{quoted}'"

@@ -1,4 +1,4 @@
-"""What statements about one table say, in SQL: the phrases that Postgres, SQLite and functions behind PostgREST share.
+"""Parts of SQL statements about one table that Postgres, SQLite and functions behind PostgREST share.
 
 Identifiers are quoted; words of the status are literals, so that a partial index on them serves; all else is a
 parameter. The fence of a claimed row stands in every later write: its key, `running`, its worker and its start.
@@ -14,7 +14,7 @@ from everpoll.tables.sql_names import identifier, literal
 
 
 class Phrases(ABC):
-    """What SQL says of one table, by the roles of its columns. A dialect adds quoting, parameters, time and locks."""
+    """Phrases of SQL about one table, by the roles of its columns. A dialect adds quoting, parameters, time, locks."""
 
     name: str
     """The table, in `from` and `update`."""
@@ -57,7 +57,7 @@ class Phrases(ABC):
 
     @property
     def retries(self) -> str:
-        """How often the row was tried in vain."""
+        """How many attempts of the row have failed."""
         return "0" if self.table.retries is None else f"coalesce({self.at('retries')}, 0)"
 
     def ordered(self, downwards: str = " desc") -> str:

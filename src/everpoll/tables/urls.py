@@ -9,7 +9,7 @@ from everpoll.tables.source import TableSource
 
 
 def source_for(url: str, table: Table, token: Token | None = None) -> TableSource:
-    """The table at that address; it is opened later."""
+    """Return the table at that address. The caller opens it."""
     scheme = url.split(":", 1)[0].lower() if "://" in url else ""
     if scheme in {"postgresql", "postgres"}:
         try:

@@ -84,7 +84,7 @@ def _attempts(table: Table, row: RowState) -> tuple[str, ...]:
 
 
 def counted_text(one: StatusCount) -> str:
-    """A count as people read it: `3 queued`, `10000+ completed`."""
+    """Write a count for people: `3 queued`, `10000+ completed`."""
     if one.rows is None:
         return f"{one.status}: not counted"
     return f"{one.rows}{'+' if one.is_capped else ''} {one.status}"

@@ -47,11 +47,11 @@ class VirtualClock:
         self._keeper = _Keeper(self._time, patience_s)
 
     def now(self) -> float:
-        """Virtual monotonic seconds: `loop.time()` of the attached loop."""
+        """Return virtual monotonic seconds: `loop.time()` of the attached loop."""
         return self._time.now
 
     def wall(self) -> float:
-        """Virtual seconds since the epoch, for display: moves along with `now()`, and may be made to jump."""
+        """Return virtual seconds since the epoch, for display. They move with `now()`, and may jump."""
         return self._time.now + self._wall_ahead_s
 
     def set_wall(self, epoch: datetime | float) -> None:
@@ -63,7 +63,7 @@ class VirtualClock:
         self.set_wall(self.wall() + delta_s)
 
     def run(self, main: Coroutine[Any, Any, T], *, debug: bool | None = None) -> T:
-        """`asyncio.run` under virtual time, with the same clean-up; time goes on from where an earlier run left it."""
+        """Run a coroutine as `asyncio.run` does, in virtual time; time goes on from where an earlier run left it."""
         if not isinstance(main, Coroutine):
             raise BadInput(f"clock.run({main!r}): it takes a coroutine; write clock.run(main()) with parentheses")
         guarded = self._guarded(main)
@@ -78,7 +78,7 @@ class VirtualClock:
             main.close()
 
     def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        """A loop under this clock until it is closed: the `loop_factory` of `asyncio.Runner` and of test plug-ins."""
+        """Return a loop under this clock until it is closed: the `loop_factory` of `asyncio.Runner` and of plug-ins."""
         self._keeper.require_free()
         loop = asyncio.SelectorEventLoop()
         self._keeper.attach(loop)

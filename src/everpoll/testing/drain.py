@@ -28,11 +28,11 @@ class Workplace(Protocol):
         ...
 
     async def store(self) -> Store:
-        """Where its tasks are."""
+        """Return the store of its tasks."""
         ...
 
     def working(self) -> AbstractAsyncContextManager[None]:
-        """A worker for the length of a block."""
+        """Run a worker for the length of a block."""
         ...
 
 
@@ -67,7 +67,7 @@ async def drain(app: Workplace, timeout: Duration = "30s") -> None:  # noqa: ASY
 
 
 def _left(queues: Iterable[QueueInfo], served: Collection[str]) -> list[QueueInfo]:
-    """What can still be run: in a paused queue, what runs already."""
+    """Return the queues that have tasks to run; of a paused queue, only running tasks count."""
     waiting = (one for one in queues if one.queue in served)
     return [one for one in waiting if one.running or ((one.ready or one.limited) and one.paused is None)]
 

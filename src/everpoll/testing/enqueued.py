@@ -21,7 +21,7 @@ class Opened(Protocol):
     """What is needed of an app; `Everpoll` is one."""
 
     async def store(self) -> Store:
-        """Where its tasks are."""
+        """Return the store of its tasks."""
         ...
 
 
@@ -30,7 +30,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """Its own."""
+        """The name of the job."""
         ...
 
     @property

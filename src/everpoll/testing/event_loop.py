@@ -26,23 +26,23 @@ class Keeper(Protocol):
     patience_s: float
 
     def now(self) -> float:
-        """The virtual instant."""
+        """Return the virtual instant."""
         ...
 
     def is_held(self) -> bool:
-        """Whether time must stand still for now."""
+        """Return True if time must stand still now."""
         ...
 
     def on_io(self) -> None:
-        """Something came in from outside."""
+        """Note that input has come from outside."""
         ...
 
     def on_round(self, next_due: float) -> None:
-        """The loop ran callbacks, and no I/O came in."""
+        """Note that the loop ran callbacks without any input from outside."""
         ...
 
     def on_idle(self, next_due: float) -> bool:
-        """Nothing can run: move time, or answer False."""
+        """Move time if nothing can run; return False if it must not move."""
         ...
 
     def on_stuck(self) -> None:
@@ -50,11 +50,11 @@ class Keeper(Protocol):
         ...
 
     def hold_for_shutdown(self, shutdown: Callable[..., Any]) -> Callable[..., Any]:
-        """The same shutdown of threads, during which time stands still."""
+        """Wrap a shutdown of threads so that time stands still during it."""
         ...
 
     def on_close(self) -> None:
-        """The loop is being closed."""
+        """Note that the loop is being closed."""
         ...
 
 
@@ -82,10 +82,10 @@ class AttachedLoop:
         self.set_resolution()
 
     def set_resolution(self) -> None:
-        """To be called whenever time has moved.
+        """Set the clock's resolution to one step of a float; call it whenever time has moved.
 
-        One step of a float, so that a timer fires at its own due time and no earlier. asyncio's nanosecond is lost
-        in the rounding from 2**24 s (194 days) on, and a timer due right now would never fire.
+        A timer then fires at its own due time and not earlier. asyncio's nanosecond is lost in the rounding from 2**24
+        s (194 days) on, and a timer that is due right now would never fire.
         """
         now = self._keeper.now()
         self.loop._clock_resolution = math.nextafter(now, math.inf) - now
@@ -96,7 +96,7 @@ class AttachedLoop:
             self.loop.call_soon_threadsafe(_nothing)
 
     def detach(self) -> None:
-        """Real time again, going on from now: pending timers keep what was left of their delay."""
+        """Return to real time, from now on. Pending timers keep the rest of their delay."""
         for name, value in self._replaced.items():
             if value is _ABSENT:
                 delattr(self.loop, name)
@@ -156,7 +156,9 @@ class AttachedLoop:
         return [] if wait_s == 0 and self._keeper.on_idle(self._next_due()) else self._wait_for_io()
 
     def _worth_waiting_s(self) -> float | None:
-        """None while threads work; the patience while a result is on its way from one; else 0."""
+        """Return how long to wait for threads: None while they work, the patience while a result is on its way, else
+        0.
+        """
         self._work = [(result, work) for result, work in self._work if not (result.done() and work.done())]
         if self._keeper.is_held() or any(not work.done() for _, work in self._work):
             return None
@@ -213,7 +215,7 @@ _ABSENT = object()
 
 
 def _nothing() -> None:
-    """Wakes the loop by being called."""
+    """Do nothing: the call wakes the loop."""
 
 
 def _replaceable(loop: asyncio.AbstractEventLoop) -> Any:

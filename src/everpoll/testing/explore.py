@@ -34,7 +34,7 @@ class AppLike(Protocol):
     """What is needed of an app; `Everpoll` is one."""
 
     def working(self) -> AbstractAsyncContextManager[None]:
-        """A worker for the length of a block."""
+        """Run a worker for the length of a block."""
         ...
 
 
@@ -52,12 +52,12 @@ class World:
 
     @property
     def store(self) -> Any:
-        """The database, as the process that is being made sees it."""
+        """The database, as the process that is being built sees it."""
         process = here.get()
         return ProcessStore(self.database, process) if process is not None else self.database
 
     async def is_over(self) -> bool:
-        """Whether no task is left that is not ended."""
+        """Return True if every task has ended."""
         for state in ("queued", "running"):
             if (await self.database.tasks(TaskFilter(state=state), limit=1)).tasks:
                 return False

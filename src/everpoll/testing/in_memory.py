@@ -24,11 +24,11 @@ class Exchangeable(Workplace, Protocol):
     """What is needed of an app; `Everpoll` is one."""
 
     def exchange_store(self, store: Store) -> Any:
-        """Work on another store; return what `restore_store` takes."""
+        """Use another store; return the value that `restore_store` needs."""
         ...
 
     def restore_store(self, before: Any) -> None:
-        """Work on the store of before again."""
+        """Use the store of before again."""
         ...
 
 

@@ -52,7 +52,7 @@ here: contextvars.ContextVar[Process | None] = contextvars.ContextVar("everpoll_
 
 
 async def crash_point(name: str) -> None:
-    """A place where the explorer may stop the process that runs this code; nothing outside of `explore`."""
+    """Mark a place where the explorer may stop the process; does nothing outside of `explore`."""
     process = here.get()
     if process is None:
         return

@@ -34,10 +34,10 @@ class ProcessStore:
         return gated
 
     async def open(self, *, migrate: bool = True) -> None:
-        """The store is open already."""
+        """Do nothing: the store is open already."""
 
     async def close(self) -> None:
-        """It stays open: other processes use it."""
+        """Do nothing: other processes use the store."""
 
     async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
         """See the contract."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def everpoll_clock() -> "VirtualClock":
-    """A clock that stands still until the test advances it."""
+    """Return a clock that stands still until the test advances it."""
     from everpoll.testing.clock import VirtualClock  # noqa: PLC0415 - see above
 
     return VirtualClock()
@@ -26,7 +26,7 @@ def everpoll_clock() -> "VirtualClock":
 
 @pytest.fixture
 def everpoll_memory() -> Iterator[Callable[..., Any]]:
-    """A function that puts an app on a store in memory until the test ends, and returns it; `clock=` as `in_memory`."""
+    """Return a function that puts an app on a store in memory until the test ends; `clock=` as for `in_memory`."""
     from everpoll.testing.in_memory import in_memory  # noqa: PLC0415 - see above
 
     with ExitStack() as until:

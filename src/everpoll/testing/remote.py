@@ -37,11 +37,11 @@ class ScriptedRemote:
         self.calls: list[RemoteCall] = []
 
     def count(self, name: str) -> int:
-        """How often this was called."""
+        """Return how often this was called."""
         return sum(1 for call in self.calls if call.name == name)
 
     def times(self, name: str) -> list[float]:
-        """When."""
+        """Return when this was called."""
         return [call.at for call in self.calls if call.name == name]
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:

@@ -33,7 +33,7 @@ class Guard:
         return True
 
     def settle(self, outcome: BaseException | None) -> None:
-        """The block has ended with `outcome`: raise the error unless another one must be seen first."""
+        """End the block with `outcome`; raise the error unless another one must be seen first."""
         if self._error is None:
             return
         left = self._owner.uncancel()
@@ -43,7 +43,7 @@ class Guard:
 
 
 def waiting_tasks(loop: asyncio.AbstractEventLoop) -> str:
-    """One line a task that is not done: its name, what it runs and where it waits."""
+    """Return a line for each unfinished asyncio task: its name, what it runs and where it waits."""
     tasks = sorted(asyncio.all_tasks(loop), key=lambda task: (len(task.get_name()), task.get_name()))
     lines = [f"  - {task.get_name()}: {_where(task)}" for task in tasks[:_TASKS_SHOWN]]
     if len(tasks) > _TASKS_SHOWN:

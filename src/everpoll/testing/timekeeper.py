@@ -14,8 +14,8 @@ import itertools
 import math
 from typing import NamedTuple
 
-# A loop that polls every 0 s would keep time still for ever. A million rounds take seconds of real time, and no
-# honest test that waits for time needs them.
+# A loop that polls every 0 s would stop virtual time for ever. A million rounds take seconds of real time, and a test
+# that waits for time does not need so many.
 ROUNDS_LIMIT = 1_000_000
 
 # Twenty sleeps of 0.1 s end at 2.0000000000000004. A test that advances by 2 s means the twentieth too, so a target
@@ -69,7 +69,7 @@ class Timekeeper:
         return True
 
     def restart_rounds(self) -> None:
-        """Something came in from outside: rounds before it prove nothing."""
+        """Count rounds from 0 again: input from outside has come, so earlier rounds prove nothing."""
         self._rounds = 0
 
     def is_racing(self, next_due: float) -> bool:

@@ -41,13 +41,13 @@ class Timeline:
         moments.append((decision.at, Moment(decision.at - since, decision.rule, decision.why, decision.next_s)))
 
     def of(self, run_id: str) -> list[Moment]:
-        """All decisions of a run, in order."""
+        """Return all decisions of a run, in order."""
         return [moment for _, moment in self._moments.get(run_id, [])]
 
     def rules(self, run_id: str) -> list[str]:
-        """Which rules decided."""
+        """Return which rules decided, in order."""
         return [moment.rule for moment in self.of(run_id)]
 
     def waits(self, run_id: str) -> list[float]:
-        """How long each wait was meant to be, to the millisecond."""
+        """Return the planned length of each wait, to the millisecond."""
         return [round(moment.next_s, 3) for moment in self.of(run_id) if moment.next_s is not None]

@@ -73,4 +73,4 @@ def _fault(step: "Step", error: BaseException) -> Fault:
         return fault_of(error, step.watch.policy.rules)
     except Exception as wrong:  # noqa: BLE001 - the user's own rule, or an attribute of a library's error
         logger.error("%s: cannot tell what %s means: %s", step.key, type(error).__name__, error_text(wrong))
-        return "odd"
+        return "unexpected"

@@ -1,7 +1,7 @@
 """What an exception in a look, a start, a cancel or a cleanup means: try again, or give up.
 
     transient   the remote or the network is in trouble: tried again until the budget is spent
-    odd         unknown, probably a bug of the look: tried again, a limited number of times in a row
+    unexpected  probably a bug of the look: tried again, a limited number of times in a row
     fatal       trying again cannot help: the run fails
 
 Pure. HTTP errors are recognized by their attributes, so that no client library has to be installed: httpx, aiohttp,
@@ -16,7 +16,7 @@ from everpoll.errors import BadInput, Hopeless, JobTimeout, StoreUnavailable
 from everpoll.policy import shown
 from everpoll.watches.decisions.events import Fault
 
-FAULTS: tuple[Fault, ...] = ("transient", "odd", "fatal")
+FAULTS: tuple[Fault, ...] = ("transient", "unexpected", "fatal")
 Classify = Callable[[BaseException], Fault | None]
 
 TRANSIENT_STATUSES = frozenset({408, 409, 421, 423, 425, 429, 500, 502, 503, 504})
@@ -56,7 +56,7 @@ def fault_of(error: BaseException, rules: tuple[Classify, ...] = ()) -> Fault:
         return "transient" if status in TRANSIENT_STATUSES or status >= 500 else "fatal"
     if isinstance(error, NETWORK) or any(kind.__name__ in NETWORK_NAMES for kind in type(error).__mro__):
         return "transient"
-    return "odd"
+    return "unexpected"
 
 
 def status_of(error: BaseException) -> int | None:

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from everpoll.engine.calls import ERROR_LIMIT, storable
 from everpoll.engine.lost_numbers import lost_number
 from everpoll.errors import BadInput, Hopeless
 from everpoll.policy import flaw_of
+from everpoll.policy.storable_texts import ERROR_LIMIT, storable
 
 PAYLOAD_LIMIT = 1_000_000
 """Bytes of JSON: an operation, a handle, what Done carries, the evidence of a failure."""

@@ -44,8 +44,8 @@ class WatchOptions(TypedDict, total=False):
     transient: tuple[type[BaseException], ...]
     fatal: tuple[type[BaseException], ...]
     classify: Classify
-    """Your own rule: an exception in, "transient", "fatal", "odd" or None (no opinion) out."""
-    odd_errors: int
+    """Your own rule: an exception in, "transient", "fatal", "unexpected" or None (no opinion) out."""
+    unexpected_errors: int
     """How often in a row a look may raise an unknown error before the run fails. Default: 5."""
     cancel_budget: Duration
     """How long a canceled operation is waited for. Default: 5 minutes."""
@@ -73,7 +73,7 @@ class WatchPolicy:
     outage_s: float
     """How long the budget may be paused while the breaker is open, in all; 0: never."""
     rules: tuple[Classify, ...]
-    odd_errors: int
+    unexpected_errors: int
     cancel_s: float
     cleanup: Budget
     cleanup_every: Backoff
@@ -114,8 +114,8 @@ def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchP
         breaker=_a(Breaker, options.get("breaker"), f"{where}: breaker", 'Breaker(10, "5m")'),
         outage_s=_outage_s(where, budget, options),
         rules=_rules(where, options),
-        odd_errors=whole_number(
-            options.get("odd_errors", 5), name=f"{where}: odd_errors", at_least=1, accepted="1 or more"
+        unexpected_errors=whole_number(
+            options.get("unexpected_errors", 5), name=f"{where}: unexpected_errors", at_least=1, accepted="1 or more"
         ),
         cancel_s=seconds(options.get("cancel_budget", "5m"), name=f"{where}: cancel_budget", positive=True),
         cleanup=Budget(seconds(options.get("cleanup_budget", "1d"), name=f"{where}: cleanup_budget", positive=True)),

@@ -17,7 +17,7 @@ TARGET_CHARS = 300
 
 
 class Fact(Struct, frozen=True, kw_only=True):
-    """A fact, as a look changed it."""
+    """The value that a look gave to a fact, and when."""
 
     name: str
     value: Any

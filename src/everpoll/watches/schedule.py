@@ -27,7 +27,7 @@ class NextLook:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What bears on the time of the next look."""
+    """The wishes and limits that decide the time of the next look."""
 
     cadence_s: float
     hints: dict[str, float]

@@ -33,7 +33,7 @@ class Seen(NamedTuple):
     """The answer to a caller."""
 
     task: TaskInfo | None
-    """None only if the caller waits for events and the run has not ended."""
+    """None only if the caller waits for events."""
     events: list[Event]
 
 
@@ -44,12 +44,12 @@ class RunWaiters(Waiters[Wanted, Seen]):
         closed = "the app was closed before the run had ended; ask for it again later"
         super().__init__(store, self._answer, CADENCE, closed)
 
-    async def _answer(self, waiters: Sequence[Waiter[Wanted, Seen]]) -> None:
+    async def _answer(self, waiters: Sequence[Waiter[Wanted, Seen]]) -> Sequence[int]:
         whole = {one.task_id for one in waiters if one.question.after is None or one.question.now}
         others = {one.task_id for one in waiters} - whole
         tasks = await self._store.info(list(whole)) if whole else {}
-        # A caller that waits for events needs the row only of a run that has ended; reading rows costs the most.
-        tasks |= await self._store.ended(list(others)) if others else {}
+        # A caller that waits for events needs no row: reading rows costs the most.
+        ended = await self._store.ended(list(others)) if others else {}
         events = await self._events(waiters)
         for one in waiters:
             task, after = tasks.get(one.task_id), one.question.after
@@ -57,8 +57,10 @@ class RunWaiters(Waiters[Wanted, Seen]):
                 one.refuse(TaskNotFound(f"no run has the task {one.task_id}: its history was dropped"))
                 continue
             seen = [] if after is None else [event for event in events[one.task_id] if event.seq > after]
-            if one.question.now or seen or (task is not None and _is_over(task, one.question)):
+            is_over = one.task_id in ended if task is None else _is_over(task, one.question)
+            if one.question.now or seen or is_over:
                 one.tell(Seen(task, seen))
+        return ()
 
     async def _events(self, waiters: Sequence[Waiter[Wanted, Seen]]) -> defaultdict[int, list[Event]]:
         behind: dict[int, int] = {}

@@ -259,7 +259,7 @@ class Watch(Generic[Op]):
             budget=policy.budget,
             own_budget=policy.budget,
             outage_s=policy.outage_s,
-            odd_errors=policy.odd_errors,
+            unexpected_errors=policy.unexpected_errors,
             cancel_s=policy.cancel_s,
             cleanup=policy.cleanup,
             cleanup_every=policy.cleanup_every,

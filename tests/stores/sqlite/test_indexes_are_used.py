@@ -86,6 +86,8 @@ STATEMENTS: list[tuple[str, str]] = [
     (limited.NEXT_QUEUE, f"{LIMITED} (queue>?)"),
     (limited.NEXT_RANK, f"{LIMITED} (queue=? AND rank>?)"),
     (limited.NEXT_KEY, f"{LIMITED} (queue=? AND rank=? AND limit_key>?)"),
+    (limited.HEAD_OF_KEY, f"{LIMITED} (queue=? AND rank=? AND limit_key=?)"),
+    (limited.HEADS, f"{LIMITED} (queue=? AND rank=? AND limit_key>?)"),
     (limited.OF_KEY, f"{LIMITED} (queue=? AND rank=? AND limit_key=?)"),
     (limited.COUNT_OF_KEY, f"{LIMITED} (queue=? AND rank=? AND limit_key=?)"),
     (limited.RUNNING, "everpoll_tasks_limited_running (limit_key=?)"),
@@ -94,7 +96,7 @@ STATEMENTS: list[tuple[str, str]] = [
     (limited.FORGET_SPANS, "PRIMARY KEY (limit_key=?)"),
     (limited.FORGET_OLD, "everpoll_starts_old (until_at<?)"),
     (reading.BY_ID, BY_ID),
-    (reading.ENDED_BY_ID, BY_ID),
+    (reading.ENDS, BY_ID),
 ]
 
 
@@ -176,6 +178,7 @@ async def _plan(store: SqliteStore, statement: str) -> list[str]:
         "queue",
         "limit",
         "asks_limits",
+        *("lines", "after", "visits"),
     )
     names = (*names, *Row._fields, "id", "line", "entry", "span_s", "first", "last")
     bound: Any = dict.fromkeys(names, "[]") if ":" in statement else ("[]",) * statement.count("?")

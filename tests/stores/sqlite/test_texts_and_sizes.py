@@ -44,7 +44,7 @@ async def test_texts_come_back(store: SqliteStore, text: str, company: Callable[
     assert (lease.name, lease.queue, lease.key, lease.args) == (text, text, text, task.args)
     note = encode({"what": text})
     assert await store.settle(5, [Ended(lease.id, lease.sequence, "failed", encode(text), note)]) == set()
-    shown = (await store.ended([lease.id]))[lease.id]
+    shown = (await store.info([lease.id]))[lease.id]
     assert (shown.result, shown.trail[0]["what"]) == (text, text)
 
 
@@ -70,7 +70,7 @@ async def test_the_results_of_a_batch_come_back(store: SqliteStore) -> None:
     leases = (await store.lease(5, {"default": 50}, 50)).leases
     pairs = list(zip(leases, TEXTS, strict=True))
     assert await store.settle(5, [Ended(one.id, one.sequence, "done", encode(text)) for one, text in pairs]) == set()
-    found = await store.ended([one.id for one in leases])
+    found = await store.info([one.id for one in leases])
     assert [one.result for one in found.values()] == TEXTS
 
 

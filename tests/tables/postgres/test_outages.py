@@ -258,7 +258,7 @@ async def test_what_is_lost_is_told_by_its_own_key(
         await began.wait()
         await postgres_stage.change(4711, status="canceled")
         go_on.set()
-        await postgres_stage.until(lambda _: working.app.health().tables["jobs"].claim_success_rate == 0.0)
+        await postgres_stage.until(lambda _: working.app.health().tables["jobs"].lease_success_rate == 0.0)
     assert any("table jobs: row 4711 was not ours any more" in record.getMessage() for record in caplog.records)
 
 

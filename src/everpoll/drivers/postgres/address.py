@@ -32,7 +32,7 @@ LIKE = "postgresql://user:password@host:5432/database"
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PostgresAddress:
     """Where the database is, and how to speak with it."""
 
     dsn: str = field(repr=False)
@@ -60,7 +60,7 @@ class Address:
         return text
 
 
-def read_address(url: str) -> Address:
+def read_address(url: str) -> PostgresAddress:
     """Take the address apart; an unusable one is refused without being quoted."""
     try:
         parts = urlsplit(url)
@@ -81,7 +81,7 @@ def read_address(url: str) -> Address:
     secrets = {one for name, one in parse_qsl(parts.query) if name == "password"}
     secrets |= {password, unquote(password)} if password else set()
     dsn = parts._replace(query=rest).geturl()
-    return Address(
+    return PostgresAddress(
         dsn=dsn,
         hosts=hosts_of(dsn),
         statement_cache=int(_number(own, "statement_cache", STATEMENT_CACHE)),

@@ -1,8 +1,8 @@
-"""Array types that the driver would ask the server about, on every connection: said beforehand.
+"""Registers array types with the driver, which would look them up in the server on every connection.
 
 asyncpg knows text[] and looks up every other array type when it first meets it, by three statements that change a
 setting of the session (jit) and put it back; behind a transaction pooler that session belongs to other clients, too.
-The types below have had the same numbers in every Postgres. Where the driver has changed, it simply asks again.
+The types below have had the same numbers in every Postgres. A later driver that does not accept them looks them up.
 """
 
 import contextlib

@@ -156,7 +156,7 @@ class Connections:
             self._serve()
 
     def drop(self, slot: Slot) -> None:
-        """Let go at once, without a word: it is not known what the connection still does."""
+        """Close a connection at once, without a message to the server: its state is unknown."""
         connection = self._emptied(slot)
         if connection is not None:
             # The event loop that it belongs to may be closed.
@@ -181,7 +181,7 @@ class Connections:
         self.home = here
 
     async def close(self) -> None:
-        """Let go of every connection, in peace where that does not take long."""
+        """Close every connection, gracefully if that is quick, else at once."""
         self.come_home()
         if self._retiring is not None:
             self._retiring.cancel()

@@ -8,7 +8,7 @@ from typing import Any
 import asyncpg
 
 from everpoll.drivers.postgres import arrays, faults
-from everpoll.drivers.postgres.address import Address
+from everpoll.drivers.postgres.address import PostgresAddress
 from everpoll.drivers.postgres.hosts import Host, first_usable
 from everpoll.drivers.reachability import Reachability
 
@@ -29,7 +29,7 @@ class Dial:
 
     def __init__(
         self,
-        address: Address,
+        address: PostgresAddress,
         *,
         sessions: "_Sessions | None" = None,
         on_connected: Callable[[], None] | None = None,
@@ -97,7 +97,7 @@ class Dial:
 class _Sessions:
     """The settings of each new session, and what was learned from earlier ones."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         self.reach = Reachability()
         self.statement_cache = address.statement_cache
         self.shared_statements = 0

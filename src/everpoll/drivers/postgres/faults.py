@@ -19,7 +19,7 @@ from dataclasses import replace
 import asyncpg
 
 from everpoll.drivers.locks import LockHeld
-from everpoll.drivers.postgres.address import OWN, Address
+from everpoll.drivers.postgres.address import OWN, PostgresAddress
 from everpoll.drivers.postgres.hosts import AllHostsFailed
 from everpoll.errors import BadInput, CannotConnect, EverpollError, RightsMissing, SchemaOutdated, StoreUnavailable
 
@@ -80,7 +80,7 @@ def is_outage(error: BaseException) -> bool:
     return isinstance(error, OSError)  # a timeout is one
 
 
-def while_connecting(error: Exception, address: Address) -> EverpollError:
+def while_connecting(error: Exception, address: PostgresAddress) -> EverpollError:
     """Return the error to raise in its place: an outage that may pass, or an address that leads nowhere.
 
     A running worker waits out both: a password may be changed back. At its start it waits only for the first.
@@ -112,7 +112,7 @@ def while_connecting(error: Exception, address: Address) -> EverpollError:
     return StoreUnavailable(address.masked(what))
 
 
-def _at_no_host(error: AllHostsFailed, address: Address) -> EverpollError:
+def _at_no_host(error: AllHostsFailed, address: PostgresAddress) -> EverpollError:
     """Return the error of a host that shows a mistake in the address or has no connection left, else one of all."""
     meant = [while_connecting(one, replace(address, place=host.place)) for host, one in error.errors]
     for kind in (BadInput, ConnectionsUsedUp):
@@ -122,7 +122,7 @@ def _at_no_host(error: AllHostsFailed, address: Address) -> EverpollError:
     return CannotConnect(text) if all(isinstance(one, CannotConnect) for one in meant) else StoreUnavailable(text)
 
 
-def while_asking(error: Exception, address: Address) -> EverpollError | None:
+def while_asking(error: Exception, address: PostgresAddress) -> EverpollError | None:
     """Return the error to raise in its place; None: raise it as it is."""
     if isinstance(error, TimeoutError):
         return StoreUnavailable(f"Postgres did not answer within {address.command_timeout_s:g} s")
@@ -136,7 +136,7 @@ def while_asking(error: Exception, address: Address) -> EverpollError | None:
     return None
 
 
-def _said_by_server(error: asyncpg.PostgresError, text: str, address: Address) -> EverpollError | None:
+def _said_by_server(error: asyncpg.PostgresError, text: str, address: PostgresAddress) -> EverpollError | None:
     state = error.sqlstate or ""
     if state in SHARED_STATES:
         return StoreUnavailable(f"Postgres: {text}{POOLER}")
@@ -153,7 +153,7 @@ def _said_by_server(error: asyncpg.PostgresError, text: str, address: Address) -
     return None
 
 
-def _grant(text: str, address: Address) -> str:
+def _grant(text: str, address: PostgresAddress) -> str:
     """Return the statement that gives the right that was missed."""
     found = DENIED_OBJECT.search(text)
     if found is None:

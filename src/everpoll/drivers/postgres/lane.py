@@ -130,7 +130,7 @@ class Lane:
         return int(self._last.connection.get_server_pid())
 
     async def close(self) -> None:
-        """Let go of the connections, also of the other lanes that share them."""
+        """Close the connections, also for the other lanes that share them."""
         await self._connections.close()
 
 

@@ -194,7 +194,7 @@ class ListeningConnection:
                 raise StoreUnavailable("a notification to ourselves did not come back")
 
     def close(self) -> None:
-        """Let go of the connection: nothing else makes a session stop listening for certain."""
+        """Close the connection: nothing else makes a session stop listening for certain."""
         if self._slot is not None and self._slot.on_drop is not None and self._slot.connection is self._connection:
             self._slot.on_drop = None
             self._connections.leave(self._slot)

@@ -17,14 +17,14 @@ OPTIONS = "synchronous=full (an acknowledged task survives a power cut; the defa
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class SqliteAddress:
     """Which file, and how careful to be with it."""
 
     path: Path
     synchronous: Synchronous = "full"
 
 
-def read_address(url: str) -> Address:
+def read_address(url: str) -> SqliteAddress:
     """Return the address that a URL names; `BadInput` says what is wrong with it."""
     scheme, _, rest = url.partition("://")
     where, _, options = rest.partition("?")
@@ -39,7 +39,7 @@ def read_address(url: str) -> Address:
         )
     if not name or name.endswith("/") or "\0" in name:
         raise BadInput(f"{masked(url)!r} names no file: write sqlite:///relative.db or sqlite:////absolute.db")
-    return Address(Path(name).absolute(), _synchronous(url, options))
+    return SqliteAddress(Path(name).absolute(), _synchronous(url, options))
 
 
 def _synchronous(url: str, options: str) -> Synchronous:

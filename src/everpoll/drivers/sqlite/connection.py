@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import quote
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.faults import BUSY, code_of
 from everpoll.drivers.sqlite.place import Paths, Place
 from everpoll.errors import StoreUnavailable
@@ -50,10 +50,10 @@ Mode = Literal["passive", "restart", "truncate"]
 
 
 class Checkpoint(NamedTuple):
-    """What became of one."""
+    """The result of a checkpoint."""
 
     is_done: bool
-    """Everything that its mode asks for."""
+    """True if it did everything that its mode asks for."""
     is_copied: bool
     """At least the copying."""
 
@@ -91,7 +91,7 @@ class Connection(sqlite3.Connection):
         if found.main != before.main:
             raise Displaced(self.path)
         if before.log is not None and found.log in (before.log, None) and found.shm in (before.shm, None):
-            # No other program has opened the database since: it would have made the missing file anew.
+            # No other program has opened the database since: that would have created the missing file.
             missing = self.paths.log if found.log is None else self.paths.shm
             raise Deleted(missing, self.path, is_saved=self._save_log())
         if before.log is not None:
@@ -207,7 +207,7 @@ class SplitUp(Displaced):
         )
 
 
-def connect(address: Address, *, patience_s: float, create: bool = False, cache_kb: int = 16_000) -> Connection:
+def connect(address: SqliteAddress, *, patience_s: float, create: bool = False, cache_kb: int = 16_000) -> Connection:
     """Open a connection. Statements that meet a lock wait for `patience_s`, until the caller sets it otherwise."""
     path, paths = address.path, Paths(str(address.path))
     if not create and not path.exists():
@@ -240,7 +240,7 @@ def _privately(path: Path) -> Iterator[str]:
         yield f"&modeof={quote(os.fsencode(model.name))}"
 
 
-def _opened(address: Address, paths: Paths, patience_s: float, mode: str, cache_kb: int) -> Connection:
+def _opened(address: SqliteAddress, paths: Paths, patience_s: float, mode: str, cache_kb: int) -> Connection:
     con = sqlite3.connect(
         f"{address.path.as_uri()}?mode={mode}",
         uri=True,

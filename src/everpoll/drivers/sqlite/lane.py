@@ -5,7 +5,8 @@ together cross over to it together, in one call. A connection that broke is clos
 another. Stopping answers what was submitted before, and waits for nothing any more.
 Never: holds up the end of the interpreter; the thread is a daemon.
 
-A plain lane is for reading: every operation sees one snapshot.
+A plain lane is for reading: every operation sees one snapshot. One whose caller was canceled is not begun, and stops
+where it runs: it would hold up those behind it.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection, Displaced, connect
 from everpoll.drivers.sqlite.faults import BROKEN, code_of, explained
 from everpoll.errors import NotRunning
@@ -31,6 +32,8 @@ GROUP = 64
 GROUP_BYTES = LOG_BYTES
 """… and after so many bytes no more of them: a transaction makes the log as large as it is itself."""
 STOP_S = 5.0
+ABANDONED_STEPS = 100_000
+"""Of SQLite's machine, some milliseconds: so often a reading statement looks whether its caller still waits."""
 WATCH_S = 2.0
 """How often an idle lane looks after its files: while it has a deleted one open, no other lane can connect."""
 
@@ -91,8 +94,12 @@ class Lane:
     """The lane for reading."""
 
     cache_kb = 4_000
+    may_stop = True
+    """What no caller waits for any more is stopped: it changes nothing."""
 
-    def __init__(self, name: str, address: Address, patience_s: float, check: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, name: str, address: SqliteAddress, patience_s: float, check: Callable[[Connection], None]
+    ) -> None:
         self._address = address
         self._check = check
         self._patience_s = patience_s
@@ -100,6 +107,7 @@ class Lane:
         self._inbox: SimpleQueue[Op[Any] | None] = SimpleQueue()
         self._stopping = False
         self._is_performing = False
+        self._performed: Op[Any] | None = None
         self._logged = ""
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
@@ -198,6 +206,9 @@ class Lane:
 
     def _perform(self, ops: list[Op[Any]]) -> None:
         for op in ops:
+            if op.future.cancelled():
+                continue
+            self._performed = op
             try:
                 con = self._connected()
                 con.check_place()
@@ -231,8 +242,13 @@ class Lane:
             except BaseException:
                 con.close()
                 raise
+            if self.may_stop:
+                con.set_progress_handler(self._is_abandoned, ABANDONED_STEPS)
             self._con = con
         return self._con
+
+    def _is_abandoned(self) -> bool:
+        return self._performed is not None and self._performed.future.cancelled()
 
     def _disconnect(self) -> None:
         con, self._con = self._con, None

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
 
@@ -13,7 +13,7 @@ from everpoll.drivers.sqlite.faults import explained
 class OwnConnection:
     """A thread's way to a file; connects at the first transaction, and anew after one that failed."""
 
-    def __init__(self, address: Address, patience_s: float) -> None:
+    def __init__(self, address: SqliteAddress, patience_s: float) -> None:
         self._address = address
         self._patience_s = patience_s
         self._con: Connection | None = None
@@ -42,7 +42,7 @@ class OwnConnection:
                 raise explained_error from error
 
     def close(self) -> None:
-        """Let go of the connection. Repeatable."""
+        """Close the connection. Repeatable."""
         with self._lock:
             self._close()
 
@@ -54,7 +54,7 @@ class OwnConnection:
 
 
 @contextmanager
-def brief_connection(address: Address, patience_s: float) -> Iterator[Connection]:
+def brief_connection(address: SqliteAddress, patience_s: float) -> Iterator[Connection]:
     """A connection for the length of a block, in which errors of SQLite are explained."""
     try:
         con = connect(address, patience_s=patience_s)

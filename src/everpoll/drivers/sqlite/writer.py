@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.bell import Bell
 from everpoll.drivers.sqlite.checkpoints import Checkpoints
 from everpoll.drivers.sqlite.connection import Connection, Displaced
@@ -33,11 +33,12 @@ class Writer(Lane):
     """The writer of one store."""
 
     cache_kb = 16_000
+    may_stop = False
 
     def __init__(
         self,
         name: str,
-        address: Address,
+        address: SqliteAddress,
         patience_s: float,
         check: Callable[[Connection], None],
         bell: Bell,

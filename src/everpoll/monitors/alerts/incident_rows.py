@@ -56,8 +56,13 @@ class IncidentRows:
             if task_id is None:
                 await self.order(one.id, _closing(one))
 
-    async def order(self, incident_id: str, edit: Callable[[TaskInfo, Orders], Orders]) -> TaskInfo | None:
-        """Change the orders of a live incident; return the row as it was read, None where there is none."""
+    async def order(
+        self, incident_id: str, edit: Callable[[TaskInfo, Orders], Orders], note: str | None = None
+    ) -> TaskInfo | None:
+        """Change the orders of a live incident; return the row as it was read, None where there is none.
+
+        The note goes to the log with the change; where nothing changes, it goes nowhere.
+        """
         while True:
             row = await self._store.find(KIND, incident_id)
             if row is None or row.state in {"done", "canceled"}:
@@ -66,8 +71,10 @@ class IncidentRows:
                 # Its workers were lost again and again. It has not ended before its service says so.
                 await self._store.retry(row.id, encode({"what": "retry", "why": "the incident is not over"}))
                 continue
-            orders = edit(row, orders_of(row))
-            revision = Revision(KIND, incident_id, write(orders), hurry=True, expects=encode(row.args))
+            before = orders_of(row)
+            orders = edit(row, before)
+            known = None if orders == before else note
+            revision = Revision(KIND, incident_id, write(orders), hurry=True, expects=encode(row.args), note=known)
             if (await self._store.revise([revision]))[0] is not None:
                 return row
             await asyncio.sleep(self._rng.random() * COLLISION_S)

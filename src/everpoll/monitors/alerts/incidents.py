@@ -5,23 +5,31 @@ are never shown. Past ones are there for as long as the app keeps its history.
 """
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from everpoll.engine.actors import ACTOR_LIMIT, action
 from everpoll.errors import IncidentNotFound
-from everpoll.monitors.alerts.incident_row import KIND, IncidentState, Orders, orders_of, state_of
+from everpoll.monitors.alerts.incident_row import (
+    KIND,
+    IncidentState,
+    Orders,
+    orders_of,
+    read_orders,
+    read_state,
+    state_of,
+)
 from everpoll.monitors.alerts.incident_rows import IncidentRows
 from everpoll.monitors.incident import Incident, acknowledge
 from everpoll.monitors.report import Status
-from everpoll.stores.contract import Store, TaskFilter, TaskInfo, TaskState
+from everpoll.stores.contract import Store, TaskFilter, TaskInfo
 
 _PAGE = 500
 _PAGES = 10
-# Twice, since a row that is leased while the running ones are read would be in neither.
-_LIVE: tuple[TaskState, ...] = ("queued", "running", "queued")
 
 
 class IncidentInfo(Struct, frozen=True, kw_only=True):
@@ -54,6 +62,11 @@ class IncidentInfo(Struct, frozen=True, kw_only=True):
         return self.closed_at is None
 
 
+_Page = tuple[list[tuple[int, IncidentInfo | None]], int | None]
+"""Rows by their ids, newest first, with the number that they go on behind."""
+_Rows = Callable[[int, int | None], Awaitable[_Page]]
+
+
 class Incidents:
     """The incidents of all services: `app.services.incidents`."""
 
@@ -69,13 +82,28 @@ class Incidents:
     ) -> tuple[IncidentInfo, ...]:
         """Return incidents, newest first: open ones, past ones (`open=False`), or both (`open=None`)."""
         store = await self._store()
+
+        def is_wanted(info: IncidentInfo) -> bool:
+            return service in {None, info.service} and open in {None, info.is_open}
+
+        # Those of one service may be far apart: small pages would be thousands of questions.
+        size = _PAGE if service is not None else min(limit, _PAGE)
         found: dict[int, IncidentInfo] = {}
-        for state in () if open is False else _LIVE:
-            await self._collect(store, state, found, service, limit)
+        # The live ones first: one that ends in between is in both, and not in neither.
+        if open is not False:
+            found |= await _newest(partial(_live_rows, store), is_wanted, size, limit)
         if open is not True:
-            await self._collect(store, "done", found, service, limit)
-        shown = [found[task_id] for task_id in sorted(found, reverse=True)]
-        return tuple(one for one in shown if open is None or one.is_open is open)[:limit]
+            found |= await _newest(partial(_ended_rows, store), is_wanted, size, limit)
+        return tuple(found[task_id] for task_id in sorted(found, reverse=True))[:limit]
+
+    async def count_open(self) -> int:
+        """Return how many incidents are open."""
+        rows, after, count = partial(_live_rows, await self._store()), None, 0
+        while True:
+            page, after = await rows(_PAGE, after)
+            count += sum(info is not None and info.is_open for _, info in page)
+            if after is None:
+                return count
 
     async def page(
         self,
@@ -89,21 +117,20 @@ class Incidents:
         A page may be short although the list goes on: one call looks at a bounded number of incidents.
         """
         store = await self._store()
-        if open is True:
-            # Few at any time, and found without looking at those of the past.
-            return await self.list(True, service, limit), None
+        # Of those that are open, only live rows are read: the past ones between them may be many.
+        rows = partial(_live_rows if open is True else _all_rows, store)
         found: list[IncidentInfo] = []
         for _ in range(_PAGES):
-            page = await store.tasks(TaskFilter(kind=KIND, indexed=True), _PAGE, after)
-            for row in page.tasks:
-                info = _info(row)
-                after = row.id
+            page, behind = await rows(_PAGE, after)
+            for task_id, info in page:
+                after = task_id
                 if info is not None and service in {None, info.service} and open in {None, info.is_open}:
                     found.append(info)
                 if len(found) == limit:
                     return tuple(found), after
-            if page.after is None:
+            if behind is None:
                 return tuple(found), None
+            after = behind
         return tuple(found), after
 
     async def get(self, incident_id: str) -> IncidentInfo:
@@ -114,10 +141,11 @@ class Incidents:
             raise IncidentNotFound(f"no incident has the id {incident_id!r}: `everpoll services incidents` lists them")
         return info
 
-    async def acknowledge(self, incident_id: str, by: str) -> IncidentInfo:
+    async def acknowledge(self, incident_id: str, by: str, *, actor: str = "") -> IncidentInfo:
         """Note that an operator, named `by`, has taken notice: no alerts and reminders from now on.
 
-        The first one stays. An incident that is over stays as it is.
+        The first one stays. An incident that is over stays as it is. The log names the actor, which is `by` unless
+        another one is given.
         """
         await self.get(incident_id)
         now = self._wall()
@@ -126,26 +154,39 @@ class Incidents:
             known = acknowledge(_incident(state_of(row), orders), by, now)
             return replace(orders, acknowledged_at=known.acknowledged_at, acknowledged_by=known.acknowledged_by)
 
-        await IncidentRows(await self._store()).order(incident_id, edit)
+        note = action("acknowledge", actor or by[:ACTOR_LIMIT])
+        await IncidentRows(await self._store()).order(incident_id, edit, note)
         return await self.get(incident_id)
 
-    async def _collect(
-        self, store: Store, state: TaskState, found: dict[int, IncidentInfo], service: str | None, limit: int
-    ) -> None:
-        after: int | None = None
-        count = 0
-        while True:
-            # Those of one service may be far apart: small pages would be thousands of questions.
-            size = _PAGE if service is not None else min(limit, _PAGE)
-            page = await store.tasks(TaskFilter(kind=KIND, indexed=True, state=state), size, after)
-            for row in page.tasks:
-                info = _info(row)
-                if info is not None and service in {None, info.service}:
-                    found[row.id] = info
-                    count += 1
-            if page.after is None or count >= limit:
-                return
-            after = page.after
+
+async def _newest(
+    rows: _Rows, is_wanted: Callable[[IncidentInfo], bool], size: int, limit: int
+) -> dict[int, IncidentInfo]:
+    """Return at least `limit` of the newest that are wanted, by their ids; all of them where they are fewer."""
+    found: dict[int, IncidentInfo] = {}
+    after: int | None = None
+    while True:
+        page, after = await rows(size, after)
+        found |= {task_id: info for task_id, info in page if info is not None and is_wanted(info)}
+        if after is None or len(found) >= limit:
+            return found
+
+
+async def _live_rows(store: Store, size: int, after: int | None) -> _Page:
+    """Return a page of the incidents that are not handed over to the past yet, all read in one snapshot."""
+    rows = await store.live(KIND, size, after)
+    page = [(row.id, _live_info(read_orders(row.args), read_state(row.memory))) for row in rows if row.memory]
+    return page, rows[-1].id if len(rows) == size else None
+
+
+async def _ended_rows(store: Store, size: int, after: int | None) -> _Page:
+    page = await store.tasks(TaskFilter(kind=KIND, indexed=True, state="done"), size, after)
+    return [(row.id, _info(row)) for row in page.tasks], page.after
+
+
+async def _all_rows(store: Store, size: int, after: int | None) -> _Page:
+    page = await store.tasks(TaskFilter(kind=KIND, indexed=True), size, after)
+    return [(row.id, _info(row)) for row in page.tasks], page.after
 
 
 def _info(row: TaskInfo) -> IncidentInfo | None:
@@ -154,7 +195,10 @@ def _info(row: TaskInfo) -> IncidentInfo | None:
         return None
     if row.state == "done" and row.result is not None:
         return _shown(msgspec.convert(row.result, Incident))
-    state, orders = state_of(row), orders_of(row)
+    return _live_info(orders_of(row), state_of(row))
+
+
+def _live_info(orders: Orders, state: IncidentState) -> IncidentInfo | None:
     return None if state.seen_at is None else _shown(_incident(state, orders))
 
 

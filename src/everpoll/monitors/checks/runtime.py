@@ -60,7 +60,7 @@ class Runtime:
             lease_s=lease_s,
             keep_s=keep_s,
             gather_s=min(GATHER_S, slots / GATHERED_PER_S),
-            claim_level=logging.DEBUG,
+            lease_level=logging.DEBUG,
             label=f"{label} (services)",
         )
         worker = Worker(self._store, self._works, options)

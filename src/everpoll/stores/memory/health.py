@@ -5,7 +5,7 @@ that a long history stays small. Every call is one step under the store's lock.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 
 import msgspec
@@ -53,6 +53,7 @@ from everpoll.stores.health_ranges import (
 )
 from everpoll.stores.health_rolling import roll_up
 from everpoll.stores.memory.service_history import ServiceHistory
+from everpoll.stores.operations import LogEntry
 
 STEP_SERVICES = 20
 """Services that one call rolls up."""
@@ -63,8 +64,9 @@ _instant = attrgetter("at_ms")
 class MemoryHealth:
     """Records in dictionaries."""
 
-    def __init__(self, lock: threading.RLock) -> None:
+    def __init__(self, lock: threading.RLock, write_entry: Callable[[LogEntry], None]) -> None:
         self._lock = lock
+        self._write_entry = write_entry
         self._services: dict[str, ServiceHistory] = {}
         self._last_number = 0
         self._aliases: dict[str, str] = {}
@@ -195,30 +197,45 @@ class MemoryHealth:
         """See the contract."""
         return dict(sorted(self._aliases.items()))
 
-    async def set_alias(self, alias: str, canonical: str) -> None:
+    async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
         """See the contract."""
         check_name("alias", alias)
         check_name("canonical name", canonical)
-        self._aliases[alias] = canonical
+        with self._lock:
+            self._aliases[alias] = canonical
+            self._log(entry)
 
-    async def delete_alias(self, alias: str) -> bool:
+    async def delete_alias(self, alias: str, entry: LogEntry | None = None) -> bool:
         """See the contract."""
         check_name("alias", alias)
-        return self._aliases.pop(alias, None) is not None
+        return self._dropped(self._aliases, alias, entry)
 
     async def windows(self) -> list[MaintenanceWindow]:
         """See the contract."""
         return [MaintenanceWindow(name, msgspec.json.decode(body)) for name, body in sorted(self._windows.items())]
 
-    async def set_window(self, window: MaintenanceWindow) -> None:
+    async def set_window(self, window: MaintenanceWindow, entry: LogEntry | None = None) -> None:
         """See the contract."""
         check_name("maintenance window", window.id)
-        self._windows[window.id] = window_body(window.body)
+        body = window_body(window.body)
+        with self._lock:
+            self._windows[window.id] = body
+            self._log(entry)
 
-    async def delete_window(self, window_id: str) -> bool:
+    async def delete_window(self, window_id: str, entry: LogEntry | None = None) -> bool:
         """See the contract."""
         check_name("maintenance window", window_id)
-        return self._windows.pop(window_id, None) is not None
+        return self._dropped(self._windows, window_id, entry)
+
+    def _dropped(self, of: dict[str, str], name: str, entry: LogEntry | None) -> bool:
+        with self._lock:
+            was_there = of.pop(name, None) is not None
+            self._log(entry if was_there else None)
+            return was_there
+
+    def _log(self, entry: LogEntry | None) -> None:
+        if entry is not None:
+            self._write_entry(entry)
 
     async def forget(self, service: str) -> bool:
         """See the contract."""

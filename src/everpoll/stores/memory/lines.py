@@ -11,6 +11,7 @@ import bisect
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from everpoll.stores.contract import Limit
@@ -19,6 +20,8 @@ from everpoll.stores.memory.starts import Starts
 
 AGED = -(2**31)
 """The rank of what has been due for too long: better than every priority."""
+NEVER = float("-inf")
+"""No task is due since before this."""
 
 
 class Looking(NamedTuple):
@@ -26,7 +29,7 @@ class Looking(NamedTuple):
 
     now: float
     limits: Mapping[str, Limit]
-    aged_before: float = float("-inf")
+    aged_before: float = NEVER
 
     def order(self, row: TaskRow) -> tuple[int, float, int]:
         """Return the order of work, aging included."""
@@ -35,31 +38,38 @@ class Looking(NamedTuple):
 
 
 class Line:
-    """Rows in the order of work, and again by their due times, for those that age."""
+    """Rows by their ranks, and those of one rank in the order of their due times."""
 
     def __init__(self, live: Mapping[int, TaskRow]) -> None:
         self._live = live
-        self._ordered: list[tuple[int, float, int]] = []
-        self._oldest: list[tuple[float, int]] = []
+        self._ranks: dict[int, list[tuple[float, int]]] = {}
 
     def add(self, row: TaskRow) -> None:
         """Put a queued row in its place."""
-        heapq.heappush(self._ordered, row.order)
-        heapq.heappush(self._oldest, row.order[1:])
+        rank, due_at, task_id = row.order
+        heapq.heappush(self._ranks.setdefault(rank, []), (due_at, task_id))
 
     def best(self, looking: Looking) -> TaskRow | None:
-        """Return the best row by rank and turn; it stays in line until it is leased."""
-        while self._oldest and not self._is_here(self._oldest[0]):
-            heapq.heappop(self._oldest)
-        if self._oldest and self._oldest[0][0] < looking.aged_before:
-            return self._live[self._oldest[0][1]]
-        while self._ordered and not self._is_here(self._ordered[0][1:]):
-            heapq.heappop(self._ordered)
-        return self._live[self._ordered[0][2]] if self._ordered else None
+        """Return the best row; it stays in line until it is leased."""
+        return min((self._live[entries[0][1]] for entries in self._lines()), key=looking.order, default=None)
 
-    def _is_here(self, entry: tuple[float, int]) -> bool:
+    def ranks(self) -> set[int]:
+        """Return the ranks of the rows in this line."""
+        return {self._live[entries[0][1]].order[0] for entries in self._lines()}
+
+    def _lines(self) -> Iterator[list[tuple[float, int]]]:
+        """Yield the rows of each rank; those that have gone are dropped from the front."""
+        for rank, entries in list(self._ranks.items()):
+            while entries and not self._is_here(rank, entries[0]):
+                heapq.heappop(entries)
+            if entries:
+                yield entries
+            else:
+                del self._ranks[rank]
+
+    def _is_here(self, rank: int, entry: tuple[float, int]) -> bool:
         row = self._live.get(entry[1])
-        return row is not None and row.state == "queued" and row.order[1:] == entry
+        return row is not None and row.state == "queued" and row.order == (rank, *entry)
 
 
 class LimitedLines:
@@ -79,13 +89,20 @@ class LimitedLines:
         self._lines[key].add(row)
 
     def best(self, looking: Looking, starts: Starts) -> TaskRow | None:
-        """Return the best task that its limit lets start: by rank; of equal ranks, of the key next in turn."""
-        found: tuple[int, TaskRow] | None = None
+        """Return the best task that its limit lets start: the oldest of the aged; else by rank, and of equal ranks of
+        the key next in turn."""
+        found: tuple[tuple[float, ...], TaskRow] | None = None
         for row in self.heads(looking):
-            rank = looking.order(row)[0]
-            if (found is None or rank < found[0]) and starts.may_start(_limit(row, looking), looking.now):
-                found = (rank, row)
+            order: tuple[float, ...] = looking.order(row)
+            if order[0] != AGED:
+                order = order[:1]
+            if (found is None or order < found[0]) and starts.may_start(_limit(row, looking), looking.now):
+                found = (order, row)
         return None if found is None else found[1]
+
+    def ranks(self) -> Iterator[set[int]]:
+        """Yield the ranks of each key."""
+        return (line.ranks() for line in self._lines.values())
 
     def heads(self, looking: Looking) -> Iterator[TaskRow]:
         """Yield the first of each key, beginning behind the key that was served last."""
@@ -137,9 +154,24 @@ class Lines:
                 self._join(row)
 
     def best(self, rooms: Mapping[str, int], looking: Looking) -> TaskRow | None:
-        """Return the best of all queues that have room."""
+        """Return the best of all queues that have room. Aging overcomes priorities: it needs more than one of them."""
+        if looking.aged_before != NEVER and not self._has_several_ranks(rooms):
+            looking = looking._replace(aged_before=NEVER)
         heads = [head for queue, room in rooms.items() if room > 0 for head in self._heads(queue, looking)]
         return min(heads, key=looking.order, default=None)
+
+    def _has_several_ranks(self, rooms: Mapping[str, int]) -> bool:
+        seen: set[int] = set()
+        queues = [queue for queue, room in rooms.items() if room > 0]
+        for ranks in chain.from_iterable(self._ranks(queue) for queue in queues):
+            seen |= ranks
+            if len(seen) > 1:
+                return True
+        return False
+
+    def _ranks(self, queue: str) -> Iterator[set[int]]:
+        yield self._ready[queue].ranks()
+        yield from self._limited[queue].ranks()
 
     def _heads(self, queue: str, looking: Looking) -> Iterator[TaskRow]:
         if (ready := self._ready[queue].best(looking)) is not None:

@@ -19,6 +19,7 @@ from everpoll.stores.contract import (
     TaskPage,
     WorkerInfo,
 )
+from everpoll.stores.limits import size_of, those_that_fit
 from everpoll.stores.memory.rows import TaskRow, instant
 from everpoll.stores.memory.state import MemoryState
 from everpoll.stores.task_search import checked
@@ -39,10 +40,12 @@ class MemoryReading(MemoryState):
         with self._lock:
             return {task_id: row.shown() for task_id in task_ids if (row := self._index.get(task_id))}
 
-    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
         """See the contract."""
         with self._lock:
-            return {task_id: row.shown() for task_id in task_ids if (row := self._index.history.get(task_id))}
+            ended = [row for task_id in task_ids if (row := self._index.history.get(task_id))]
+            found, _ = those_that_fit(ended, lambda row: size_of(row.result))
+            return {row.id: None for row in ended} | {row.id: row.end() for row in found}
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
         """See the contract."""
@@ -81,9 +84,10 @@ class MemoryReading(MemoryState):
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """See the contract."""
         with self._lock:
-            page = [row.shown() for row in islice(self._index.newest_first(checked(wanted), after), limit + 1)]
-            is_more = len(page) > limit
-            return TaskPage(tuple(page[:limit]), page[limit - 1].id if is_more else None)
+            newest = islice(self._index.newest_first(checked(wanted), after), limit + 1)
+            rows, is_cut = those_that_fit(newest, TaskRow.payload_bytes)
+            page = tuple(row.shown() for row in rows[:limit])
+            return TaskPage(page, page[-1].id if is_cut or len(rows) > limit else None)
 
     async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
         """See the contract."""
@@ -126,14 +130,19 @@ class MemoryReading(MemoryState):
                 counts[row.new.queue][place] += 1
                 if is_ready and not is_limited:
                     dues[row.new.queue].append(row.due_at)
+            capped = {queue: [min(count, COUNT_LIMIT) for count in found] for queue, found in counts.items()}
             return [
                 QueueInfo(
                     queue=queue,
-                    **dict(zip(("ready", "waiting", "running", "limited"), _capped(counts[queue]), strict=True)),
+                    ready=ready,
+                    waiting=waiting,
+                    running=running,
+                    limited=limited,
                     oldest_due_at=instant(min(dues[queue])) if dues[queue] else None,
                     paused=self._pauses.get(queue),
                 )
-                for queue in sorted({*counts, *self._pauses})
+                for queue in sorted({*capped, *self._pauses})
+                for ready, waiting, running, limited in [capped.get(queue, [0] * 4)]
             ]
 
     async def limit(self, key: str) -> LimitInfo:
@@ -149,7 +158,3 @@ class MemoryReading(MemoryState):
                 oldest_started_at=instant(min(running)) if running else None,
                 starts=tuple((instant(span.ended), span.starts) for span in self._lines.starts.spans.get(key, ())),
             )
-
-
-def _capped(counts: list[int]) -> list[int]:
-    return [min(count, COUNT_LIMIT) for count in counts]

@@ -16,7 +16,12 @@ from everpoll.stores.contract import (
     WorkerInfo,
 )
 from everpoll.stores.flows import Takes
+<<<<<<< HEAD
 from everpoll.stores.task_search import error_class, is_found, is_of_ends, needles
+=======
+from everpoll.stores.limits import size_of
+from everpoll.stores.task_search import error_class, is_found, needles
+>>>>>>> main
 
 
 @dataclass(slots=True)
@@ -127,6 +132,15 @@ class TaskRow:
             blockers=self.blockers,
             trail=tuple(self.trail),
         )
+
+    def end(self) -> TaskInfo:
+        """Return what waiters are told."""
+        trail = () if self.state == "done" else tuple(self.trail)
+        return msgspec.structs.replace(self.shown(), args=None, memory=None, progress=None, trail=trail)
+
+    def payload_bytes(self) -> int:
+        """Return the size of what it carries."""
+        return sum(map(size_of, (self.new.args, self.memory, self.progress, self.result)))
 
 
 @dataclass(slots=True)

@@ -31,9 +31,9 @@ class MemoryState:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock: Clock = SystemClock() if clock is None else clock
-        # A thread's heart knows nothing of a virtual clock, which would run on while it beats.
+        # A heartbeat thread would run in real time, while a virtual clock jumps ahead of it.
         self.beats_in_loop = clock is not None
-        """Under a virtual clock the heartbeat belongs into the event loop, whose time that is."""
+        """Under a virtual clock the heartbeat runs in the event loop, which has that clock."""
         # The wall clock names the instants, the monotonic one moves them: a step of the former changes nothing.
         self._epoch = self._clock.wall() - self._clock.now()
         self._lock = threading.RLock()

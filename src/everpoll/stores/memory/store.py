@@ -30,7 +30,7 @@ from everpoll.stores.memory.enqueueing import MemoryEnqueueing
 from everpoll.stores.memory.examination import MemoryExaminer
 from everpoll.stores.memory.figures import MemoryFigures
 from everpoll.stores.memory.flows import MemoryFlows
-from everpoll.stores.memory.lines import Looking
+from everpoll.stores.memory.lines import NEVER, Looking
 from everpoll.stores.memory.operations import MemoryOperations
 from everpoll.stores.memory.reading import MemoryReading
 from everpoll.stores.memory.rescue import MemoryRescue
@@ -60,7 +60,7 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
         if self._health is None:
             from everpoll.stores.memory.health import MemoryHealth  # noqa: PLC0415
 
-            self._health = MemoryHealth(self._lock)
+            self._health = MemoryHealth(self._lock, lambda entry: self._feed.log(entry, self._now()))
         return self._health
 
     async def open(self, *, migrate: bool = True) -> None:
@@ -125,7 +125,7 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
 
     def _looking(self, worker: WorkerRow) -> Looking:
         now, aging_s = self._now(), worker.card.aging_s
-        return Looking(now, worker.card.limits, float("-inf") if aging_s is None else now - aging_s)
+        return Looking(now, worker.card.limits, NEVER if aging_s is None else now - aging_s)
 
     def _lease(self, row: TaskRow, worker: WorkerRow) -> Lease:
         now = self._now()

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from everpoll.drivers.postgres.address import Address
+from everpoll.drivers.postgres.address import PostgresAddress
 from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.dial import Dial
 from everpoll.drivers.postgres.faults import ConnectionsUsedUp
@@ -56,7 +56,7 @@ NO_CONNECTION = "end idle sessions, raise max_connections, or give each worker f
 class PostgresExaminer:
     """Gathers facts about one database. `wall` is the clock of this process."""
 
-    def __init__(self, address: Address, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, address: PostgresAddress, wall: Callable[[], float] = time.time) -> None:
         self._address = address
         self._wall = wall
         self._connections = Connections(Dial(address), 2)

@@ -30,7 +30,8 @@ PREPARED = """select gid, quote_literal(gid), owner, extract(epoch from clock_ti
 HIDDEN = """select count(*) filter (where query = '<insufficient privilege>'),
         format('grant pg_read_all_stats to %I', current_user)
     from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"""
-LEASES = versioned("select owner, sum(tasks) from everpoll.running($1) group by owner order by owner")
+LEASES = versioned("""select owner, sum(tasks) from everpoll.running($1) where owner is not null
+    group by owner order by owner""")
 # Tasks that were leased a moment ago are in another line: none of them is long past its deadline.
 OVERDUE = """select count(*), max(late_s) from (
     select extract(epoch from clock_timestamp() - started_at)::float8 - timeout_s as late_s

@@ -101,7 +101,7 @@ async def _taken(connection: Connection, flow: Sequence[FlowTask]) -> list[Enque
 
 async def members(lane: Lane, task_id: int, after: int, limit: int) -> list[TaskInfo]:
     """Return the tasks that lead to this one, by id; their states are of one moment."""
-    found = await reading.by_id(lane, reading.BY_ID, await lane.value(MEMBER_IDS, task_id, after, limit))
+    found = await reading.info(lane, await lane.value(MEMBER_IDS, task_id, after, limit))
     return list(found.values())
 
 

@@ -30,16 +30,20 @@ from everpoll.stores.health_answers import asked, check_limit
 from everpoll.stores.health_batches import batch_of
 from everpoll.stores.health_limits import check_name, check_names, dependency_name, milliseconds, window_body
 from everpoll.stores.health_ranges import buckets_of, for_buckets, for_summary, summary_of
+from everpoll.stores.operations import LogEntry
 from everpoll.stores.postgres import health_reading, health_recording, health_upkeep
+from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.repeats import repeated
 
 ALIASES = "select alias, canonical from everpoll.health_aliases order by alias"
 SET_ALIAS = """insert into everpoll.health_aliases (alias, canonical) values ($1, $2)
-    on conflict (alias) do update set canonical = excluded.canonical"""
+    on conflict (alias) do update set canonical = excluded.canonical returning 1"""
 DELETE_ALIAS = "delete from everpoll.health_aliases where alias = $1 returning 1"
 WINDOWS = "select id, body from everpoll.health_windows order by id"
 SET_WINDOW = """insert into everpoll.health_windows (id, body) values ($1, $2)
-    on conflict (id) do update set body = excluded.body"""
+    on conflict (id) do update set body = excluded.body returning 1"""
+LOGGED = """with changed as ({}) select 1, everpoll.log_events(
+    array[0::bigint], array[$%d::text], array[$%d::text], array[$%d::text], array[$%d::text]) from changed"""
 DELETE_WINDOW = "delete from everpoll.health_windows where id = $1 returning 1"
 
 
@@ -115,31 +119,39 @@ class PostgresHealth:
         rows: list[tuple[str, str]] = await self._reads.rows(ALIASES)
         return dict(rows)
 
-    async def set_alias(self, alias: str, canonical: str) -> None:
+    async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
         """See the contract."""
         check_name("alias", alias)
         check_name("canonical name", canonical)
-        await self._upkeep.row(SET_ALIAS, alias, canonical)
+        await self._set(SET_ALIAS, (alias, canonical), entry)
 
-    async def delete_alias(self, alias: str) -> bool:
+    async def delete_alias(self, alias: str, entry: LogEntry | None = None) -> bool:
         """See the contract."""
         check_name("alias", alias)
-        return await self._upkeep.value(DELETE_ALIAS, alias) is not None
+        return await self._set(DELETE_ALIAS, (alias,), entry)
 
     async def windows(self) -> list[MaintenanceWindow]:
         """See the contract."""
         rows = await self._reads.rows(WINDOWS)
         return [MaintenanceWindow(window_id, msgspec.json.decode(body)) for window_id, body in rows]
 
-    async def set_window(self, window: MaintenanceWindow) -> None:
+    async def set_window(self, window: MaintenanceWindow, entry: LogEntry | None = None) -> None:
         """See the contract."""
         check_name("maintenance window", window.id)
-        await self._upkeep.row(SET_WINDOW, window.id, window_body(window.body))
+        await self._set(SET_WINDOW, (window.id, window_body(window.body)), entry)
 
-    async def delete_window(self, window_id: str) -> bool:
+    async def delete_window(self, window_id: str, entry: LogEntry | None = None) -> bool:
         """See the contract."""
         check_name("maintenance window", window_id)
-        return await self._upkeep.value(DELETE_WINDOW, window_id) is not None
+        return await self._set(DELETE_WINDOW, (window_id,), entry)
+
+    async def _set(self, statement: str, values: tuple[str | None, ...], entry: LogEntry | None) -> bool:
+        """Make a change, and write its entry in the same statement; return whether anything was changed."""
+        if entry is not None:
+            numbers = range(len(values) + 1, len(values) + 5)
+            statement = versioned(LOGGED.format(statement) % tuple(numbers))
+            values = (*values, entry.kind, entry.name, entry.key, entry.body)
+        return await self._upkeep.value(statement, *values) is not None
 
     async def forget(self, service: str) -> bool:
         """See the contract."""

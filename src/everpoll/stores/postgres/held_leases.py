@@ -14,7 +14,7 @@ from operator import attrgetter
 from everpoll.stores.contract import Settlement
 
 SECOND_LOOK_S = 60.0
-"""A statement may still lie unread in a dead connection while a new one overtakes it: so a doubt is settled twice."""
+"""A statement may reach the server late, by a connection that broke: so doubts about leases are checked twice."""
 
 _id = attrgetter("id")
 

@@ -27,7 +27,7 @@ from everpoll.stores.postgres.marks import Behind, Marks, Ranges
 logger = logging.getLogger("everpoll.stores")
 
 LEASE = versioned("""select * from everpoll.lease($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15,
-    $16, $17, $18, $19, $20)""")
+    $16, $17, $18, $19, $20, $21)""")
 LEASE_RUN = versioned("select * from everpoll.lease_run($1, $2, $3, $4, $5, $6, $7, $8)")
 BEHIND = versioned("select * from everpoll.behind($1, $2, $3, $4, $5)")
 RECOVER = versioned("select everpoll.recover($1, $2, $3)")
@@ -159,6 +159,7 @@ class Leasing:
             self._is_settling,
             *about_limits,
             aging_s,
+            self._limit_looks.aged_after,
         )
         leases = _leases(row, row["in_queues"] or repeat(next(iter(queues), "")))
         known = self._take(incarnation, row)
@@ -220,7 +221,7 @@ class Leasing:
         """Return what this look asks about limits, and from which age on it asks for aged tasks."""
         looks, card = self._limit_looks, self._cards.get(incarnation)
         aging_s = card.aging_s if card is not None and looks.asks_aged(card.aging_s) else None
-        if not looks.are_due(is_full=is_full):
+        if not looks.are_due(is_full=is_full, is_aged=aging_s is not None):
             return NO_LIMITS, aging_s
         rules = {} if card is None else card.limits
         return [
@@ -239,6 +240,8 @@ class Leasing:
         if aging_s is not None:
             looks.asked_aged(aging_s, found=row["has_aged"])
         if row["visited"] is not None:
+            if aging_s is not None:
+                looks.aged_after = row["aged_last"] or ""
             looks.visited(row["visited"], row["started"], row["limits_took_s"])
             looks.turns.update(zip(row["served_queues"] or (), row["served_keys"] or (), strict=True))
         if row["started"]:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from everpoll.drivers.postgres.lane import Connection, Lane
+from everpoll.stores import limits
 from everpoll.stores.contract import END_STATES, TaskFilter, TaskPage
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.rows import ENDED, LIVE, task_info
@@ -25,6 +26,10 @@ IN_ORDER = """set local enable_seqscan = off; set local enable_bitmapscan = off;
 RUNNING = versioned("select array(select everpoll.running_ids($1))")
 RUNNING_LIMIT = 10_000
 BOUNDS = versioned("select f.low, l.high from everpoll.first_since($1, $2) f, everpoll.first_since($1, $3) l")
+SIZE = "octet_length(args)" + "".join(
+    f" + coalesce({size}, 0)"
+    for size in (*(f"octet_length({one})" for one in ("memory", "progress", "result")), "pg_column_size(trail)")
+)
 CREATED = """select created_at from everpoll.tasks where id = $1
     union all select created_at from everpoll.history where id = $1"""
 
@@ -40,13 +45,13 @@ async def tasks(lane: Lane, wanted: TaskFilter, limit: int, after: int | None) -
             await connection.execute(IN_ORDER)
             end = await connection.fetchval(*search.end()) if search.is_bounded else None
             rows = await connection.fetch(*search.page(limit + 1, end or 0))
-            is_short = end is not None and len(rows) <= limit
+            is_short = end is not None and (not rows or rows[0]["tasks"] <= limit)
             return rows, end, await connection.fetchval(CREATED, end) if is_short else None
 
     rows, end, searched_back_to = await lane.call(ask)
-    found = [task_info(row) for row in rows]
-    if len(found) > limit:
-        return TaskPage(tuple(found[:limit]), found[limit - 1].id)
+    found = [task_info(row) for row in rows[:limit]]
+    if rows and rows[0]["tasks"] > len(found):
+        return TaskPage(tuple(found), found[-1].id)
     return TaskPage(tuple(found), end, searched_back_to)
 
 
@@ -81,7 +86,17 @@ class _Search:
             f"order by {letter}.id desc limit $1)"
             for letter, some in self._places(values)
         ]
-        return [f"select * from ({' union all '.join(pages)}) page order by id desc limit $1", *values]
+        values.append(limits.READ_BYTES)
+        # Postgres knows the sizes of payloads without reading large ones; what is left out is on the next page.
+        return [
+            f"""select * from (
+                select *, count(*) over () as tasks,
+                    row_number() over sizes = 1 or sum({SIZE}) over sizes <= ${len(values)} as fits
+                from (select * from ({" union all ".join(pages)}) newest order by id desc limit $1) page
+                window sizes as (order by id desc rows unbounded preceding)) sized
+            where fits order by id desc""",
+            *values,
+        ]
 
     def _places(self, values: list[Any]) -> Iterator[tuple[str, str]]:
         for letter in self.places:

@@ -69,7 +69,7 @@ class PostgresPulse:
         return row
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         if not self._event_loop.is_closed():
             self._event_loop.run_until_complete(self._lane.close())
             self._event_loop.close()

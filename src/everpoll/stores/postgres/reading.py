@@ -14,13 +14,20 @@ from typing import Any
 import msgspec
 
 from everpoll.drivers.postgres.lane import Lane
+from everpoll.stores import limits
 from everpoll.stores.contract import COUNT_LIMIT, LimitInfo, LiveTask, QueueInfo, TaskInfo, WorkerInfo
 from everpoll.stores.operations import Pause
 from everpoll.stores.postgres.functions import versioned
-from everpoll.stores.postgres.rows import ENDED, LIVE, WORKER, task_info, worker_info
+from everpoll.stores.postgres.rows import END, ENDED, LIVE, WORKER, task_info, worker_info
 
-ENDED_BY_ID = f"select {ENDED} from everpoll.history h where h.id = any($1::bigint[])"
-BY_ID = f"select {LIVE} from everpoll.tasks t where t.id = any($1::bigint[]) union all {ENDED_BY_ID}"
+BY_ID = f"""select {LIVE} from everpoll.tasks t where t.id = any($1::bigint[])
+    union all select {ENDED} from everpoll.history h where h.id = any($1::bigint[])"""
+# Postgres knows their sizes without reading large results.
+ENDS = f"""select {END}, h.fits from (
+    select s.*, row_number() over sizes = 1
+            or sum(coalesce(octet_length(s.result), 0) + coalesce(pg_column_size(s.trail), 0)) over sizes <= $2 as fits
+      from everpoll.history s where s.id = any($1::bigint[])
+    window sizes as (order by s.id rows unbounded preceding)) h"""
 FOUND = versioned(f"""select {LIVE} from everpoll.tasks t where t.key = $2 and t.kind = $1
     union all select {ENDED} from everpoll.history h where h.id = (select everpoll.last_ended($1, $2))""")
 LIVE_OF_KIND = versioned("select * from everpoll.live_of_kind($1, $2, $3)")
@@ -45,10 +52,17 @@ RUNNING_LIMIT = 100_000
 """Running tasks that are counted at most, over all queues."""
 
 
-async def by_id(lane: Lane, sql: str, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+async def info(lane: Lane, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
     """Return the tasks that exist, in the order in which they were asked for."""
-    found = {row[0]: row for row in await lane.rows(sql, list(task_ids))}
+    found = {row[0]: row for row in await lane.rows(BY_ID, list(task_ids))}
     return {task_id: task_info(found[task_id]) for task_id in task_ids if task_id in found}
+
+
+async def ended(lane: Lane, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
+    """Return those that have ended, in the order in which they were asked for; see the contract."""
+    rows = await lane.rows(ENDS, list(task_ids), limits.READ_BYTES)
+    found = {row["id"]: task_info(row) if row["fits"] else None for row in rows}
+    return {task_id: found[task_id] for task_id in task_ids if task_id in found}
 
 
 async def losses(lane: Lane, task_id: int) -> list[dict[str, Any]]:
@@ -77,9 +91,11 @@ async def workers(lane: Lane) -> list[WorkerInfo]:
     """Return the workers that are alive, and those that ended lately, each with what it runs."""
     rows = await lane.rows(WORKERS)
     running: Counter[int] = Counter()
-    for _, owner, count in await lane.rows(RUNNING, RUNNING_LIMIT):
+    has_more = False
+    for queue, owner, count in await lane.rows(RUNNING, RUNNING_LIMIT):
         running[owner] += count
-    return [worker_info(row, running[row[0]]) for row in rows]
+        has_more = has_more or queue is None
+    return [worker_info(row, running[row[0]], has_more) for row in rows]
 
 
 async def queues(lane: Lane) -> list[QueueInfo]:
@@ -87,7 +103,11 @@ async def queues(lane: Lane) -> list[QueueInfo]:
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     oldest: dict[str, datetime] = {}
     pauses: dict[str, Pause] = {}
+    has_more_running = False
     for queue, what, count, at, reason, by in await lane.rows(QUEUES, COUNT_LIMIT, RUNNING_LIMIT):
+        if queue is None:
+            has_more_running = True
+            continue
         counts[queue][what] += count
         if what == "oldest":
             oldest[queue] = at
@@ -102,6 +122,7 @@ async def queues(lane: Lane) -> list[QueueInfo]:
             oldest_due_at=oldest.get(queue),
             paused=pauses.get(queue),
             limited=min(counted["limited"], COUNT_LIMIT),
+            has_more_running=has_more_running,
         )
         for queue, counted in sorted(counts.items())
     ]

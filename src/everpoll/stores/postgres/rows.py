@@ -13,12 +13,19 @@ LIVE = """t.id, t.kind, t.name, t.queue, t.key, case when t.is_leased then 'runn
     case when t.is_leased then (select w.label from everpoll.workers w where w.incarnation = t.owner) else t.worker end,
     t.owner, t.cancel_requested, t.args, t.memory, t.progress, null::text as result, t.trail,
     t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, t.blockers"""
-ENDED = """h.id, h.kind, h.name, h.queue, h.key, h.state, h.rank,
+_ENDED = """h.id, h.kind, h.name, h.queue, h.key, h.state, h.rank,
     h.attempt, h.rescues, h.created_at, h.due_at, h.started_at, h.ended_at,
     null::timestamptz as deadline_at,
     h.worker,
-    h.owner, h.cancel_requested, h.args, h.memory, h.progress, h.result, h.trail,
+    h.owner, h.cancel_requested, {payloads},
     h.limit_key, h.limit_running, h.limit_starts, h.limit_per_s, h.then_id, h.takes, 0 as blockers"""
+ENDED = _ENDED.format(payloads="h.args, h.memory, h.progress, h.result, h.trail")
+END = _ENDED.format(
+    payloads="""'null' as args, null::text as memory, null::text as progress,
+    case when h.fits then h.result end as result,
+    case when h.state <> 'done' then h.trail end as trail"""
+)
+"""What waiters are told. It may be asked of a subquery."""
 WORKER = """w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,
     extract(epoch from clock_timestamp() - w.beat_at)::float8 as beat_age_s,
     w.stopped_at is null and w.beat_at >= clock_timestamp() - w.lease_s * interval '1 second' as is_alive,
@@ -59,7 +66,7 @@ def task_info(row: Any) -> TaskInfo:
     )
 
 
-def worker_info(row: Any, running: int) -> WorkerInfo:
+def worker_info(row: Any, running: int, has_more: bool) -> WorkerInfo:
     """Make a worker from the columns of WORKER."""
     return WorkerInfo(
         incarnation=row[0],
@@ -76,6 +83,7 @@ def worker_info(row: Any, running: int) -> WorkerInfo:
         stopped_at=row[11],
         running=running,
         names=None if row[12] is None else tuple(row[12]),
+        has_more_running=has_more,
     )
 
 

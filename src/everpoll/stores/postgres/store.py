@@ -285,11 +285,11 @@ class PostgresStore:
 
     async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """See the contract."""
-        return await reading.by_id(self._queries, reading.BY_ID, task_ids)
+        return await reading.info(self._queries, task_ids)
 
-    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
         """See the contract."""
-        return await reading.by_id(self._queries, reading.ENDED_BY_ID, task_ids)
+        return await reading.ended(self._queries, task_ids)
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
         """See the contract."""

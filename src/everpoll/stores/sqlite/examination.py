@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import LOG_BYTES, Connection
 from everpoll.drivers.sqlite.faults import BUSY, code_of, explained
 from everpoll.drivers.sqlite.place import Paths
@@ -93,7 +93,7 @@ QUESTIONS = (
 class SqliteExaminer:
     """Gathers facts about one file. `wall` is the clock of this process."""
 
-    def __init__(self, address: Address, wall: Callable[[], float] = time.time) -> None:
+    def __init__(self, address: SqliteAddress, wall: Callable[[], float] = time.time) -> None:
         self._path = address.path
         self._wall = wall
 

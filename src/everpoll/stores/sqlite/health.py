@@ -30,7 +30,8 @@ from everpoll.stores.health_answers import asked, check_limit
 from everpoll.stores.health_batches import batch_of, size_of_batch
 from everpoll.stores.health_limits import check_name, check_names, dependency_name, milliseconds, window_body
 from everpoll.stores.health_ranges import buckets_of, for_buckets, for_summary, summary_of
-from everpoll.stores.sqlite import health_figures, health_reading, health_recording, health_upkeep
+from everpoll.stores.operations import LogEntry
+from everpoll.stores.sqlite import feed, health_figures, health_reading, health_recording, health_upkeep
 
 T = TypeVar("T")
 
@@ -59,7 +60,8 @@ class Read(Protocol):
 class SqliteHealth:
     """Records in tables of the store's file."""
 
-    def __init__(self, write: Write, read: Read) -> None:
+    def __init__(self, write: Write, read: Read, now: Callable[[], int]) -> None:
+        self._now = now
         self._write = write
         self._read = read
 
@@ -123,32 +125,42 @@ class SqliteHealth:
         """See the contract."""
         return dict(await self._read(lambda con: con.execute(ALIASES).fetchall()))
 
-    async def set_alias(self, alias: str, canonical: str) -> None:
+    async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
         """See the contract."""
         check_name("alias", alias)
         check_name("canonical name", canonical)
-        await self._write(Op(lambda con: con.execute(SET_ALIAS, (alias, canonical)).rowcount))
+        await self._set(SET_ALIAS, (alias, canonical), entry)
 
-    async def delete_alias(self, alias: str) -> bool:
+    async def delete_alias(self, alias: str, entry: LogEntry | None = None) -> bool:
         """See the contract."""
         check_name("alias", alias)
-        return await self._write(Op(lambda con: con.execute(DELETE_ALIAS, (alias,)).rowcount)) > 0
+        return await self._set(DELETE_ALIAS, (alias,), entry)
 
     async def windows(self) -> list[MaintenanceWindow]:
         """See the contract."""
         rows = await self._read(lambda con: con.execute(WINDOWS).fetchall())
         return [MaintenanceWindow(window_id, msgspec.json.decode(body)) for window_id, body in rows]
 
-    async def set_window(self, window: MaintenanceWindow) -> None:
+    async def set_window(self, window: MaintenanceWindow, entry: LogEntry | None = None) -> None:
         """See the contract."""
         check_name("maintenance window", window.id)
-        body = window_body(window.body)
-        await self._write(Op(lambda con: con.execute(SET_WINDOW, (window.id, body)).rowcount, size=len(body)))
+        await self._set(SET_WINDOW, (window.id, window_body(window.body)), entry)
 
-    async def delete_window(self, window_id: str) -> bool:
+    async def delete_window(self, window_id: str, entry: LogEntry | None = None) -> bool:
         """See the contract."""
         check_name("maintenance window", window_id)
-        return await self._write(Op(lambda con: con.execute(DELETE_WINDOW, (window_id,)).rowcount)) > 0
+        return await self._set(DELETE_WINDOW, (window_id,), entry)
+
+    async def _set(self, statement: str, values: tuple[str, ...], entry: LogEntry | None) -> bool:
+        """Make a change, and write its entry in the same transaction; return whether anything was changed."""
+
+        def write(con: Connection) -> bool:
+            is_changed = con.execute(statement, values).rowcount > 0
+            if is_changed and entry is not None:
+                feed.log(con, self._now(), [entry])
+            return is_changed
+
+        return await self._write(Op(write, size=sum(map(len, values))))
 
     async def forget(self, service: str) -> bool:
         """See the contract. Whatever is left of it after a crash in the middle goes by its age."""

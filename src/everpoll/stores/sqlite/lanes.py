@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import TypeVar
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.bell import Bell, bell_of
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.heard import HeardFile
@@ -28,7 +28,7 @@ _left_by_parent: list[tuple[Writer | None, Lane | None]] = []
 class Lanes(HeardFile):
     """How a store reaches its file."""
 
-    def __init__(self, address: Address, patience_s: float) -> None:
+    def __init__(self, address: SqliteAddress, patience_s: float) -> None:
         super().__init__(bell_of(address.path))
         self._address = address
         self._patience_s = patience_s

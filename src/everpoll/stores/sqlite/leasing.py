@@ -29,6 +29,7 @@ from everpoll.stores.sqlite.limited import (
     Visit,
     has_limited,
     note_starts,
+    ranks_of,
     startable,
 )
 
@@ -117,6 +118,8 @@ class Look(NamedTuple):
     """By queue, the key of a limit that was served last."""
     aging_us: int | None = None
     """Tasks that have been due for longer come first; None: this look does not ask for them."""
+    aged_after: str = ""
+    """The last key of a limit that a look for such tasks has seen."""
 
     def limit(self, room: int) -> int:
         """Return how many one queue may give."""
@@ -133,6 +136,7 @@ class Looked(NamedTuple):
     took_s: float = 0.0
     turns: Mapping[str, str] = {}
     has_aged: bool = False
+    aged_after: str = ""
 
 
 def peek(con: Connection, now: int, look: Look) -> Looked | None:
@@ -143,6 +147,7 @@ def peek(con: Connection, now: int, look: Look) -> Looked | None:
     if next_due is not None and next_due <= now:
         return None
     rooms = {queue: look.limit(room) for queue, room in open_rooms.items()}
+    look = _aging(con, look, rooms)
     if any(room > 0 and con.execute(IS_READY, (queue,)).fetchone()[0] for queue, room in rooms.items()):
         return None
     limited = _startable(con, now, look, rooms)
@@ -165,6 +170,7 @@ def lease(con: Connection, now: int, look: Look) -> Looked:
     for queue in rooms:
         _promote(con, now, queue, _next_due(con, [queue]))
     next_due = _next_due(con, rooms)
+    look = _aging(con, look, rooms)
     limited = _startable(con, now, look, rooms)
     aged = _aged(con, now, look, rooms)
     lines = [con.execute(LINE, bound).fetchall() for bound in rooms.items() if bound[1] > 0]
@@ -182,24 +188,33 @@ def _startable(con: Connection, now: int, look: Look, rooms: Mapping[str, int]) 
     """Return the limited tasks that may start; None: none are due, or this look does not ask."""
     if not look.asks_limits or not any(room > 0 and has_limited(con, queue) for queue, room in rooms.items()):
         return None
-    visit = Visit(now, look.limits, look.turns, None if look.aging_us is None else now - look.aging_us)
+    aged_before = None if look.aging_us is None else now - look.aging_us
+    visit = Visit(now, look.limits, look.turns, aged_before, look.aged_after)
     began = time.perf_counter()
     found = startable(con, visit, rooms, look.limit(LEASE_LIMIT))
     found.took_s = time.perf_counter() - began
     return found
 
 
-def _aged(con: Connection, now: int, look: Look, rooms: Mapping[str, int]) -> list[tuple[int, int, int, str]]:
-    """Return tasks without a limit that have waited too long; none where all have one priority."""
+def _aging(con: Connection, look: Look, rooms: Mapping[str, int]) -> Look:
+    """Return the same look without aging where all that is due has one priority: keys go on taking turns then."""
     if look.aging_us is None:
-        return []
-    ranks = [(queue, rank) for queue, room in rooms.items() if room > 0 for rank in _ranks(con, queue)]
-    if len({rank for _, rank in ranks}) <= 1:
+        return look
+    queues = [queue for queue, room in rooms.items() if room > 0]
+    ranks = {rank for queue in queues for rank in (*_ranks(con, queue), *ranks_of(con, queue))}
+    return look if len(ranks) > 1 else look._replace(aging_us=None)
+
+
+def _aged(con: Connection, now: int, look: Look, rooms: Mapping[str, int]) -> list[tuple[int, int, int, str]]:
+    """Return tasks without a limit that have waited too long."""
+    if look.aging_us is None:
         return []
     return [
         (AGED, due_at, task_id, queue)
-        for queue, rank in ranks
-        for due_at, task_id in con.execute(AGED_OF_RANK, (queue, rank, now - look.aging_us, rooms[queue]))
+        for queue, room in rooms.items()
+        if room > 0
+        for rank in _ranks(con, queue)
+        for due_at, task_id in con.execute(AGED_OF_RANK, (queue, rank, now - look.aging_us, room))
     ]
 
 
@@ -260,7 +275,8 @@ def _looked(
         # Every key that was visited is full: the next look goes on behind them, and comes at once.
         leased = msgspec.structs.replace(leased, next_due_s=0.0, is_all=False)
         served = limited.last
-    return Looked(leased, limited.visited, len(taken), limited.took_s, served, has_aged)
+    has_aged = has_aged or any(one.rank == AGED for one in limited.candidates)
+    return Looked(leased, limited.visited, len(taken), limited.took_s, served, has_aged, limited.aged_after)
 
 
 def _sooner(one: int | None, other: int | None) -> int | None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.policy.start_window import Span, counting, left, opens_at, started, window_s
-from everpoll.stores.contract import COUNT_LIMIT, Limit, LimitInfo
+from everpoll.stores.contract import COUNT_LIMIT, Limit, LimitInfo, encode
 from everpoll.stores.limit_looks import VISITS
 from everpoll.stores.sqlite.clock import microseconds
 
@@ -29,6 +29,19 @@ NEXT_RANK = f"select rank from {_LIMITED} and queue = ? and rank > ? order by ra
 NEXT_QUEUE = f"select queue from {_LIMITED} and queue > ? order by queue limit 1"
 NEXT_KEY = f"""select limit_key, name, limit_running, limit_starts, limit_per_s from {_LIMITED}
     and queue = ? and rank = ? and limit_key > ? order by limit_key, due_at, id limit 1"""
+HEAD_OF_KEY = f"""select limit_key, name, limit_running, limit_starts, limit_per_s from {_LIMITED}
+    and queue = ? and rank = ? and limit_key = ? order by due_at, id limit 1"""
+# Key by key in all lines at once: SQLite takes the rows of a recursion in the order in which they came.
+HEADS = f"""with recursive heads(rank, queue, key) as (
+    select value ->> 0, value ->> 1, (select limit_key from {_LIMITED}
+        and queue = value ->> 1 and rank = value ->> 0 and limit_key > :after order by limit_key limit 1)
+      from json_each(:lines)
+    union all
+    select h.rank, h.queue, (select limit_key from {_LIMITED}
+        and queue = h.queue and rank = h.rank and limit_key > h.key order by limit_key limit 1)
+      from heads h where h.key is not null limit :visits)
+    select (select due_at from {_LIMITED} and queue = h.queue and rank = h.rank and limit_key = h.key
+            order by due_at limit 1), h.rank, h.queue, h.key from heads h"""
 OF_KEY = f"""select due_at, id from {_LIMITED} and queue = ? and rank = ? and limit_key = ?
     order by due_at, id limit ?"""
 COUNT_OF_KEY = f"""select count(*) from (select 1 from {_LIMITED} and queue = ? and rank = ? and limit_key = ?
@@ -63,6 +76,8 @@ class Visit(NamedTuple):
     limits: Mapping[str, Limit]
     turns: Mapping[str, str]
     aged_before: int | None
+    aged_after: str = ""
+    """The last key that a look for aged tasks has seen: this one goes on behind it."""
 
 
 @dataclass
@@ -79,6 +94,8 @@ class Startable:
     """There were more keys than one look visits."""
     last: dict[str, str] = field(default_factory=dict)
     """By queue, the key that was visited last."""
+    aged_after: str = ""
+    """Where the next look for aged tasks goes on; empty: at the first key."""
 
 
 class _Open(NamedTuple):
@@ -96,27 +113,88 @@ def has_limited(con: Connection, queue: str) -> bool:
 def startable(con: Connection, visit: Visit, rooms: Mapping[str, int], most: int) -> Startable:
     """Return the tasks that may start now, at most so many, of each queue at most its room."""
     found = Startable()
-    lines = sorted((rank, queue) for queue, room in rooms.items() if room > 0 for rank in _ranks(con, queue))
+    lines = sorted((rank, queue) for queue, room in rooms.items() if room > 0 for rank in ranks_of(con, queue))
+    rooms_of_keys: dict[str, int] = {}
+    aged = _aged(con, visit, lines, rooms_of_keys, found, most)
+    oldest = [one for one in _of_keys(con, visit, aged, most) if one.rank == AGED]
+    found.candidates = _in_turns(oldest, rooms_of_keys, rooms, most)
+    if len(found.candidates) < most:
+        others = _of_keys(con, visit, _walk(con, visit, lines, rooms_of_keys, found, most), most)
+        all_of_them = {one.id: one for one in (*oldest, *others)}
+        found.candidates = _in_turns(list(all_of_them.values()), rooms_of_keys, rooms, most)
+    return found
+
+
+def _aged(
+    con: Connection,
+    visit: Visit,
+    lines: Sequence[tuple[int, str]],
+    rooms_of_keys: dict[str, int],
+    found: Startable,
+    most: int,
+) -> list[_Open]:
+    """Return keys with a task that has waited for too long and may start, the oldest tasks first.
+
+    All lines share the visits: of each, one key after the other. So no line keeps the tasks of another waiting.
+    """
+    if visit.aged_before is None or not lines:
+        return []
+    walked = con.execute(HEADS, {"lines": encode(lines), "after": visit.aged_after, "visits": VISITS}).fetchall()
+    found.aged_after = _goes_on_at(walked) if len(walked) == VISITS else ""
+    opened: list[_Open] = []
+    for _, rank, queue, key in sorted(one for one in walked if one[0] is not None and one[0] < visit.aged_before):
+        _, name, running, starts, per_s = con.execute(HEAD_OF_KEY, (queue, rank, key)).fetchone()
+        limit = Limit(key, running, starts, per_s or 0.0).ruled_by(visit.limits.get(name))
+        found.visited += 1
+        if key not in rooms_of_keys:
+            rooms_of_keys[key] = _room(con, visit.now, limit, found)
+        if rooms_of_keys[key] > 0:
+            opened.append(_Open(queue, rank, limit, rooms_of_keys[key]))
+        if len(opened) == most:
+            break
+    return opened
+
+
+def _goes_on_at(walked: Sequence[tuple[int | None, int, str, str | None]]) -> str:
+    """Return the key up to which every line has been seen; empty: all of them have been seen to their ends."""
+    ended = {(rank, queue) for _, rank, queue, key in walked if key is None}
+    last: dict[tuple[int, str], str] = {}
+    for _, rank, queue, key in walked:
+        if key is not None and (rank, queue) not in ended:
+            last[rank, queue] = max(key, last.get((rank, queue), ""))
+    return min(last.values(), default="")
+
+
+def _walk(
+    con: Connection,
+    visit: Visit,
+    lines: Sequence[tuple[int, str]],
+    rooms_of_keys: dict[str, int],
+    found: Startable,
+    most: int,
+) -> list[_Open]:
+    """Return keys of which a task may start: rank by rank, and of each rank from the next in turn on."""
     # With one line the first keys in turn are the best. With several, all of them are compared.
     enough = most if len(lines) == 1 else VISITS
-    rooms_of_keys: dict[str, int] = {}
-    open_keys: list[_Open] = []
+    opened: list[_Open] = []
+    visits = 0
     for rank, queue in lines:
         for limit in _keys(con, visit, queue, rank):
-            if found.visited >= VISITS or len(open_keys) >= enough:
+            if visits >= VISITS or len(opened) >= enough:
                 found.is_cut = True
                 break
+            visits += 1
             found.visited += 1
             found.last[queue] = limit.key
             if limit.key not in rooms_of_keys:
                 rooms_of_keys[limit.key] = _room(con, visit.now, limit, found)
             if rooms_of_keys[limit.key] > 0:
-                open_keys.append(_Open(queue, rank, limit, rooms_of_keys[limit.key]))
-    found.candidates = _in_turns(_of_keys(con, visit, open_keys, most), rooms_of_keys, rooms, most)
-    return found
+                opened.append(_Open(queue, rank, limit, rooms_of_keys[limit.key]))
+    return opened
 
 
-def _ranks(con: Connection, queue: str) -> list[int]:
+def ranks_of(con: Connection, queue: str) -> list[int]:
+    """Return the ranks of the limited tasks that are due in a queue."""
     ranks: list[int] = []
     row = con.execute(NEXT_RANK, (queue, LOWEST_RANK)).fetchone()
     while row is not None and len(ranks) < VISITS:
@@ -175,7 +253,10 @@ def _first_of_keys(con: Connection, visit: Visit, open_keys: Sequence[_Open], sh
 def _in_turns(
     found: list[Candidate], rooms_of_keys: Mapping[str, int], rooms: Mapping[str, int], most: int
 ) -> list[Candidate]:
-    """As many as each key and each queue has room for: by rank, and within a rank one of each key after the other."""
+    """As many as each key and each queue has room for: by rank, and within a rank one of each key after the other.
+
+    Aged tasks have one rank, and of them the oldest come first.
+    """
     taken: dict[str, int] = {}
     rounds: dict[tuple[int, str], int] = {}
     turned: list[tuple[int, int, int, Candidate]] = []
@@ -185,7 +266,8 @@ def _in_turns(
         taken[key] = taken.get(key, 0) + 1
         if taken[key] <= rooms_of_keys[key]:
             rounds[one.rank, key] = rounds.get((one.rank, key), 0) + 1
-            turned.append((one.rank, rounds[one.rank, key], places[key], one))
+            place = one.due_at if one.rank == AGED else places[key]
+            turned.append((one.rank, rounds[one.rank, key], place, one))
     turned.sort()
     left_in_queue = dict(rooms)
     return list(islice((one for *_, one in turned if _takes(left_in_queue, one.queue)), most))
@@ -217,7 +299,7 @@ def forget_starts(con: Connection, now: int) -> bool:
 def of_key(con: Connection, key: str) -> LimitInfo:
     """Return what happens at one key."""
     running, oldest = con.execute(OLDEST_RUNNING, (key,)).fetchone()
-    lines = [(queue, rank) for queue in _queues(con) for rank in _ranks(con, queue)]
+    lines = [(queue, rank) for queue in _queues(con) for rank in ranks_of(con, queue)]
     waiting = sum(int(con.execute(COUNT_OF_KEY, (*line, key)).fetchone()[0]) for line in lines)
     return LimitInfo(
         key=key,

@@ -5,16 +5,24 @@ search by time begins where it must. No index has names, queues and arguments: a
 is looked at, and the page says how far back.
 """
 
+import heapq
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import TaskFilter, TaskPage
+from everpoll.stores.limits import those_that_fit
 from everpoll.stores.sqlite.clock import microseconds
+<<<<<<< HEAD
 from everpoll.stores.sqlite.reading import ENDED, LIVE, instant, shown
 from everpoll.stores.task_search import CREATED_SLACK_S, condition, created_before, is_of_ends, needles, searched
+=======
+from everpoll.stores.sqlite.reading import ENDED, LIVE, instant, payload_bytes, shown
+from everpoll.stores.task_search import CREATED_SLACK_S, condition, needles, searched
+>>>>>>> main
 
 SLACK_US = microseconds(CREATED_SLACK_S)
 # The first task at that id or behind it.
@@ -39,15 +47,15 @@ def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) ->
         # One bound for each table: SQLite stops at the first of two, and only compares the other.
         bound.update({name: max(end, value) for name, value in bound.items() if name.startswith("from_")})
     same = " and ".join(["true", *wishes])
-    rows: list[tuple[Any, ...]] = []
-    for columns, some in places:
-        # A table at a time: of two in one statement, SQLite would sort what is in order already.
-        statement = f"select {columns} {some} and {same} order by t.id desc limit :limit"
-        rows += con.execute(statement, bound)
-    rows.sort(key=_id, reverse=True)
-    found = [shown(row) for row in rows[: limit + 1]]
-    if len(found) > limit:
-        return TaskPage(tuple(found[:limit]), found[limit - 1].id)
+    # A cursor for each table: two in one statement, SQLite would sort, although they are in order already.
+    cursors = [
+        con.execute(f"select {columns} {some} and {same} order by t.id desc limit :limit", bound)
+        for columns, some in places
+    ]
+    rows, is_cut = those_that_fit(islice(heapq.merge(*cursors, key=_id, reverse=True), limit + 1), payload_bytes)
+    found = [shown(row) for row in rows[:limit]]
+    if is_cut or len(rows) > limit:
+        return TaskPage(tuple(found), found[-1].id)
     if end is None:
         return TaskPage(tuple(found))
     (created_at,) = con.execute(CREATED, {"id": end}).fetchone()

@@ -7,7 +7,7 @@ They fail, with `StoreUnavailable`, when the file is locked for longer than the 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.own_connection import OwnConnection
 from everpoll.stores.contract import Beat, Rescued
@@ -22,7 +22,7 @@ T = TypeVar("T")
 class SqlitePulse:
     """One heartbeat's way to the file."""
 
-    def __init__(self, address: Address, patience_s: float, instants: Instants) -> None:
+    def __init__(self, address: SqliteAddress, patience_s: float, instants: Instants) -> None:
         self._connection = OwnConnection(address, patience_s)
         self._instants = instants
 

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from everpoll.drivers.sqlite.connection import Connection
+from everpoll.stores import limits
 from everpoll.stores.contract import COUNT_LIMIT, Limit, LiveTask, QueueInfo, TaskInfo, WorkerInfo, encode
 from everpoll.stores.operations import Pause
 
@@ -24,13 +25,19 @@ LIVE = f"""t.id, t.kind, t.name, t.queue, t.key, iif(t.is_leased, 'running', 'qu
     iif(t.is_leased, t.started_at + cast(t.timeout_s * 1000000 as integer), null),
     {LABEL}, iif(t.is_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, null, t.trail,
     t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, t.blockers"""
-ENDED = f"""t.id, t.kind, t.name, t.queue, t.key, t.state, -t.rank, t.attempt,
+_ENDED = """t.id, t.kind, t.name, t.queue, t.key, t.state, -t.rank, t.attempt,
     t.rescues, t.created_at, t.due_at, t.started_at, t.ended_at, null,
-    {LABEL}, iif(t.was_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, t.result, t.trail,
+    {label}, iif(t.was_leased, t.owner, null), t.cancel_requested, {payloads},
     t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, 0"""
-ENDED_BY_ID = f"select {ENDED} from json_each(:ids) j cross join everpoll_history t where t.id = j.value"
+ENDED = _ENDED.format(label=LABEL, payloads="t.args, t.memory, t.progress, t.result, t.trail")
+END = _ENDED.format(label=LABEL, payloads="'null', null, null, t.result, case when t.state <> 'done' then t.trail end")
+"""What waiters are told."""
+PAYLOADS = slice(17, 22)
+"""The place of the payloads in those columns."""
 BY_ID = f"""select {LIVE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value
-    union all {ENDED_BY_ID}"""
+    union all select {ENDED} from json_each(:ids) j cross join everpoll_history t where t.id = j.value"""
+ENDS = f"select {END} from json_each(:ids) j cross join everpoll_history t where t.id = j.value"
+ENDED_IDS = "select t.id from json_each(:ids) j cross join everpoll_history t where t.id = j.value"
 FOUND = f"""select * from (select {LIVE} from everpoll_tasks t where t.key = :key and t.kind = :kind)
     union all select * from (select {ENDED} from everpoll_history t
         where t.indexed = 1 and t.kind = :kind and t.key = :key order by t.ended_at desc, t.id desc limit 1)"""
@@ -67,12 +74,23 @@ LEASED = "is_leased = 1"
 
 def info(con: Connection, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
     """Return the tasks that exist."""
-    return _by_id(con, BY_ID, task_ids)
+    found = {row[0]: shown(row) for row in con.execute(BY_ID, {"ids": encode(task_ids)})}
+    return {task_id: found[task_id] for task_id in task_ids if task_id in found}
 
 
-def ended(con: Connection, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-    """Return the tasks that have ended."""
-    return _by_id(con, ENDED_BY_ID, task_ids)
+def ended(con: Connection, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
+    """Return the tasks that have ended; see the contract."""
+    rows, is_cut = limits.those_that_fit(con.execute(ENDS, {"ids": encode(task_ids)}), payload_bytes)
+    found: dict[int, TaskInfo | None] = {row[0]: shown(row) for row in rows}
+    if is_cut:
+        rest = encode([task_id for task_id in task_ids if task_id not in found])
+        found.update(dict.fromkeys(task_id for (task_id,) in con.execute(ENDED_IDS, {"ids": rest})))
+    return {task_id: found[task_id] for task_id in task_ids if task_id in found}
+
+
+def payload_bytes(row: tuple[Any, ...]) -> int:
+    """Return the size of the payloads, from the columns of LIVE, ENDED or END."""
+    return sum(map(limits.size_of, row[PAYLOADS]))
 
 
 def losses(con: Connection, task_id: int) -> list[dict[str, Any]]:
@@ -185,11 +203,6 @@ def _queue_names(con: Connection, where: str) -> Iterator[str]:
     while row is not None:
         yield row[0]
         row = con.execute(following, row).fetchone()
-
-
-def _by_id(con: Connection, statement: str, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
-    found = {row[0]: shown(row) for row in con.execute(statement, {"ids": encode(task_ids)})}
-    return {task_id: found[task_id] for task_id in task_ids if task_id in found}
 
 
 def shown(row: tuple[Any, ...]) -> TaskInfo:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from importlib.resources import files
 
 from everpoll.drivers.empty_places import nothing_in
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import Connection, connect
 from everpoll.drivers.sqlite.faults import explained
 from everpoll.drivers.sqlite.journal import use_wal
@@ -28,7 +28,7 @@ def migrations() -> dict[str, str]:
     return {one.name.removesuffix(".sql"): one.read_text(encoding="utf-8") for one in scripts}
 
 
-def prepare(address: Address, patience_s: float, *, migrate: bool) -> list[str]:
+def prepare(address: SqliteAddress, patience_s: float, *, migrate: bool) -> list[str]:
     """Make the file usable; return the names of the migrations applied. Blocks, so call it in a thread."""
     if not migrate and not address.path.exists():
         raise nothing_in(f"{address.path.absolute()}, which does not exist", "the folder that you are in")

@@ -129,9 +129,9 @@ class _Plain(NamedTuple):
 
     results: Mapping[int, str | None]
     rows: str
-    """As the statements take them."""
+    """The rows in the form of the statements' parameters."""
     statement: str
-    """Copies those to history that no other task waits for."""
+    """Copies those tasks to history that no other task waits for."""
 
 
 def _ended(con: Connection, bound: dict[str, int], plain: _Plain, links: list[Link]) -> set[int]:

@@ -97,7 +97,7 @@ class SqliteStore:
         if self._health is None:
             from everpoll.stores.sqlite.health import SqliteHealth  # noqa: PLC0415
 
-            self._health = SqliteHealth(self._write, self._read)
+            self._health = SqliteHealth(self._write, self._read, self._now)
         return self._health
 
     async def open(self, *, migrate: bool = True) -> None:
@@ -260,7 +260,7 @@ class SqliteStore:
         possible = [task_id for task_id in task_ids if _is_possible(task_id)]
         return await self._read(lambda con: reading.info(con, possible)) if possible else {}
 
-    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
+    async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
         """See the contract."""
         possible = [task_id for task_id in task_ids if _is_possible(task_id)]
         return await self._read(lambda con: reading.ended(con, possible)) if possible else {}

@@ -72,9 +72,10 @@ class Workers:
             most,
             self._is_heavy,
             {} if card is None else card.limits,
-            looks.are_due(),
+            looks.are_due(is_aged=aging_s is not None),
             looks.turns,
             None if aging_s is None else microseconds(aging_s),
+            looks.aged_after,
         )
 
     def _remember(self, looked: leasing.Looked, look: leasing.Look) -> None:
@@ -83,6 +84,8 @@ class Workers:
         if look.aging_us is not None:
             looks.asked_aged(look.aging_us / 1e6, found=looked.has_aged)
         if looked.visited is not None:
+            if look.aging_us is not None:
+                looks.aged_after = looked.aged_after
             looks.visited(looked.visited, looked.started, looked.took_s)
             looks.turns.update(looked.turns)
             self._limited.update(one.id for one in looked.leased.leases if one.limit_key is not None)

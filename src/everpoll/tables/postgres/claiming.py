@@ -1,7 +1,7 @@
-"""What a claim asks of Postgres: see `tables/claiming.py`; and the doubts about claims whose answer got lost.
+"""Claims in Postgres, see `tables/claiming.py`, and the doubts about claims whose answer got lost.
 
-Promises: all rows of a claim have one start, the database's; what was really stored is read back, whatever precision
-the column has or a trigger makes of it.
+Promises: all rows of a claim have one start, by the database's clock. A claim reads it back as it was stored, for the
+column may round it and a trigger may change it.
 """
 
 import logging
@@ -26,20 +26,20 @@ REFUSED = (asyncpg.PostgresError, BadInput)
 Such a statement has changed nothing, and may be tried for fewer rows. An outage or a missing column is none of these:
 see `drivers.postgres.faults`."""
 SECOND_LOOK_S = 60.0
-"""A statement may still lie unread in a dead connection while a new one overtakes it: so a doubt is settled twice."""
+"""A statement may reach the server late, by a connection that broke: so doubts are checked twice."""
 
 
 class Doubts:
-    """What one worker may have claimed without knowing.
+    """The claims of one worker whose outcome is unknown.
 
     An answer can get lost: the connection breaks, the call times out or is canceled after the server has committed.
-    Then a row stands in the table as ours, no handler runs it, and without a heartbeat column no rescue ever takes it
-    back. So a claim whose outcome is unknown is a doubt, and the next look first hands back every row that the table
-    shows as ours and that no handler here has. A new connection is one, too: its server may have forgotten what was
-    settled (a failover, a crash with asynchronous commits).
+    Then the table has a row of this worker that no handler runs, and without a heartbeat column no rescue takes it
+    back. So a claim whose outcome is unknown is a doubt, and the next look first hands back every row of this worker
+    that no handler here runs. A new connection is a doubt, too: its server may have lost settlements (a failover, a
+    crash with asynchronous commits).
 
-    Only a worker whose id is its own may do that: `WORKER_ID` may have been given to two processes, and each would take
-    away the other's rows. Theirs are left to the rescue.
+    Only a worker with a unique id may do that. Two processes may have been given one `WORKER_ID`, and each would take
+    away the other's rows; theirs are left to the rescue.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,28 +49,28 @@ class Doubts:
         self.is_id_unique = False
 
     def begin(self) -> None:
-        """A claim may have been made without an answer."""
+        """Note that a claim may be committed without an answer."""
         now = self._clock()
         self._due_at = [now, now + SECOND_LOOK_S]
 
     def connected(self) -> None:
-        """The server may have forgotten what it answered. One look is enough: what is to be found is there already."""
+        """Note a new connection: answers on the old one may be lost. One look finds all rows of such claims."""
         if self._was_connected:
             now = self._clock()
             self._due_at = [now, *(one for one in self._due_at if one > now)]
         self._was_connected = True
 
     def are_due(self) -> bool:
-        """Whether something is to be handed back now."""
+        """Return True if rows must be handed back now."""
         return self.is_id_unique and bool(self._due_at) and self._due_at[0] <= self._clock()
 
     @property
     def are_left(self) -> bool:
-        """Whether there is a doubt at all."""
+        """True if the outcome of any claim is unknown."""
         return self.is_id_unique and bool(self._due_at)
 
     def settled(self) -> None:
-        """Unknown claims have been handed back."""
+        """Note that the rows of all doubtful claims have been handed back."""
         self._due_at = self._due_at[1:]
 
 
@@ -129,7 +129,7 @@ class Claiming:
         return None if next_due_s is None else max(0.0, next_due_s)
 
     async def recover(self, worker: str, held: Collection[Claim]) -> None:
-        """Hand back rows that the table shows as ours and whose claim was never answered. `held`: those that were."""
+        """Hand back this worker's rows whose claim was never answered. `held`: the claims that were answered."""
         keys, starts = [one.key for one in held], [one.started_at for one in held]
         try:
             await self._lane.rows(self._statements.recover, keys, starts, worker)

@@ -10,7 +10,7 @@ TRIGGER = FUNCTION = "everpoll_wake"
 
 
 def ddl_of(table: Table, relation: Relation | None) -> Ddl:
-    """For the table as it was found, or as it was mapped."""
+    """Build the DDL for the table as it was found, or, if there is none, as it is mapped."""
     return Ddl(
         table=table,
         target=relation.sql if relation is not None else ".".join(map(identifier, table.parts)),
@@ -22,16 +22,17 @@ def ddl_of(table: Table, relation: Relation | None) -> Ddl:
 
 
 def priority_order(table: Table, relation: Relation | None) -> str:
-    """Postgres puts what is empty first when it counts down.
+    """Return how an index and a query order by priority.
 
-    A column that is never empty needs no such word, and an index that was made without it serves.
+    Postgres sorts NULL first in descending order. A column without NULL needs no `nulls last`, and an index that was
+    created without it serves.
     """
     column = None if relation is None or table.priority is None else relation.column(table.priority)
     return " desc" if column is None or column.is_required else " desc nulls last"
 
 
 def create_trigger(table: Table, relation: Relation | None) -> list[str]:
-    """Rows that begin to wait wake the workers; those of one transaction together, once."""
+    """Return the trigger that wakes workers when rows begin to wait: one notification per transaction."""
     parts = (relation.schema, relation.name) if relation is not None else table.parts
     name = ".".join([*map(identifier, parts[:-1]), FUNCTION])
     events = ", ".join(identifier(name) for name in (table.status, table.due_at) if name is not None)
@@ -48,6 +49,6 @@ end $$"""
 
 
 def channel(table: Table, relation: Relation | None) -> str:
-    """Where the trigger notifies; workers read it from the trigger."""
+    """Return the channel that the trigger notifies. Workers read its name from the trigger."""
     parts = (relation.schema, relation.name) if relation is not None else table.parts
     return fitted("everpoll_table_" + ".".join(parts))

@@ -49,7 +49,7 @@ async def check_rights(connection: Connection, table: Table, relation: Relation)
 
 
 async def words_in_use(lane: Lane, statements: Statements) -> tuple[set[str], Finding]:
-    """The statuses of a sample of its rows, and what is to be said of them."""
+    """Sample the statuses of the table's rows; return them, and a finding about them."""
     sample = f"select {statements.text('status')} as word from {statements.name} limit {SAMPLE}"
     rows = await lane.rows(f"select distinct word from ({sample}) as sampled where word is not null")
     seen, queued = {row[0] for row in rows}, statements.has_status(statements.table.queued)
@@ -58,7 +58,7 @@ async def words_in_use(lane: Lane, statements: Statements) -> tuple[set[str], Fi
 
 
 async def key(lane: Lane, table: Table, relation: Relation) -> Finding:
-    """Rows are written by their key."""
+    """Judge the key column: rows are written by their key."""
     is_unique = await lane.value(UNIQUE, relation.oid, table.key) is not None
     bad = "has no unique index of its own: every write about a row searches for it"
     return judged("key", is_fit=is_unique, good="unique", bad=bad)
@@ -90,13 +90,13 @@ async def index(lane: Lane, statements: Statements) -> Finding:
 
 
 async def due_index(lane: Lane, table: Table, relation: Relation) -> Finding:
-    """For the next due time, which an idle worker asks for."""
+    """Judge the index for the next due time, which an idle worker asks for."""
     is_there = await lane.value(FIRST_OF_INDEX, relation.oid, table.due_at, table.status) is not None
     return findings.due_index(is_there, ddl_of(table, relation))
 
 
 async def _used(connection: Connection, relation: Relation, table: Table, sql: str) -> str | None:
-    """The index that finds waiting rows in order; None: the plan sorts, or reads what does not wait."""
+    """Return the index that finds waiting rows in order; None: the plan sorts, or also reads rows that do not wait."""
     plan = json.loads(await connection.fetchval(f"explain (format json) {sql}"))[0]["Plan"]
     nodes = list(walked(plan))
     if any(node["Node Type"] == "Sort" for node in nodes):
@@ -111,7 +111,7 @@ async def _used(connection: Connection, relation: Relation, table: Table, sql: s
 
 
 def walked(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every node of a plan."""
+    """Yield every node of a plan."""
     yield plan
     for child in plan.get("Plans", ()):
         yield from walked(child)

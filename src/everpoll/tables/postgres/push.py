@@ -1,11 +1,11 @@
-"""Push: a trigger of the user's table tells, we listen; where there is none, that is said once, and polling goes on.
+"""Push: a trigger of the user's table notifies, and workers listen. Without a trigger they poll, and log that once.
 
     no trigger ──found──▶ listening ──proven──▶ has_push
         ▲                     │
         └── gone, disabled ───┘      the catalog is asked once a minute
 
-Promises: `has_push` is true only while the trigger is there and notifications have been seen to arrive. A trigger that
-is added later is found. What this process itself hands back wakes its listeners directly.
+Promises: `has_push` is true only while the trigger exists and notifications have been seen to arrive. A trigger that
+is added later is found. Rows that this process hands back wake its listeners directly.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ from everpoll.tables.postgres.shape import Relation
 logger = logging.getLogger("everpoll.tables")
 
 RECHECK_S = 60.0
-# Disabled ('D') and replica-only ('R') triggers tell nothing. Its argument, ended by a zero byte, is the channel: read
-# from there, it is right even if the table was renamed, or the trigger was made without its schema.
+# Disabled ('D') and replica-only ('R') triggers do not notify. The trigger's argument, ended by a zero byte, is the
+# channel. It is right even if the table was renamed, or the trigger was created without its schema.
 CHANNEL_OF = """select convert_from(trim(trailing '\\x00'::bytea from tgargs), 'UTF8') from pg_trigger
     where tgrelid = $1::bigint::oid and tgname = $2 and tgenabled in ('O', 'A') and tgnargs = 1"""
 
 
 async def push_channel(lane: Lane, relation: Relation) -> str | None:
-    """The channel that the table's trigger notifies; None: there is no such trigger, or it is disabled."""
+    """Read the channel that the table's trigger notifies; None: such a trigger is missing or disabled."""
     channel: str | None = await lane.value(CHANNEL_OF, relation.oid, TRIGGER)
     return channel
 
 
 class Push:
-    """Of one table, in one process."""
+    """The listeners of one table in one process."""
 
     def __init__(self, connections: Connections, lane: Lane, relation: Relation) -> None:
         self._connections = connections
@@ -47,7 +47,7 @@ class Push:
         self._listener: Listener | None = None
         self._was_looked = False
         self.recheck_s = RECHECK_S
-        # An outage is over: look now, whether or not a trigger tells.
+        # An outage is over: look now, with or without a trigger.
         connections.dial.reach.subscribe(lambda: self._push.from_thread(self.wake))
 
     @property
@@ -56,11 +56,11 @@ class Push:
         return self._listener is not None and self._listener.has_push
 
     async def add(self, on_wake: OnWake) -> None:
-        """Wake this one; returns once it is known whether there is a trigger, or that it cannot be known."""
+        """Wake this listener, too; return once it is known whether there is a trigger, or that this cannot be known."""
         await self._push.add(on_wake)
 
     async def remove(self, on_wake: OnWake) -> None:
-        """Not any more; the last one ends it all."""
+        """Stop waking this listener. After the last one, the connection is closed."""
         await self._push.remove(on_wake)
 
     async def close(self) -> None:
@@ -112,7 +112,7 @@ class Push:
             self.wake()
 
     async def _hear(self, channel: str | None) -> None:
-        """Listen there, and nowhere else."""
+        """Listen on this channel and no other; None: on none."""
         listener, self._listener, self._channel = self._listener, None, channel
         if listener is not None:
             await listener.close()

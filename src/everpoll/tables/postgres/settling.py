@@ -36,7 +36,7 @@ class Settling:
         self._done = pattern_of(RowWrite(status=statements.table.done, is_end=True))
 
     async def settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        """The numbers that were lost."""
+        """Write the settlements; return the numbers of the claims that were lost."""
         groups = self._grouped(settlements, claims)
         if len(groups) == 1:
             return await self._lane.call(lambda connection: self._write(connection, groups[0]))

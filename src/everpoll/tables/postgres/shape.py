@@ -1,7 +1,7 @@
-"""What the catalog of Postgres says about a table: read once, when the table is opened.
+"""The shape of a table, read from the catalog of Postgres when the table is opened.
 
-Unqualified names are found as the connection's `search_path` has it. Domains are followed to what they are made of:
-values are sent and read as that, while words are cast to the column's own type.
+Names without a schema follow the connection's `search_path`. Values of a domain are sent and read as its base type,
+while words are cast to the column's own type.
 """
 
 import contextlib
@@ -46,9 +46,9 @@ class PostgresColumn(Column, frozen=True, kw_only=True):
     """One column."""
 
     type: str
-    """As SQL has it, without a length: casting to it never cuts anything off."""
+    """As SQL writes it, without a length: a cast to it cuts nothing off."""
     base: str
-    """What a domain is made of, by Postgres's own name for it: int8, timestamptz, …"""
+    """The base type of a domain, else the type itself, by Postgres's internal name: int8, timestamptz, …"""
     category: str
     length: int | None
 
@@ -64,12 +64,12 @@ class Relation(Shape[PostgresColumn], frozen=True, kw_only=True):
 
     @property
     def sql(self) -> str:
-        """Its name, with its schema."""
+        """The table's quoted name with its schema."""
         return f"{identifier(self.schema)}.{identifier(self.name)}"
 
 
 async def read(connection: Connection, table: Table) -> Relation | None:
-    """The table; None: there is none of that name."""
+    """Read the table's columns; None: there is no table of that name."""
     found = await connection.fetchrow(RELATION, ".".join(map(identifier, table.parts)))
     if found is None or found["relkind"] not in TABLE_KINDS:
         return None
@@ -103,7 +103,7 @@ def _column(row: Any) -> PostgresColumn:
 
 
 async def _refused_words(connection: Connection, table: Table, oid: int, column: PostgresColumn) -> dict[str, str]:
-    """The words that the status column cannot hold, and why: an enum, a domain, a length or a constraint forbids it."""
+    """Return the words that the status column cannot hold, and why: an enum, a domain, a length or a constraint."""
     checks = await connection.fetch(CHECKS, oid, table.status)
     refused: dict[str, str] = {}
     for word in table.words:

@@ -93,7 +93,7 @@ class PostgresTable(TableSource):
         )
 
     async def _examined(self) -> Statements:
-        """The table with its columns; `TableUnfit` where it is not as it is mapped."""
+        """Read the table's columns; raise `TableUnfit` if the table does not fit its mapping."""
         self._relation, self._found = await self._looked_at()
         if self._relation is None:
             raise TableUnfit(
@@ -159,7 +159,7 @@ class PostgresTable(TableSource):
         await self._connections.close()
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
-        """The worker's label is what it writes into its rows."""
+        """See the contract. The worker writes its label into the rows that it claims."""
         length = self._at_work().statements.column_of("worker").length
         if length is not None and len(card.label) > length:
             raise TableUnfit(
@@ -227,7 +227,7 @@ class PostgresTable(TableSource):
         return self._opened
 
     async def _as_unfit(self, asked: Awaitable[T]) -> T:
-        """What is missing in the user's table is not for `everpoll migrate` to bring."""
+        """Raise `TableUnfit` for what the user's table lacks: `everpoll migrate` cannot add it."""
         try:
             return await asked
         except SchemaOutdated as error:

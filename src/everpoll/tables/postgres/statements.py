@@ -1,9 +1,10 @@
 """The statements about a table in Postgres, from the phrases that all databases share.
 
-Every change takes the rows that it may have first, `for update skip locked`: so none waits for a transaction of another
-program, and no two of them deadlock. What is locked is looked up by its place, `ctid = any(array)`, whose plan does not
-depend on how many there are, and which costs less than by keys. (A row that was just changed is at another place than
-this statement can see: it is left for the next time. Partitions share places: there, keys serve.)
+Every change first locks the rows that it can get, `for update skip locked`: so no change waits for a transaction of
+another program, and no two of them deadlock. It then finds the locked rows by their place, `ctid = any(array)`: the
+plan of that does not depend on the number of rows, and it costs less than a search by keys. A row that was changed
+meanwhile has moved to a place that the statement cannot see; the next statement takes it. Partitions have the same
+places, so in a partitioned table rows are found by keys.
 """
 
 from functools import cached_property
@@ -21,11 +22,11 @@ PLAIN_KEYS = {"int2": "int2", "int4": "int4", "int8": "int8", "uuid": "uuid", "t
 SECOND = "interval '1 second'"
 LOCKED = "for update of t skip locked"
 SEEN = {"version": "version", "timestamp": "updated_at"}
-"""What a guard compares beside the status, by the column's role."""
+"""The role of the column that a guard compares beside the status."""
 
 
 class Statements(Phrases):
-    """The table is `t` in all of them."""
+    """The statements of one table, which is `t` in all of them."""
 
     def __init__(self, table: Table, relation: Relation) -> None:
         super().__init__(table, relation)
@@ -43,7 +44,7 @@ class Statements(Phrases):
         self._settlements: dict[Pattern, str] = {}
 
     def column_of(self, role: str) -> PostgresColumn:
-        """Of a role that is mapped."""
+        """Return the column of a mapped role."""
         return self.relation.columns[self.table.used[role]]
 
     def at(self, role: str) -> str:
@@ -59,7 +60,7 @@ class Statements(Phrases):
         return f"{self.at(role)}::text"
 
     def word(self, text: str) -> str:
-        """A literal of the column's own type, for an index on some of them to be found."""
+        """Return a status as a literal of the column's own type, so that the planner finds a partial index."""
         return f"{literal(text)}::{self.column_of('status').type}"
 
     def error(self, text: str) -> str:
@@ -68,7 +69,7 @@ class Statements(Phrases):
         return text if length is None else f"left({text}, {length})"
 
     def given(self, role: str, value: Given) -> str:
-        """$1 is the worker of a claim, `u` has the errors and delays of settlements, `j` what handlers returned."""
+        """See `Phrases`. $1 is the worker of a claim, `u` has errors and delays of settlements, `j` has results."""
         match value:
             case Given.WORKER:
                 return f"$1::{self._worker_type}"
@@ -83,14 +84,14 @@ class Statements(Phrases):
                 return "now()"
 
     def instant(self, role: str) -> str:
-        """The column as an instant: without a time zone it is in the session's, as everywhere in Postgres."""
+        """Return the column as an instant. One without a time zone is read in that of the session."""
         return f"{self.at(role)}::timestamptz"
 
     def is_still(self, word: str) -> str:
-        """A condition about rows that are found already, in terms that fit no index.
+        """Return a condition on the status of rows that were found by their key, in a form that no index matches.
 
-        While statistics know nothing of the rows that wait or run by now, the planner takes them for few, reads all of
-        them by their status, and looks for ours among them.
+        On a table with old statistics the planner expects few waiting or running rows. With an index it would read all
+        of them by their status and search ours among them.
         """
         return f"{self.at('status')}::text || '' = {literal(word)}"
 
@@ -105,31 +106,31 @@ class Statements(Phrases):
         return self.has_status(self.table.queued) + self._and_is_due
 
     def _is_ours(self, worker: str) -> str:
-        """The fence, but for key and start."""
+        """Return the part of the fence that is neither key nor start."""
         return f"{self.at('worker')} = {worker}::{self._worker_type} and {self.is_still(self.table.running)}"
 
     def _held(self, more: str = "", names: str = "") -> str:
-        """Claimed rows, as arrays: $1 keys, $2 starts."""
+        """Return claimed rows, from arrays: $1 keys, $2 starts."""
         return f"unnest($1::{self._keys_in}, $2::{self._start_type}[]{more}) as u (k, s{names})"
 
     def _picked(self, rows: str) -> str:
-        """The places of these rows, as far as they are not locked, in a common table expression."""
+        """Return a common table expression with the places of these rows, without those that are locked."""
         return f"with picked as materialized (select {self._place} from {rows} {LOCKED})"
 
     def _update(self, sets: str, still: str, returning: str) -> str:
-        """Change what was picked, as far as it still is as it was."""
+        """Change the picked rows that have not changed since."""
         is_picked = f"{self._place} = any(array(select * from picked))"
         return f"update {self.name} set {sets} where {is_picked} and {still} returning {returning}"
 
     @cached_property
     def claim(self) -> str:
-        """$1 worker, $2 how many."""
+        """Claims the first rows that are due. $1 worker, $2 how many."""
         best = f"{self.name} where {self._is_ready} order by {self.ordered(self._downwards)} limit $2"
         return self._claimed(best)
 
     @cached_property
     def poll(self) -> str:
-        """The look for rows that wait, $1 how many: what the index is for."""
+        """Looks for waiting rows, $1 how many. The index serves this query."""
         seen = SEEN.get(self.table.guard)
         outputs = self.key_out if seen is None else f"{self.key_out}, {self._seen(seen)} as v"
         order = self.ordered(self._downwards)
@@ -137,7 +138,7 @@ class Statements(Phrases):
 
     @cached_property
     def claim_seen(self) -> str:
-        """Those that are as they were seen. $1 worker, $2 keys, $3 versions or times of change."""
+        """Claims the rows that have not changed since the look. $1 worker, $2 keys, $3 versions or times of change."""
         seen = SEEN.get(self.table.guard)
         if seen is None:
             still = f"{self.name} where {self.key} = any($2::{self._keys_in})"
@@ -151,7 +152,7 @@ class Statements(Phrases):
         return f"{self.at(role)}::int8" if role == "version" else self.at(role)
 
     def _claimed(self, rows: str) -> str:
-        """In the order of the queue, with what the handler reads."""
+        """Return claimed rows in the order of the queue, with the columns that the handler reads."""
         order = queue_order(self.table)
         outputs = [self.key_out, f"{self.at('started_at')} as s", f"{self.retries}::int8 as r"]
         outputs += [f"{self._read(name)} as c{number}" for number, name in enumerate(self.table.columns)]
@@ -169,7 +170,7 @@ class Statements(Phrases):
 
     @cached_property
     def waits(self) -> str:
-        """Whether something is due although nothing was to be had, and in how many seconds the next one is."""
+        """Tells whether any row is due, though none could be claimed, and in how many seconds the next one is due."""
         is_there = f"exists(select from {self.name} where {self._is_ready})"
         if self.table.due_at is None:
             return f"select {is_there}, null::float8"
@@ -181,17 +182,18 @@ class Statements(Phrases):
 
     @cached_property
     def recover(self) -> str:
-        """$1 keys and $2 starts that the worker knows of, $3 worker: the others that it has wait again."""
+        """Hands back the rows of worker $3, except those with keys $1 and starts $2, of which the worker knows."""
         fence = self._is_ours("$3")
         known = f"select from {self._held()} where u.k = {self.key} and u.s = {self.at('started_at')}"
         unknown = f"{self.name} where {self.has_status(self.table.running)} and {fence} and not exists({known})"
         return f"{self._picked(unknown)} {self._update(self.sets(self.changes.waiting), fence, '1')}"
 
     def settle(self, pattern: Pattern) -> str:
-        """$1 keys, $2 start, $3 worker; or, where rows differ, starts for $2, and $4 errors, $5 delays, $6 results.
+        """Return the statement that settles rows of one pattern.
 
-        A plain settlement, the ordinary end of a batch whose rows share one start, needs no join. The answer is empty
-        where all rows were changed, which is nearly always; else the keys that were.
+        Parameters: $1 keys, $2 start, $3 worker; where rows differ, $2 has a start for each, $4 errors, $5 delays, $6
+        results. A plain settlement, the ordinary end of a batch whose rows share one start, needs no join. The answer
+        is empty if all rows were changed, which is nearly always so; else it has the keys that were changed.
         """
         if pattern not in self._settlements:
             self._settlements[pattern] = self._settle(pattern)
@@ -214,7 +216,7 @@ class Statements(Phrases):
         )
 
     def _is_bytes(self, name: str) -> bool:
-        """In JSON, bytes are base64."""
+        """Return True if the column holds bytes: in JSON they are base64."""
         return self.relation.columns[name].base == "bytea"
 
     def _field(self, name: str) -> str:
@@ -222,7 +224,7 @@ class Statements(Phrases):
 
     @property
     def states(self) -> str:
-        """The rows as they stand now. $1 keys."""
+        """Reads the rows with keys $1 as they are now."""
         outputs = f"{self.key_out}, {self.text('status')}, {self.text('worker')}, {self.at('started_at')}"
         return f"select {outputs} from {self.name} where {self.key} = any($1::{self._keys_in})"
 
@@ -233,12 +235,12 @@ class Statements(Phrases):
 
     @cached_property
     def held(self) -> str:
-        """$1 keys, $2 starts, $3 worker: the keys that still are ours."""
+        """Reads which rows this worker still holds. $1 keys, $2 starts, $3 worker."""
         return f"select {self.key_out} from {self._rows_of_ours}"
 
     @cached_property
     def beat(self) -> str:
-        """The same, and the table hears of each. What a settlement has locked at this moment needs no beat."""
+        """Writes the heartbeat of each held row, as `held` has them. It skips rows that a settlement has locked."""
         if self.table.heartbeat is None:
             return self.held
         update = self._update(self.sets({"heartbeat": Given.NOW}), self._is_ours("$3"), "1")
@@ -251,12 +253,15 @@ class Statements(Phrases):
 
     @property
     def stale(self) -> str:
-        """$1 seconds, $2 how many: the keys of rows of silent workers."""
+        """Reads the keys of rows whose worker is silent. $1 seconds, $2 how many."""
         is_there = f"{self.has_status(self.table.running)} and {self._is_stale}"
         return f"select {self.key_out} from {self.name} where {is_there} limit $2"
 
     def rescue(self, *, is_one: bool = False) -> str:
-        """$1 seconds, $2 the keys of one row: rows of silent workers wait again, or have failed."""
+        """Return the statement that takes back rows of silent workers: they wait again, or have failed.
+
+        Parameters: $1 seconds; with `is_one`, $2 is an array with the key of one row.
+        """
         which = f" and {self.key} = any($2::{self._keys_in})" if is_one else ""
         stale = f"{self.has_status(self.table.running)} and {self._is_stale}{which}"
         still = f"{self.is_still(self.table.running)} and {self._is_stale}"

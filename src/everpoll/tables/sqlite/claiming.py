@@ -1,11 +1,11 @@
-"""What a claim asks of an SQLite file: the look and the write, in one transaction. See `tables/claiming.py`.
+"""Claims in an SQLite file: the look and the write, in one transaction. See `tables/claiming.py`.
 
 Promises: SQLite lets one transaction write at a time, and a claim reads and writes inside of one (`begin immediate`).
-So nothing can come between the look and the write, and all guards promise the same here: `skip_locked` has no locks to
-skip, `status` holds by itself, `version` and `timestamp` are raised for the sake of others, who may guard their own
-changes with them. A look that finds nothing writes nothing and takes no lock. A claim whose answer got lost (the file
-was moved away in that moment, the caller was canceled) is a doubt: the next look first hands its rows back, if it was
-committed; its start tells them from all others.
+So nothing can happen between the look and the write, and all guards promise the same here. There are no locks for
+`skip_locked` to skip; `version` and `timestamp` are written for other programs, which may guard their own changes with
+them. A look that finds nothing writes nothing and takes no lock. A claim whose answer got lost (the file was moved
+away, the caller was canceled) is a doubt: if it was committed, the next look first hands back its rows, which it
+recognizes by their start.
 """
 
 import secrets
@@ -21,7 +21,7 @@ from everpoll.tables.sqlite.statements import Statements, bound_keys
 
 
 class Start(NamedTuple):
-    """What rows that were claimed together have in common."""
+    """The worker and the start that all rows of one claim have."""
 
     worker: str
     started: Any
@@ -82,13 +82,13 @@ class Claiming:
 
 
 def peek(con: Connection, statements: Statements) -> Found | None:
-    """The answer, where nothing is ready; None: there may be something to claim."""
+    """Look without a lock: return an empty result if no row is ready; None: there may be something to claim."""
     ready, next_due = peeked(con, statements)
     return None if ready else Found([], until_s(next_due))
 
 
 def peeked(con: Connection, statements: Statements) -> tuple[Any, Any]:
-    """Whether a row is ready, and the next due time as the column holds it; None: there is none."""
+    """Read whether a row is ready, and the next due time as its column holds it; None: there is none."""
     ready, next_due = con.execute(statements.peek, bound_due(statements, now_us())).fetchone()
     return ready, next_due
 
@@ -100,13 +100,13 @@ def recover(con: Connection, statements: Statements, doubts: Iterable[Start]) ->
 
 
 def instants(statements: Statements, instant_us: int) -> dict[str, Any]:
-    """One instant, as each of the columns holds it that everpoll writes, by role."""
+    """Return an instant in the form of each column that everpoll writes, by role."""
     roles = ("started_at", "heartbeat", "finished_at", "updated_at")
     return {role: stored(statements.kinds[role], instant_us) for role in roles if role in statements.kinds}
 
 
 def bound_due(statements: Statements, now: int) -> dict[str, Any]:
-    """To bind where due times are compared with now."""
+    """Return the parameters of a statement that compares due times with now."""
     if "due_at" not in statements.kinds:
         return {}
     written = stored(statements.kinds["due_at"], now)
@@ -116,7 +116,7 @@ def bound_due(statements: Statements, now: int) -> dict[str, Any]:
 
 
 def until_s(due: Any) -> float | None:
-    """The seconds until a due time, as the column holds it."""
+    """Return the seconds until a due time that is given as its column holds it."""
     due_us, now = read_us(due), now_us()
     # One that is not UTC may have come by the clock and not yet by its text: nothing to wait for in between.
     return None if due_us is None or due_us <= now else (due_us - now) / 1e6

@@ -17,7 +17,7 @@ TYPES_OF_NEW_TABLE = {"key": "integer primary key", "order_by": "text not null d
 
 
 def ddl_of(table: Table, shape: FileShape | None) -> Ddl:
-    """For the table as it was found. What the handler reads and writes is kept as it comes."""
+    """Build the DDL for the table as it was found. Columns that only the handler uses have no type of their own."""
     any_type = "any" if shape is not None and shape.is_strict else ""
     return Ddl(
         table=table,

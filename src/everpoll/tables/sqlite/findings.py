@@ -1,6 +1,6 @@
-"""What only an SQLite file can tell of a table: plans of queries, constraints, the journal. See `tables/findings.py`.
+"""Findings that only an SQLite file has: plans of queries, constraints, the journal. See `tables/findings.py`.
 
-Promises: reads, and changes nothing. Everything is found at once.
+Promises: it reads, and changes nothing. It reports everything at once.
 """
 
 # ruff: noqa: S608 - names are quoted
@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import closing
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.journal import is_wal
 from everpoll.drivers.sqlite.own_connection import brief_connection
@@ -29,7 +29,7 @@ PARTIAL = "select name from pragma_index_list(?, 'main') where partial = 1"
 SORTS = "USE TEMP B-TREE FOR ORDER BY"
 
 
-def examined(address: Address, table: Table, patience_s: float) -> tuple[FileShape | None, list[Finding]]:
+def examined(address: SqliteAddress, table: Table, patience_s: float) -> tuple[FileShape | None, list[Finding]]:
     """Look at the file; blocks, so call it in a thread."""
     if not address.path.exists():
         return None, [_absent(table, f"there is no file {address.path}")]
@@ -78,13 +78,13 @@ def _journal(con: Connection) -> Finding:
 
 
 def explain(con: Connection, statement: str) -> list[str]:
-    """The steps of SQLite's plan."""
+    """Return the steps of SQLite's plan."""
     anything: defaultdict[str, int] = defaultdict(int)
     return [str(row[3]) for row in con.execute(f"explain query plan {statement}", anything)]
 
 
 def _indexes(con: Connection, statements: Statements, shape: FileShape) -> Iterator[Finding]:
-    """The index of the poll query, and the one for due times, as SQLite itself says (EXPLAIN)."""
+    """Judge the index of the poll query and that for due times, by SQLite's own plan (EXPLAIN)."""
     ddl = ddl_of(statements.table, shape)
     steps, is_fit = _served(con, statements, shape, statements.pick)
     bad = f"every look reads or sorts too much: {steps}"
@@ -95,9 +95,10 @@ def _indexes(con: Connection, statements: Statements, shape: FileShape) -> Itera
 
 
 def _served(con: Connection, statements: Statements, shape: FileShape, query: str) -> tuple[str, bool]:
-    """The plan, and whether an index leads to the rows that wait and to no others: by their status, or by a condition.
+    """Return the plan, and whether an index leads to waiting rows only, by their status or by a condition.
 
-    One that only spares the sorting is worse than none: it reads everything that has ended before it finds what waits.
+    An index that merely avoids the sorting is worse than none: SQLite would read all ended rows before the waiting
+    ones.
     """
     steps, table = explain(con, query), statements.table
     column = shape.column(table.status)
@@ -108,18 +109,18 @@ def _served(con: Connection, statements: Statements, shape: FileShape, query: st
 
 
 def seen_words(con: Connection, statements: Statements) -> set[str]:
-    """The statuses of a sample of its rows."""
+    """Return the statuses of a sample of the table's rows."""
     status = statements.at("status")
     sql = f"select distinct {status} from (select {status} from {statements.name} limit {SAMPLE})"
     return {str(one) for (one,) in con.execute(sql) if one is not None}
 
 
 def _allowed_words(con: Connection, table: Table, shape: FileShape) -> Finding:
-    """Whether the table's own constraints allow the words that everpoll writes into its status.
+    """Judge whether the table's own constraints allow every word that everpoll writes into the status.
 
-    A row whose end cannot be written runs again and again. SQLite tells nothing about constraints but the text of the
-    table, so an empty copy of it is made in memory and asked. What cannot be found out that way is not held against
-    it: a constraint may look at other columns, too, which a real row has filled in; hence the answer is a warning.
+    A row whose end cannot be written runs again and again. SQLite shows constraints only as the text of the table, so
+    this makes an empty copy in memory and tries each word. The result is a warning, never an error: a constraint may
+    also look at other columns, which are filled in a real row.
     """
     (definition,) = con.execute(DEFINITION, (table.parts[-1],)).fetchone()
     try:
@@ -145,5 +146,5 @@ def _refused(definition: str, table: Table, shape: FileShape) -> dict[str, str]:
             except sqlite3.IntegrityError as error:
                 refused[word] = str(error)
             copy.execute("rollback")
-    # Rows do wait there: where even that word is refused, the reason is another one.
+    # Rows wait in this table: if even the word for waiting is refused, the copy lacks what a real row has.
     return {} if table.queued in refused else refused

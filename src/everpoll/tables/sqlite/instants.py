@@ -32,7 +32,7 @@ class Kind(StrEnum):
 
 
 def kind_of(declared: str) -> Kind | None:
-    """By SQLite's own rules of affinity; None: such a column cannot hold an instant."""
+    """Return how a column of this type holds an instant, by SQLite's rules of affinity; None: it cannot."""
     name = declared.upper()
     if "INT" in name:
         return Kind.WHOLE
@@ -47,17 +47,17 @@ def kind_of(declared: str) -> Kind | None:
 
 
 def now_us() -> int:
-    """Microseconds since 1970."""
+    """Return now in microseconds since 1970."""
     return time.time_ns() // 1_000
 
 
 def later_us(instant_us: int, delay_s: float) -> int:
-    """That much later, at most a thousand years."""
+    """Add a delay to an instant, at most a thousand years."""
     return instant_us + round(min(max(delay_s, 0.0), LONGEST_S) * SECOND_US)
 
 
 def stored(kind: Kind, instant_us: int, *, up: bool = False) -> str | float | int:
-    """As the column holds it; whole seconds are rounded down, or up where it must not be early."""
+    """Return an instant as the column holds it. Whole seconds are rounded down, or up where early would be wrong."""
     if kind is Kind.TEXT:
         instant = EPOCH + timedelta(microseconds=instant_us)
         return instant.replace(tzinfo=None).isoformat(" ", "microseconds")
@@ -67,7 +67,7 @@ def stored(kind: Kind, instant_us: int, *, up: bool = False) -> str | float | in
 
 
 def read_us(value: Any) -> int | None:
-    """Microseconds since 1970; None for what is not an instant."""
+    """Read an instant in microseconds since 1970; None if the value is not an instant."""
     if isinstance(value, str):
         try:
             instant = datetime.fromisoformat(value)
@@ -87,7 +87,7 @@ class Starts:
         self._last_us = 0
 
     def next_us(self) -> int:
-        """Now, or a moment later. A clock that was set back is followed, not outrun."""
+        """Return now, or a moment later. After the clock was set back, starts go back with it."""
         now = now_us()
         self._last_us = max(now, self._last_us + 1) if self._last_us - now < SECOND_US else now
         return self._last_us

@@ -1,7 +1,7 @@
-"""What the heartbeat asks of an SQLite file: one transaction for a beat, on a connection of its own.
+"""The heartbeat in an SQLite file: one transaction for each beat, on a connection of its own. See `tables/pulse.py`.
 
-Every beat takes the write lock, also one with nothing to write, which costs next to nothing: a worker that never asks
-for the lock does not notice that it is held, and takes the silence of others for their death. See `tables/pulse.py`.
+Every beat takes the write lock, even with nothing to write, which costs next to nothing. A worker that never asked for
+the lock would not notice that another program holds it, and would declare silent workers dead.
 """
 
 import sqlite3
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.drivers.sqlite.own_connection import OwnConnection
 from everpoll.tables.claims import Claim, by_fence
@@ -22,7 +22,7 @@ from everpoll.tables.sqlite.statements import Statements, bound_keys
 class SqliteBeats:
     """A connection of its own, in the heartbeat's thread."""
 
-    def __init__(self, address: Address, patience_s: float, statements: Statements) -> None:
+    def __init__(self, address: SqliteAddress, patience_s: float, statements: Statements) -> None:
         self._connection = OwnConnection(address, patience_s)
         self._statements = statements
         self._con: Connection

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from everpoll.drivers.sqlite.address import Address
+from everpoll.drivers.sqlite.address import SqliteAddress
 from everpoll.drivers.sqlite.own_connection import brief_connection
 from everpoll.tables.overview import COUNT_LIMIT, INSTANT_ROLES, StatusCount, counted
 from everpoll.tables.sqlite.instants import EPOCH, read_us
@@ -17,7 +17,7 @@ from everpoll.tables.sqlite.statements import Statements
 class SqliteReader:
     """Reads one table, in a thread, on a connection for each question."""
 
-    def __init__(self, statements: Statements, address: Address, patience_s: float) -> None:
+    def __init__(self, statements: Statements, address: SqliteAddress, patience_s: float) -> None:
         self._statements = statements
         self._address = address
         self._patience_s = patience_s

@@ -14,7 +14,7 @@ from everpoll.tables.sqlite.statements import Statements, bound_keys
 
 
 class Settled(NamedTuple):
-    """What is to be written about one claim."""
+    """One settlement: its number, the claim, and what is written into the row."""
 
     number: int
     claim: Claim
@@ -22,7 +22,7 @@ class Settled(NamedTuple):
 
 
 def settle(con: Connection, statements: Statements, batch: Iterable[Settled]) -> set[int]:
-    """Write the batch; the numbers that were lost."""
+    """Write the batch; return the numbers of the claims that were lost."""
     now = now_us()
     lost: set[int] = set()
     for group in _grouped(batch):
@@ -36,7 +36,7 @@ def settle(con: Connection, statements: Statements, batch: Iterable[Settled]) ->
 
 
 def states(con: Connection, statements: Statements, keys: Sequence[Any]) -> dict[Any, Sequence[Any]]:
-    """These rows as they stand: status, worker and start."""
+    """Read these rows as they are now: status, worker and start."""
     found: dict[Any, Sequence[Any]] = {}
     for at in range(0, len(keys), LEASE_LIMIT):
         places = bound_keys(keys[at : at + LEASE_LIMIT])
@@ -45,13 +45,13 @@ def states(con: Connection, statements: Statements, keys: Sequence[Any]) -> dict
 
 
 def lost_claims(con: Connection, statements: Statements, claims: Mapping[int, Claim]) -> frozenset[int]:
-    """Those of these claims whose rows another program has changed."""
+    """Return the claims whose rows another program has changed."""
     held = held_keys(con, statements, claims.values())
     return frozenset(number for number, claim in claims.items() if claim.key not in held)
 
 
 def held_keys(con: Connection, statements: Statements, claims: Iterable[Claim]) -> set[Any]:
-    """The keys of those claims that still hold."""
+    """Return the keys of the claims that still hold."""
     held: set[Any] = set()
     for group in by_fence(claims):
         keys = bound_keys([claim.key for claim in group])
@@ -60,7 +60,7 @@ def held_keys(con: Connection, statements: Statements, claims: Iterable[Claim]) 
 
 
 def fence(claim: Claim) -> dict[str, Any]:
-    """To bind; the key comes with the keys."""
+    """Return the parameters of the fence, without the keys."""
     return {"worker": claim.worker, "started": claim.started_at}
 
 
@@ -85,6 +85,6 @@ def _bound(statements: Statements, write: RowWrite, now: int) -> dict[str, Any]:
 
 
 def handed_back(claims: Sequence[Claim], queued: str) -> list[Settled]:
-    """Claims whose caller was canceled, numbered by their place."""
+    """Return hand-backs of the claims of a canceled caller, numbered by their place."""
     write = RowWrite(status=queued, is_end=False, keeps_error=True)
     return [Settled(place, claim, write) for place, claim in enumerate(claims)]

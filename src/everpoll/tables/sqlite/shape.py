@@ -27,17 +27,17 @@ class FileShape(Shape[Column], frozen=True, kw_only=True):
     """The column, in small letters, that every index ends with by itself; None where that is not a single column."""
 
     def column(self, name: str) -> Column | None:
-        """Whatever the case."""
+        """Return the column with that name, in any case; None: the table has none."""
         return self.columns.get(lowered(name))
 
 
 def lowered(name: str) -> str:
-    """As SQLite compares names: only A to Z have small letters."""
+    """Lower a name as SQLite compares names: only A to Z."""
     return "".join(chr(ord(one) + 32) if "A" <= one <= "Z" else one for one in name)
 
 
 def read_shape(con: Connection, table: Table) -> FileShape | None:
-    """The table of that name in the file itself; None: there is none."""
+    """Read the columns of the table of that name in the file itself; None: there is none."""
     name = table.parts[-1]
     found = con.execute(TABLE, (name,)).fetchone()
     if found is None:

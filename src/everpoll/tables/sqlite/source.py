@@ -52,17 +52,17 @@ logger = logging.getLogger("everpoll.tables")
 
 
 class TableBell(Bell):
-    """Wakes the pollers of one table, and not for a commit that changed nothing for them.
+    """Wakes the pollers of one table, except for commits that changed nothing for them.
 
-    Every commit to the file is heard, those of other programs and of everpoll's own store included. Without this
-    rule each of them causes a look: 20 a second beside a busy program.
+    The worker hears every commit to the file, those of other programs and of everpoll's own store included. Without
+    this rule each commit would cause a look: 20 a second beside a busy program.
     """
 
     is_muted = False
-    """Set just before a ring, by the thread that rings; it holds for that ring."""
+    """Set by the ringing thread just before a ring; it holds for that ring only."""
 
     def ring(self, wake: Wake) -> None:
-        """Wake them, unless it is muted; a cancel always gets through."""
+        """Wake the pollers, unless the bell is muted; a cancel always gets through."""
         is_muted, self.is_muted = self.is_muted, False
         if wake.cancel or not is_muted:
             super().ring(wake)
@@ -121,7 +121,7 @@ class SqliteTable(TableSource):
         return findings.examined(self._address, self.table, self._patience_s)
 
     def _fit(self) -> tuple[Statements, list[Finding]]:
-        """The table, or `TableUnfit`. Blocks."""
+        """Examine the table; raise `TableUnfit` if it does not fit its mapping. Blocks."""
         shape, found = self._examined()
         problem = unfit(self.table, shape, found, self._lacking(shape, found), f" in {self._address.path}")
         if problem is not None:
@@ -135,7 +135,7 @@ class SqliteTable(TableSource):
         yield SqliteReader(statements, self._address, self._patience_s)
 
     def _prepared(self) -> Statements:
-        """The file is fit, and in WAL mode. Blocks."""
+        """Examine the table, and switch the file to WAL mode. Blocks."""
         statements, found = self._fit()
         for one in found:
             if not one.is_fit and one.what.startswith(("index", "status words")):
@@ -165,7 +165,7 @@ class SqliteTable(TableSource):
         self._workers.pop(incarnation, None)
 
     async def _look(self, worker: str, most: int) -> Found:
-        """A caller that is canceled meanwhile claims nothing: its rows are handed back."""
+        """Claim at most so many rows. If the caller is canceled meanwhile, the rows are handed back."""
         statements, doubts = self._opened(), list(self._doubts)
         begun: list[claiming.Start] = []
 
@@ -176,7 +176,7 @@ class SqliteTable(TableSource):
 
         op = Op(
             claim,
-            # Where the look before brought something, this one will, too: why ask first?
+            # After a look that found rows, the next one most likely finds some, too: the peek would cost more.
             peek=None if self._found or doubts else lambda con: claiming.peek(con, statements),
             unwanted=self._hand_back,
         )
@@ -203,7 +203,7 @@ class SqliteTable(TableSource):
         # Of two for the same claim the first counts.
         batch = [Settled(number, claim, written(self.table, first[number])) for number, claim in claims.items()]
         wakes = any(isinstance(one, Again) for one in settlements)
-        # From here on a row that is not ours any more was settled by this worker: it is not lost.
+        # From here on, a row without our fence may be one that this worker has settled: it is not lost.
         self._settling |= claims.keys()
         try:
             lost = await self._write(Op(lambda con: settling.settle(con, statements, batch), wakes=wakes))
@@ -236,7 +236,7 @@ class SqliteTable(TableSource):
         return SqliteBeats(self._address, self._patience_s, self._opened())
 
     def _check(self, con: Connection) -> None:
-        """A connection that was opened anew may find another file in the old place."""
+        """Refuse a reopened file that lacks the table: the path may lead to another file now."""
         shape = read_shape(con, self.table)
         if shape is None or any(shape.column(name) is None for name in self.table.used.values()):
             raise StoreUnavailable(
@@ -244,7 +244,9 @@ class SqliteTable(TableSource):
             )
 
     def _taken(self, con: Connection) -> frozenset[int]:
-        """The claims whose rows another program has changed; in the writer's thread, when others have committed."""
+        """Return the claims whose rows another program has changed. The writer's thread calls it after commits of
+        others.
+        """
         claims = self._claims.all()
         for number in tuple(self._settling):
             claims.pop(number, None)
@@ -252,7 +254,7 @@ class SqliteTable(TableSource):
         return settling.lost_claims(con, self._opened(), claims)
 
     def _has_news(self, con: Connection) -> bool:
-        """Whether a look can find more than the last one: a row is ready, or another due time is next."""
+        """Return True if a look can find more than the last one: a row is ready, or another due time is next."""
         ready, next_due = claiming.peeked(con, self._opened())
         is_changed = next_due is not None and next_due != self._next_due
         self._next_due = next_due

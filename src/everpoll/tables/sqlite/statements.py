@@ -25,12 +25,12 @@ TODAY = "between :today_t and :now_t"
 
 
 def named(name: str) -> str:
-    """A quoted name."""
+    """Quote a name."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def word(text: str) -> str:
-    """A quoted text."""
+    """Quote a text."""
     return "'" + text.replace("'", "''") + "'"
 
 
@@ -77,12 +77,12 @@ class Statements(Phrases):
         return found is not None and found.declared.upper() in {"JSON", "JSONB"}
 
     def read_values(self, values: Sequence[Any]) -> dict[str, Any]:
-        """What the handler reads; a column that is declared as JSON is decoded, if that is what it holds."""
+        """Return the values of a row for its handler; JSON in a column that is declared as JSON is decoded."""
         read = zip(self.table.columns, values, strict=True)
         return {name: _decoded(value) if name in self._json else value for name, value in read}
 
     def written_values(self, results: Mapping[str, Any]) -> dict[str, Any]:
-        """What the handler returned, to bind; as JSON what has parts, and texts where JSON is declared."""
+        """Return what the handler returned as parameters: lists and dicts as JSON, and texts where JSON is declared."""
         return {
             f"r{self.table.results.index(name)}": encode(value) if self._as_json(name, value) else value
             for name, value in results.items()
@@ -97,7 +97,10 @@ class Statements(Phrases):
         return f"select {columns} from {self.name} where {self._ready()} order by {self.ordered()} limit :limit"
 
     def _ready(self) -> str:
-        """Rows that wait and are due. Found by their status: the plus keeps SQLite from any index on the rest."""
+        """Return the condition of rows that wait and are due.
+
+        The plus before the other columns keeps SQLite from their indexes: rows are found by their status.
+        """
         conditions = [self._queued]
         if not self._shape.is_required(self.table.key):
             conditions.append(f"+{self.key} is not null")
@@ -109,11 +112,16 @@ class Statements(Phrases):
 
     @property
     def _has_today(self) -> bool:
-        """A `T` sorts behind a space: such an instant of today is compared with one that is written like it."""
+        """True if due times are texts, which may have a `T` or a space between date and time.
+
+        `T` sorts behind a space, so instants of today are compared with a limit in their own form.
+        """
         return self.kinds["due_at"] is Kind.TEXT
 
     def _peek(self) -> str:
-        """Whether anything is ready, and the next due time. Each part ends at the first row of an index."""
+        """Return the query whether a row is ready, and for the next due time. Each part ends at the first row of an
+        index.
+        """
         if self.table.due_at is None:
             return f"select exists (select 1 from {self.name} where {self._ready()}), null"
         due = self.at("due_at")
@@ -126,42 +134,42 @@ class Statements(Phrases):
 
     @property
     def next_due(self) -> str | None:
-        """The earliest due time that has not come; None where there is no such column."""
+        """Reads the earliest due time in the future; None if the table has no such column."""
         if self.table.due_at is None:
             return None
         due = self.at("due_at")
         return f"select {due} from {self.name} where {self._queued} and {due} > :now order by {due} limit 1"
 
     def claim(self, keys: int) -> str:
-        """Take these rows, as far as they still are queued."""
+        """Return the statement that claims these rows if they are still queued."""
         return self._update(self.sets(self.changes.claimed), self._queued, keys)
 
     def settle(self, pattern: Pattern, keys: int) -> str:
-        """These rows, as far as they still are ours, have ended or wait again."""
+        """Return the statement that ends these rows, or lets them wait again, if this worker still holds them."""
         return self._update(self.sets(self.changes.settled(pattern)), self._fence, keys)
 
     @property
     def recover(self) -> str:
-        """Every row of one claim is queued again: its answer got lost, and no handler runs them."""
+        """Queues every row of one claim again: its answer got lost, so no handler runs them."""
         return f"update {self.name} set {self.sets(self.changes.waiting)} where {self._fence}"
 
     def beat(self, keys: int) -> str:
-        """A heartbeat for these rows, or, without a column for it, just the question whether they are held."""
+        """Return the statement that writes a heartbeat; without a column for it, the one of `held`."""
         if self.table.heartbeat is None:
             return self.held(keys)
         return self._update(self.sets({"heartbeat": Given.NOW}), self._fence, keys)
 
     def held(self, keys: int) -> str:
-        """Of these rows, those that their claim still holds."""
+        """Return the query which of these rows their claim still holds."""
         return f"select {self.key} from {self.name} where {self._fence} and {self._among(keys)}"
 
     def states(self, keys: int) -> str:
-        """Rows as they stand."""
+        """Return the query for these rows as they are now."""
         columns = ", ".join(map(self.at, ("key", "status", "worker", "started_at")))
         return f"select {columns} from {self.name} where {self._among(keys)}"
 
     def rescue(self, *, is_one: bool = False) -> str:
-        """Take back rows without a heartbeat for too long, or just `:k0` if it is one of them."""
+        """Return the statement that takes back rows without a heartbeat for too long; with `is_one`, only `:k0`."""
         which = f" and {self.key} = :k0" if is_one else ""
         return (
             f"update {self.name} set {self.gives_back} where {self._running} "
@@ -170,9 +178,9 @@ class Statements(Phrases):
 
     @property
     def stale(self) -> str:
-        """The keys of rows without a heartbeat for too long, to be limited.
+        """Reads the keys of running rows without a heartbeat for too long; the caller adds a limit.
 
-        A row that runs without one, as other programs may have left it, is as old as its start.
+        A running row without any heartbeat, as other programs may leave it, is as old as its start.
         """
         beat, started = self.at("heartbeat"), self.at("started_at")
         is_stale = f"({beat} < :stale or ({beat} is null and {started} < :stale_start))"
@@ -198,6 +206,6 @@ def _places(keys: int) -> str:
 
 
 def bound_keys(keys: Sequence[object]) -> dict[str, object]:
-    """Keys to bind, the last one repeated up to a power of two: ten statements serve every number of rows."""
+    """Return keys as parameters, the last one repeated up to a power of two, so that ten statements are enough."""
     size = 1 << (len(keys) - 1).bit_length()
     return {f"k{place}": keys[min(place, len(keys) - 1)] for place in range(size)}

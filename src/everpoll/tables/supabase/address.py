@@ -1,10 +1,10 @@
-"""Where a Supabase project, or a PostgREST server, is to be found.
+"""Addresses of a Supabase project or a PostgREST server.
 
     https://xyz.supabase.co            a project: /rest/v1 is added, and Realtime is beside it
     https://api.example.com/rest/v1    the same under a name of one's own, or self-hosted
     http://127.0.0.1:3000              a bare PostgREST server; it has no Realtime
 
-Never: a key is taken from an address. Addresses are logged, keys are not.
+Never: takes a key from an address. Addresses are logged, keys are not.
 """
 
 import urllib.request
@@ -20,21 +20,21 @@ HOSTED = (".supabase.co", ".supabase.in", ".supabase.red")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class Address(Struct, frozen=True):
-    """The two ends of a project."""
+class ProjectAddress(Struct, frozen=True):
+    """The addresses of a project: its tables, and its Realtime."""
 
     rest: str
-    """Of the tables, without a slash at its end."""
+    """The address of the tables, without a slash at its end."""
     realtime: str | None
-    """Of the WebSocket; None: a bare PostgREST server."""
+    """The address of the WebSocket; None: a bare PostgREST server."""
     is_private: bool
-    """False: the key travels readable over a network."""
+    """False: the key travels unencrypted over a network."""
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for this address (`HTTPS_PROXY`, `NO_PROXY`); None: it is reached directly.
+    """Return the proxy that the environment names for this address (`HTTPS_PROXY`, `NO_PROXY`); None: no proxy.
 
-    Not left to the HTTP client: with the proxies it would read `.netrc`, for each request anew.
+    The HTTP client must not find the proxy by itself: it would also read `.netrc`, again for each request.
     """
     parts = urlsplit(url)
     if urllib.request.proxy_bypass(parts.netloc):
@@ -43,8 +43,8 @@ def proxy_for(url: str) -> str | None:
     return urllib.request.getproxies().get(kind)
 
 
-def address_of(url: str) -> Address:
-    """Read what the user wrote; `BadInput` says what can be written."""
+def address_of(url: str) -> ProjectAddress:
+    """Parse the address that the user wrote; `BadInput` shows what is accepted."""
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname or "", parts.port
@@ -67,7 +67,7 @@ def address_of(url: str) -> Address:
     realtime = urlunsplit(
         ("wss" if is_secure else "ws", parts.netloc, path.removesuffix(REST_PATH) + REALTIME_PATH, "", "")
     )
-    return Address(
+    return ProjectAddress(
         rest=urlunsplit((parts.scheme.lower(), parts.netloc, path, "", "")),
         realtime=realtime if is_project else None,
         is_private=is_secure or host in LOOPBACK,

@@ -1,11 +1,11 @@
-"""What a claim asks of PostgREST: the best rows, then one conditional PATCH. See `tables/claiming.py`.
+"""Claims over PostgREST: a query for the first rows, then one conditional PATCH. See `tables/claiming.py`.
 
-    candidates ──PATCH key=in.(…)&status=eq.queued──▶ those that come back are ours
+    candidates ──PATCH key=in.(…)&status=eq.queued──▶ the rows in the answer are ours
                                                       other workers have claimed the rest: not an error
     with the functions in the database: one call, FOR UPDATE SKIP LOCKED, and no race
 
-Promises: what a claim brought is never forgotten. Each request of a claim has a start that no other has: where its
-answer got lost, the next looks hand back what has that start.
+Promises: no claimed row is forgotten. Each request of a claim has a start of its own: if its answer gets lost, the
+next looks hand back the rows with that start.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
 logger = logging.getLogger("everpoll.tables")
 
 UNCLEAR_S = 60.0
-"""For how long a claim without an answer is looked for: longer than any statement waits for a lock."""
+"""How long the rows of a claim without an answer are searched: longer than any statement waits for a lock."""
 
 
 class Unclear(Struct, eq=False):
@@ -63,7 +63,7 @@ class Claiming:
         return faults.is_about_a_row(error)
 
     async def claim_all(self, worker: str, most: int) -> Found:
-        """At most so many rows; fewer after an answer that was too large."""
+        """Claim at most so many rows; fewer after an answer that was too large."""
         claimed: list[Claimed] = []
         try:
             await self.recover()
@@ -76,13 +76,13 @@ class Claiming:
             logger.warning("table %s: claimed %d rows, then: %s", self._table.name, len(claimed), error)
             return Found(claimed)
         except BaseException:
-            # Canceled, mostly: the caller does not get these rows, so they are treated as if their answers got lost.
+            # Mostly a cancellation: the caller does not get these rows, so they count as claims without an answer.
             for group in by_fence(one.claim for one in claimed):
                 self._unclear.append(Unclear(group[0].worker, group[0].started_at, monotonic_s() + UNCLEAR_S))
             raise
 
     async def recover(self) -> None:
-        """Hand back what claims without an answer may have brought: one may still be under way, so for a while."""
+        """Hand back rows of claims without an answer, for a while: such a request may still be under way."""
         for unclear in list(self._unclear):
             is_over = monotonic_s() > unclear.until_s
             claim = Claim(None, unclear.worker, unclear.started_at)
@@ -121,7 +121,10 @@ class Claiming:
         return sorted(claimed, key=lambda one: place[one.claim.key])
 
     async def _send(self, worker: str, requests: Iterable[tuple[str, Request]]) -> list[Claimed]:
-        """A claim, in its parts, by their starts. Each is remembered before it is sent, until its outcome is known."""
+        """Send the requests of a claim, each with its start, and return the claimed rows.
+
+        Each start is remembered until the outcome of its request is known.
+        """
         parts = {Unclear(worker, start, monotonic_s() + UNCLEAR_S): request for start, request in requests}
         self._unclear += parts
         answers = await asyncio.gather(*map(self._ask, parts.values()), return_exceptions=True)
@@ -132,7 +135,7 @@ class Claiming:
                 rows += answer
             else:
                 errors.append(answer)
-            # What PostgREST refused has changed nothing.
+            # A request that PostgREST refused has changed nothing.
             if not isinstance(answer, StoreUnavailable) and not isinstance(answer, asyncio.CancelledError):
                 self._unclear.remove(part)
         if errors and not rows:

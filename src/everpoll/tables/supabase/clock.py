@@ -1,8 +1,8 @@
-"""What time it is in the database, as far as it can be known over HTTP.
+"""An estimate of the database's time over HTTP.
 
-Everything that is written as an instant is written as the text `now`, which Postgres reads by its own clock. Only where
-an instant must be reckoned (stale before, due again at) is this estimate used. It never runs ahead of the database as
-long as what it saw is right: an answer took its time on the way, and that time is not counted.
+Instants are written as the text `now` where possible: Postgres reads it by its own clock. This estimate serves for
+computed instants (stale before, due again at). It is not ahead of the database if the observed times are right: it
+counts from the moment when an answer arrived, which is later than the moment when the database wrote it.
 
     an instant that the database wrote and returned    exact, up to the time that the answer took
     the `Date` of an answer                            to the second, and by the clock of whichever proxy wrote it
@@ -17,23 +17,23 @@ from email.utils import parsedate_to_datetime
 
 SET_BACK_S = 2.0
 AGREEMENT_S = 5.0
-"""A proxy's clock and this machine's, if they agree so far, are believed to be right."""
+"""If a proxy's clock and this machine's differ by less, both count as right."""
 
 
 def monotonic_s() -> float:
-    """Seconds that pass while the machine sleeps, too, where the system counts them."""
+    """Return seconds that pass while the machine sleeps, too, if the system counts them."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boot is None else time.clock_gettime(boot)
 
 
 def read_instant(text: str) -> datetime:
-    """An instant as PostgREST writes it; one without a time zone is taken as UTC, Supabase's own setting."""
+    """Parse an instant of PostgREST; one without a time zone is UTC, Supabase's own setting."""
     instant = datetime.fromisoformat(text)
     return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
 
 
 class DatabaseClock:
-    """One for a table; the event loop and the heartbeat's thread tell it what they saw."""
+    """The clock of one table; the event loop and the heartbeat's thread report the instants that they saw."""
 
     def __init__(
         self, passed_s: Callable[[], float] = monotonic_s, wall: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -46,25 +46,25 @@ class DatabaseClock:
         self._last = datetime.min.replace(tzinfo=UTC)
 
     def saw(self, instant: str | None) -> None:
-        """The database wrote this as its `now` during the request that was just answered."""
+        """Note an instant that the database wrote as its `now` during the last request."""
         if instant is not None:
             self._exact = (read_instant(instant), self._passed_s())
 
     def saw_date(self, header: str | None) -> None:
-        """The `Date` of an answer that just came."""
+        """Note the `Date` of an answer that has just come."""
         try:
             date = parsedate_to_datetime(header or "")
         except ValueError:
             return
         seen = (date.replace(tzinfo=UTC) if date.tzinfo is None else date.astimezone(UTC), self._passed_s())
         before = self._by_header
-        # Each is cut to its second, so the latest is the nearest; unless the clock was set back.
+        # Each `Date` is cut to its second, so the latest one is the most exact; unless the clock was set back.
         if before is None or not 0 <= _ahead_s(before, seen) <= SET_BACK_S:
             self._by_header = seen
 
     @property
     def is_sure(self) -> bool:
-        """Whether an age may be judged by it: the database sent its time, or two clocks agree about it."""
+        """True if ages may be judged by this clock: the database sent its time, or two clocks agree."""
         if self._exact is not None:
             return True
         if self._by_header is None:
@@ -73,11 +73,11 @@ class DatabaseClock:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the database itself sent its time: a `Date` may be a second behind."""
+        """True if the database itself sent its time: a `Date` may be a second behind."""
         return self._exact is not None
 
     def now(self) -> datetime:
-        """Not later than the database's own."""
+        """Return an estimate of the database's time that is not ahead of it."""
         known = self._exact or self._by_header
         if known is None:
             return self._wall()
@@ -85,17 +85,17 @@ class DatabaseClock:
         return instant + timedelta(seconds=max(0.0, self._passed_s() - at_s))
 
     def unique(self) -> datetime:
-        """Now, but never the same twice: the value that distinguishes a claim from every other."""
+        """Return now as an instant that no earlier call returned: it identifies a claim."""
         with self._lock:
             self._last = max(self.now(), self._last + timedelta(microseconds=1))
             return self._last
 
 
 def _ahead_s(one: tuple[datetime, float], other: tuple[datetime, float]) -> float:
-    """How much later it is by the one than by the other."""
+    """Return by how many seconds the first reading is ahead of the second."""
     return (one[0] - other[0]).total_seconds() - (one[1] - other[1])
 
 
 def written(instant: datetime) -> str:
-    """With microseconds, always: what is compared must be written alike."""
+    """Format an instant with microseconds, so that equal instants are equal texts."""
     return instant.isoformat(timespec="microseconds")

@@ -1,4 +1,4 @@
-"""DDL for Supabase's SQL editor: see `tables/ddl.py`; and the publication for push. All of it may be run again.
+"""DDL for Supabase's SQL editor, see `tables/ddl.py`, and the publication for push. All of it is repeatable.
 
 The indexes hold every row: PostgREST sends the status as a parameter, for which the planner may not use a partial one.
 """
@@ -15,7 +15,7 @@ PUBLICATION = "supabase_realtime"
 
 
 def ddl_of(table: Table) -> Ddl:
-    """For a table of which hardly anything is seen over HTTP."""
+    """Build the DDL for a table of which HTTP shows hardly anything."""
     return Ddl(
         table=table,
         target=qualified(table),
@@ -26,13 +26,13 @@ def ddl_of(table: Table) -> Ddl:
 
 
 def index_ddl(table: Table) -> list[str]:
-    """The index of the poll query, and one for rows that wait for their time."""
+    """Return the index of the poll query, and that for rows that wait for their time."""
     ddl = ddl_of(table)
     return [ddl.index(), *([] if table.due_at is None else [ddl.due_index()])]
 
 
 def publication_ddl(table: Table) -> str:
-    """What makes Realtime tell of inserts: the table in the publication, once."""
+    """Return the statement that adds the table to Realtime's publication, if it is not in it."""
     return block(
         "begin\n"
         f"  if exists (select from pg_publication where pubname = '{PUBLICATION}') and not exists (\n"

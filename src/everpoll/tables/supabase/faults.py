@@ -1,4 +1,4 @@
-"""What a failed request means.
+"""Errors for failed requests.
 
     refused, timed out, name or certificate unknown, 408, 429, 5xx, a server that       StoreUnavailable: later perhaps
       restarts, a transaction that must be repeated, an expired token
@@ -43,7 +43,7 @@ REFUSED = (Refused, BadInput)
 
 
 def is_about_a_row(error: Exception) -> bool:
-    """Whether a smaller request may succeed: a trigger or a constraint spoke, not a lack of rights or of a column."""
+    """Return True if a smaller request may succeed: a trigger or a constraint refused a row."""
     return isinstance(error, BadInput) or (isinstance(error, Refused) and error.code.startswith("P0"))
 
 
@@ -56,7 +56,7 @@ class TooLarge(StoreUnavailable):
 
 
 def of_transport(error: NotReached | NotAsked, timeout_s: float) -> StoreUnavailable:
-    """No answer came."""
+    """Return the error for a request without an answer."""
     kind = error.kind if isinstance(error, NotReached) else None
     if kind is Kind.TIMED_OUT:
         return StoreUnavailable(f"PostgREST did not answer within {timeout_s:g} s")
@@ -66,7 +66,7 @@ def of_transport(error: NotReached | NotAsked, timeout_s: float) -> StoreUnavail
 
 
 def of_answer(status: int, body: bytes) -> EverpollError:
-    """An answer came, and it is an error."""
+    """Return the error for an answer that reports one."""
     said = _said(body)
     code, message = str(said.get("code") or ""), str(said.get("message") or "no reason given")[:SAID_LIMIT]
     text = f"PostgREST answered {status}{f' {code}' if code else ''}: {message}"

@@ -1,7 +1,7 @@
-"""How names and values are written into the query of a PostgREST address.
+"""Writes names and values into the query of a PostgREST address.
 
-Promises: no name and no value, whatever characters it has, is ever read as anything else than itself. No address
-becomes longer than `URL_LIMIT`: lists are cut into chunks.
+Promises: PostgREST reads every name and value literally, whatever characters it has. No address becomes longer than
+`URL_LIMIT`: lists are cut into chunks.
 """
 
 import re
@@ -14,45 +14,45 @@ T = TypeVar("T")
 URL_LIMIT = 6_000
 """In bytes. Servers and proxies stop between 8 kB and 16 kB; the rest of the address needs room, too."""
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What PostgREST reads as a word of its own where a column could stand.
+# Words with a meaning of their own to PostgREST where a column could be.
 _RESERVED = frozenset({"select", "order", "limit", "offset", "columns", "on_conflict", "or", "and", "not"})
 
 Query = tuple[tuple[str, str], ...]
 
 
 def column(name: str) -> str:
-    """A column's name, quoted where it has to be."""
+    """Return a column's name, quoted where PostgREST needs it."""
     return name if _PLAIN.fullmatch(name) and name.lower() not in _RESERVED else quoted(name)
 
 
 def quoted(text: str) -> str:
-    """Between double quotes: nothing in it has a meaning any more."""
+    """Quote a text: PostgREST then reads each of its characters literally."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
 
 def text_of(value: Any) -> str:
-    """A value of JSON as Postgres reads it."""
+    """Write a JSON value as Postgres reads it."""
     return {True: "true", False: "false"}[value] if isinstance(value, bool) else str(value)
 
 
 def equals(value: Any) -> str:
-    """`eq.…`; what is empty can only be asked for by `is`. Outside of a list nothing is quoted: all of it counts."""
+    """Return `eq.…`, or `is.null`. Outside of a list PostgREST takes the whole rest literally, so nothing is quoted."""
     return "is.null" if value is None else f"eq.{text_of(value)}"
 
 
 def one_of(values: Sequence[Any]) -> str:
-    """`in.(…)`. A single value is compared instead: PostgREST reads a list of one empty text as an empty list."""
+    """Return `in.(…)`, or `eq.…` for a single value: PostgREST reads a list of one empty text as an empty list."""
     return equals(values[0]) if len(values) == 1 else f"in.({','.join(map(listed, values))})"
 
 
 def encoded(query: Iterable[tuple[str, str]]) -> str:
-    """The part after the question mark."""
+    """Encode a query as the part of an address after the question mark."""
     return "&".join(f"{quote(name, safe='')}={quote(value, safe='')}" for name, value in query)
 
 
 def listed(value: Any) -> str:
-    """A value in a list."""
+    """Write a value as part of a list."""
     return quoted(text_of(value))
 
 

@@ -1,4 +1,4 @@
-"""What only PostgREST can tell of a table: rights, functions, hardly ever an index. See `tables/findings.py`."""
+"""Findings that only PostgREST has: rights, functions, hardly ever an index. See `tables/findings.py`."""
 
 import msgspec
 
@@ -22,7 +22,7 @@ BREAK = ";\n\n"
 
 
 async def may_write(http: Http, statements: Statements) -> Finding:
-    """Whether the key may change the table: a claim that no row can meet changes none, and is refused all the same."""
+    """Judge whether the key may change the table, by a claim that no row can match: it is refused without the right."""
     table = statements.table
     impossible = tuple((column(table.status), f"eq.{word}") for word in (table.queued, table.running))
     try:
@@ -35,7 +35,7 @@ async def may_write(http: Http, statements: Statements) -> Finding:
 
 
 async def has_functions(http: Http, statements: Statements, clock: DatabaseClock) -> bool:
-    """Whether the functions for this mapping are there, and may be called: a claim of no row tells; and the time."""
+    """Return True if the functions for this mapping exist and may be called, by a claim of no row; note the time."""
     names = functions_of(statements.table, statements.read)
     try:
         answer = await http.answer(statements.call(names.claim, {"worker": "", "started_at": "epoch", "most": 0}))
@@ -49,7 +49,7 @@ async def has_functions(http: Http, statements: Statements, clock: DatabaseClock
 
 
 def functions_finding(statements: Statements, *, are_there: bool) -> Finding:
-    """Guard "skip_locked" needs them."""
+    """Judge the functions, which guard "skip_locked" needs."""
     names = functions_of(statements.table, statements.read)
     both = f"{names.claim} and {names.settle}"
     return judged(
@@ -64,7 +64,7 @@ def functions_finding(statements: Statements, *, are_there: bool) -> Finding:
 
 
 async def index_finding(http: Http, statements: Statements) -> Finding:
-    """Whether looks use an index, where the server tells its plans (`db-plan-enabled`); mostly it does not."""
+    """Judge whether looks use an index, if the server shows its plans (`db-plan-enabled`); most do not."""
     request, ddl = statements.candidates(1), BREAK.join(index_ddl(statements.table))
     headers = {**request.headers, "Accept": "application/vnd.pgrst.plan+json"}
     try:

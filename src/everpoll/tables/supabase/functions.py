@@ -1,7 +1,7 @@
 """The functions that give guard="skip_locked" over HTTP: the user creates them, everpoll finds them.
 
     everpoll_claim_…     one round trip, FOR UPDATE SKIP LOCKED
-    everpoll_settle_…    a whole batch in one round trip and one transaction, whatever each row is to get
+    everpoll_settle_…    a whole batch in one round trip and one transaction, with different values for each row
 
 Their names carry a digest of the mapping: another mapping needs other functions, and never calls these.
 They run with the rights of the role that created them and a fixed search path, and only the service role may call them.
@@ -23,7 +23,7 @@ from everpoll.tables.sql_names import identifier, literal
 from everpoll.tables.statements import Phrases
 
 ROLES = ("anon", "authenticated")
-"""Supabase lets these call every new function of the schema `public`, whatever is revoked from PUBLIC."""
+"""Supabase lets these roles call every new function of the schema `public`, even after a revoke from PUBLIC."""
 SERVICE_ROLE = "service_role"
 CLOCK, ROWS = "now", "rows"
 """An answer is one value: the database's time, and the rows that were claimed or the keys that were settled. It is not
@@ -33,31 +33,31 @@ PAIRS = 40
 
 
 def schema_of(table: Table) -> str:
-    """Supabase serves `public` by default."""
+    """Return the schema of the table: `public` if none is named, Supabase's default."""
     return table.parts[0] if len(table.parts) > 1 else "public"
 
 
 def qualified(table: Table) -> str:
-    """With its schema."""
+    """Return the table's quoted name with its schema."""
     return f"{identifier(schema_of(table))}.{identifier(table.parts[-1])}"
 
 
 class Functions(Struct, frozen=True):
-    """The names of those for one mapping."""
+    """The names of the functions for one mapping."""
 
     claim: str
     settle: str
 
 
 def functions_of(table: Table, read: Sequence[str]) -> Functions:
-    """By what they are made of."""
+    """Return the names of the functions, which depend on everything that they contain."""
     used = [table.name, table.used, table.queued, table.running, list(read)]
     digest = hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()[:12]
     return Functions(f"everpoll_claim_{digest}", f"everpoll_settle_{digest}")
 
 
 def functions_ddl(table: Table, read: Sequence[str]) -> list[str]:
-    """To be run once, in Supabase's SQL editor for instance; may be run again."""
+    """Return the statements that create the functions, for Supabase's SQL editor for instance. They are repeatable."""
     names = functions_of(table, read)
     claim = {"worker": "text", "started_at": "timestamptz", "most": "integer"}
     return [
@@ -84,18 +84,18 @@ def _made(table: Table, name: str, arguments: dict[str, str], statement: str) ->
 
 
 def block(statements: str) -> str:
-    """Statements that decide something, as one."""
+    """Wrap statements with conditions into a single statement."""
     return f"do {_body(statements)}"
 
 
 def _body(text: str) -> str:
-    """Between dollars, under a name that does not occur in it."""
+    """Quote a function's body by dollars, with a tag that does not occur in it."""
     name = next(tag for tag in (f"everpoll{number or ''}" for number in itertools.count()) if f"${tag}$" not in text)
     return f"${name}$\n{text}\n${name}$"
 
 
 class FunctionPhrases(Phrases):
-    """The table is `t`, and of its columns no type is known. $1 is the worker, $2 the start."""
+    """Phrases for a table `t` whose column types are unknown. $1 is the worker, $2 the start."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table, Shape(columns={}))
@@ -114,10 +114,10 @@ class FunctionPhrases(Phrases):
 
 
 def _claim(table: Table, read: Sequence[str]) -> str:
-    """One statement; what is due is decided by the database's clock.
+    """Return the statement of the function that claims. The database's clock decides what is due.
 
-    Materialised: the planner must not lock more rows than the limit. The start comes from outside: it is what a claim
-    is found again by, when its answer got lost.
+    The pick is materialised, so that the planner does not lock more rows than the limit. The caller gives the start:
+    if the answer gets lost, it finds its rows by it.
     """
     phrases, where = FunctionPhrases(table), qualified(table)
     is_queued, key = phrases.has_status(table.queued), phrases.at("key")
@@ -140,7 +140,7 @@ def _claim(table: Table, read: Sequence[str]) -> str:
 
 
 def _settle(table: Table) -> str:
-    """Each row by its fence; a column that a write does not name stays as it is."""
+    """Return the statement that writes each row by its fence and keeps each column that a write does not name."""
     key, running = identifier(table.key), literal(table.running)
     fence = [f"t.{identifier(name)} = (w.f).{identifier(name)}" for name in (table.key, table.worker, table.started_at)]
     written = [table.status, table.worker, table.started_at, table.finished_at, table.error, table.heartbeat]
@@ -168,7 +168,7 @@ def _pairs(names: Sequence[str]) -> list[str]:
 
 
 def _for_roles(roles: Sequence[str], statement: str) -> str:
-    """For those of these roles that there are: a bare PostgREST has others."""
+    """Return a block that runs a statement for each of these roles that exists: a bare PostgREST has others."""
     listed = ", ".join(literal(role) for role in roles)
     return block(
         "declare found name; begin\n"

@@ -1,9 +1,9 @@
-"""Requests to PostgREST: bounded in time and size, with the key, and with errors that say what they mean.
+"""Requests to PostgREST: bounded in time and size, with the key, and with errors that explain themselves.
 
-Promises: an answer within TIMEOUT_S or an error. At most ANSWER_LIMIT bytes are read. A token that is refused is
-renewed once, and the request repeated: PostgREST looks at the token before it does anything. `Retry-After` is kept:
-until then nothing is sent. Redirects are not followed, so the key goes nowhere else.
-Never: a key in an error, a log or a repr.
+Promises: an answer within TIMEOUT_S or an error. It reads at most ANSWER_LIMIT bytes. It renews a refused token once
+and repeats the request: PostgREST checks the token before it does anything. It honours `Retry-After`: until then it
+sends nothing. It follows no redirects, so the key goes nowhere else.
+Never: shows a key in an error, a log or a repr.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from everpoll.http import Answer, HttpClient, NotAsked, NotReached
 from everpoll.http import Request as HttpRequest
 from everpoll.policy import human
 from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.address import Address, proxy_for
+from everpoll.tables.supabase.address import ProjectAddress, proxy_for
 from everpoll.tables.supabase.clock import DatabaseClock
 from everpoll.tables.supabase.filters import Query, encoded
 from everpoll.tables.supabase.token import Key
@@ -27,35 +27,35 @@ from everpoll.tables.supabase.token import Key
 TIMEOUT_S = 10.0
 ANSWER_LIMIT = 64 * 1024 * 1024
 RETRY_AFTER_LIMIT_S = 300.0
-"""A server that wants more than this is asked again all the same: a typing error must not stop a worker for a day."""
+"""The longest `Retry-After` that counts: a typing error in a server must not stop a worker for a day."""
 CONNECTIONS = 8
-"""Requests at a time; what is more waits, and its time runs."""
+"""How many requests run at a time; others wait, and their timeout runs."""
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What is asked of PostgREST."""
+    """One request to PostgREST."""
 
     method: str
     path: str
-    """Below the address, quoted already: `/execution_jobs`."""
+    """The path below the address, already quoted: `/execution_jobs`."""
     query: Query = ()
     body: Any = None
     headers: Mapping[str, str] = {}
 
     @property
     def target(self) -> str:
-        """Path and query, as they are sent."""
+        """Path and query as they are sent."""
         return f"{self.path}?{encoded(self.query)}" if self.query else self.path
 
 
 class Link(Struct):
-    """What every connection to one project shares, whichever thread it belongs to."""
+    """The parts that all connections to one project share, in every thread."""
 
-    address: Address
+    address: ProjectAddress
     key: Key
     clock: DatabaseClock
     not_before: float = 0.0
-    """By `time.monotonic`: the server asked to be left alone until then."""
+    """The server asked for no requests until this instant, by `time.monotonic`."""
 
 
 class Http:
@@ -75,11 +75,11 @@ class Http:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of every connection. Repeatable."""
+        """Close every connection. Repeatable."""
         await self._client.close()
 
     async def rows(self, request: Request) -> list[dict[str, Any]]:
-        """The rows of the answer; an answer without rows (PGRST116) is not an error."""
+        """Send a request and return the rows of its answer; an answer without rows (PGRST116) gives an empty list."""
         try:
             answer = await self.answer(request)
         except faults.Refused as error:
@@ -91,7 +91,7 @@ class Http:
         return answer
 
     async def answer(self, request: Request) -> Any:
-        """The JSON of the answer."""
+        """Send a request and return the JSON of its answer."""
         wait_s = self._link.not_before - time.monotonic()
         if wait_s > 0:
             raise StoreUnavailable(f"PostgREST asked to be left alone for another {human(wait_s)}")

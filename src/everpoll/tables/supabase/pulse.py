@@ -1,10 +1,10 @@
-"""What the heartbeat asks of PostgREST: on an event loop and connections of its own. See `tables/pulse.py`.
+"""The heartbeat over PostgREST, on an event loop and connections of its own. See `tables/pulse.py`.
 
-Promises: a row is taken back only if nothing happened to it since it was looked at, so two workers that find the same
-row take it back once.
+Promises: it takes a row back only if the row has not changed since it was read, so two workers that find the same row
+take it back once.
 
-How old a heartbeat is, is judged by the database's time as far as it is known (`DatabaseClock`). Where it is not known,
-a row counts as lost only after this process itself has seen the same heartbeat for the whole limit.
+The age of a heartbeat is judged by the database's time (`DatabaseClock`). If that is unknown, a row counts as lost only
+after this process has seen the same heartbeat for the whole limit.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ Requests = Callable[[Claim, Sequence[Any]], Iterator[Request]]
 
 
 class SupabaseBeats:
-    """Made and used in the heartbeat's thread."""
+    """The heartbeat's database; created and used in the heartbeat's thread."""
 
     def __init__(self, link: Link, statements: Statements) -> None:
         self._link = link
@@ -33,7 +33,7 @@ class SupabaseBeats:
         self._http: Http | None = None
         self._runner = asyncio.Runner()
         self._seen: dict[Any, tuple[str | None, float]] = {}
-        """By key: the heartbeat of a row, and since when it is the same; kept only where no clock can be trusted."""
+        """By key: the heartbeat of a row, and since when it is the same; kept only while no clock can be trusted."""
 
     def session(self) -> AbstractContextManager[object]:
         """See `BeatDatabase`."""
@@ -84,7 +84,7 @@ class SupabaseBeats:
         return sign is not None and seen_s <= since_s
 
     def _rows(self, requests: Iterable[Request]) -> list[Body]:
-        """The rows of all answers."""
+        """Send the requests and return the rows of all answers."""
 
         async def ask() -> list[list[Body]]:
             if self._http is None:

@@ -1,9 +1,9 @@
-"""Settling over HTTP: each row by its fence, rows that end alike by one PATCH.
+"""Settling over HTTP: each row by its fence, rows with the same end by one PATCH.
 
-Promises: a row that this worker no longer holds is left as it is and reported as lost. A version, which HTTP cannot
-raise by one, is written whole, under the condition that it is as it was; where another program has raised it, it is
-read and tried again. A batch is one transaction only with the functions in the database. Without them, where a part of
-it fails, the rest has happened, and is not repeated when the batch is tried again.
+Promises: a row that this worker no longer holds is left as it is and reported as lost. HTTP cannot increment a version,
+so the new number is written if the old one is unchanged; if another program has raised it, it is read and the write
+tried again. Only with the functions in the database is a batch one transaction. Without them a part may fail while the
+rest is written; the next try of the batch does not repeat what was written.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from everpoll.tables.supabase.http import Http
 from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
 
 ROUNDS = 10
-"""Of reading the version and writing; a round fails when another program changed that row in between."""
+"""How often the version is read and written; a round fails if another program changes the row in between."""
 CALL_LIMIT = 4 * 1024 * 1024
-"""In bytes, of what one call writes."""
+"""The largest body of one call, in bytes."""
 
 
 class Write(Struct, eq=False):
-    """What is to be written into one row."""
+    """What one settlement writes into its row."""
 
     number: int
     claim: HttpClaim
@@ -51,7 +51,7 @@ class Settling:
         """Settled by a batch of which another part failed."""
 
     async def settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        """Those that were lost."""
+        """Write the settlements; return the numbers of the claims that were lost."""
         writes = [
             self._write(one, claim)
             for one in settlements
@@ -63,7 +63,7 @@ class Settling:
         return claims.keys() - settled
 
     async def states(self, keys: Sequence[Any]) -> dict[Any, Sequence[Any]]:
-        """These rows as they stand: status, worker and start."""
+        """Read these rows as they are now: status, worker and start."""
         table = self._table
         rows: dict[Any, Sequence[Any]] = {}
         for request in self._statements.states(keys):
@@ -86,7 +86,7 @@ class Settling:
             return datetime.max.replace(tzinfo=now.tzinfo)
 
     async def _write_all(self, writes: Sequence[Write]) -> None:
-        """Whatever could be written is in `_done` after that, errors or not."""
+        """Write as much as possible. `_done` then has what was written, even if this raises."""
         if self._functions is not None:
             await self._call(self._functions.settle, writes)
             return
@@ -102,7 +102,7 @@ class Settling:
             writes = await self._read_versions(writes)
 
     async def _call(self, function: str, writes: Sequence[Write]) -> None:
-        """All of them by one call, which is one transaction; more only where they are too large for one."""
+        """Write all by one call, which is one transaction; by several calls if they are too large for one."""
         numbers = {one.claim.key: one.number for one in writes}
         for part in portions(writes, lambda one: len(msgspec.json.encode(one.body)), CALL_LIMIT):
             arguments = {"writes": [{"fence": self._fence(one.claim), "body": one.body} for one in part]}
@@ -115,7 +115,7 @@ class Settling:
         return {table.key: claim.key, table.worker: claim.worker, table.started_at: claim.started_at}
 
     async def _write_alike(self, group: Sequence[Write]) -> None:
-        """Rows of one claim, at one version, into which the same is written."""
+        """Write the same into rows of one claim that have the same version."""
         first, finished_at = group[0], self._table.finished_at
         numbers = {one.claim.key: one.number for one in group}
         for request in self._statements.settles(first.claim, first.version, list(numbers), first.body):
@@ -125,7 +125,7 @@ class Settling:
                     self._clock.saw(row.get(finished_at))
 
     async def _read_versions(self, writes: Sequence[Write]) -> list[Write]:
-        """Those whose rows this worker still holds, with their present version."""
+        """Return the writes whose rows this worker still holds, with the rows' present version."""
         found: dict[Any, int | None] = {}
         for group in by_fence(one.claim for one in writes):
             for request in self._statements.holds(group[0], [claim.key for claim in group]):
@@ -138,7 +138,7 @@ class Settling:
 
 
 async def _all(requests: Iterable[Any]) -> None:
-    """All of them, whatever happens to some; then the first error, if there was one."""
+    """Await all requests, even if some fail; then raise the first error."""
     for answer in await asyncio.gather(*requests, return_exceptions=True):
         if isinstance(answer, BaseException):
             raise answer

@@ -38,7 +38,7 @@ async def read_shape(http: Http, statements: Statements) -> Shape[Column]:
 
 
 async def _described(http: Http, statements: Statements) -> Shape[Column] | None:
-    """The table in the OpenAPI document; None: the server does not give it, or not with this table."""
+    """Read the table from the OpenAPI document; None: the server does not publish it, or it lacks the table."""
     headers = statements.get([], ()).headers
     try:
         document: Any = await http.answer(Request(method="GET", path="/", headers=headers))
@@ -62,7 +62,7 @@ def _column(name: str, found: Any, is_required: bool) -> Column:
 
 
 def _flaws(table: Table, status: Any) -> dict[str, str]:
-    """Why the status column cannot have the words of the mapping."""
+    """Return why the status column cannot hold words of the mapping, by word."""
     kind, words = str(status.get("format", "")).lower(), status.get("enum", ())
     missing = [word for word in table.words if words and word not in words]
     if missing:

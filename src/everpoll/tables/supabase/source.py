@@ -1,9 +1,10 @@
-"""The user's own table behind PostgREST, as a source of the engine.
+"""The user's own table behind PostgREST as a source of the engine.
 
     closed ──open: look at the table──▶ open ──sign on──▶ claim · beat · settle ──sign off──▶ closed
 
-Guards `status`, `version` and `timestamp` need nothing in the database. `skip_locked` needs two functions, which
-are offered as DDL. Push comes from Supabase Realtime where the address is that of a project; else rows are polled for.
+The guards `status`, `version` and `timestamp` need nothing in the database. `skip_locked` needs two functions, whose
+DDL `everpoll tables ddl` prints. Push comes from Supabase Realtime if the address is that of a project; else workers
+poll.
 """
 
 import asyncio
@@ -32,8 +33,8 @@ from everpoll.tables.supabase.ddl import ddl_of, publication_ddl
 from everpoll.tables.supabase.functions import functions_ddl, functions_of
 from everpoll.tables.supabase.http import Http, Link
 from everpoll.tables.supabase.pulse import SupabaseBeats
+from everpoll.tables.supabase.push import Realtime
 from everpoll.tables.supabase.reading import SupabaseReader
-from everpoll.tables.supabase.realtime import Realtime
 from everpoll.tables.supabase.settling import Settling
 from everpoll.tables.supabase.shape import read_shape
 from everpoll.tables.supabase.statements import Statements
@@ -43,7 +44,7 @@ logger = logging.getLogger("everpoll.tables")
 
 
 class Opened(Struct):
-    """What is there while the table is open, on one event loop."""
+    """The parts of an open table, on one event loop."""
 
     event_loop: asyncio.AbstractEventLoop
     http: Http
@@ -116,7 +117,7 @@ class SupabaseTable(TableSource):
             await opened.http.close()
 
     async def inspect(self) -> list[Finding]:
-        """What can be seen over HTTP: columns and their types, the key's rights, the functions, push."""
+        """Examine what HTTP shows: columns and their types, the key's rights, the functions, push."""
         async with self._http() as http:
             try:
                 _, found = await self._examined(http)
@@ -127,12 +128,14 @@ class SupabaseTable(TableSource):
         return [*found, heartbeat(self.table), await self._realtime.inspect()]
 
     def ddl(self) -> list[str]:
-        """For Supabase's SQL editor: columns, the index of the poll query, the functions, the publication for push."""
+        """Return DDL for Supabase's SQL editor: columns, the poll query's index, the functions, the publication for
+        push.
+        """
         functions = functions_ddl(self.table, Statements(self.table).read) if self.table.guard == "skip_locked" else []
         return ddl_of(self.table).lacking(self._shape, [], [*functions, publication_ddl(self.table)])
 
     def _http(self) -> Http:
-        """Connections of their own, for the length of a block."""
+        """Open connections for the length of a block."""
         self._link.key.settle_on(asyncio.get_running_loop())
         return Http(self._link)
 
@@ -151,14 +154,14 @@ class SupabaseTable(TableSource):
         return await self._at_work().claiming.claim_all(worker, most)
 
     async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        """One transaction only with the functions."""
+        """Write the settlements. They are one transaction only if the functions exist."""
         return await self._at_work().settling.settle(settlements, claims)
 
     async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
         return await self._at_work().settling.states(keys)
 
     async def listen(self, on_wake: OnWake) -> None:
-        """By Realtime, where the address has it; returns once it is known whether that works."""
+        """Listen to Realtime, if the project has it; return once it is known whether that works."""
         await self._realtime.add(on_wake)
 
     async def unlisten(self, on_wake: OnWake) -> None:

@@ -1,8 +1,8 @@
-"""The requests, made from the mapping: what is asked and what is written, and under which condition.
+"""The requests about one table, built from its mapping.
 
-Promises: every write carries its whole condition in the address, so PostgREST makes one UPDATE of it that changes a row
-only where all of it holds; the changed rows come back. Only the needed columns are selected.
-Never: decides anything. What time it is comes in as a parameter, or as the word `now`, which the database reads.
+Promises: every write has its whole condition in the address, so PostgREST makes one UPDATE of it that changes a row
+only if all of it holds, and returns the changed rows. Only the needed columns are selected.
+Never: decides anything. The time is a parameter, or the word `now`, which the database reads by its own clock.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
 class HttpClaim(Claim, frozen=True, gc=False):
-    """A claimed row, with the figures that can only be written whole over HTTP."""
+    """A claimed row, with the numbers that HTTP cannot increment."""
 
     retries: int = 0
     version: int | None = None
@@ -34,7 +34,7 @@ class HttpClaim(Claim, frozen=True, gc=False):
 
 
 class Statements:
-    """For one table. `is_required`: whether a column does not take NULL; then it keeps what it has."""
+    """Requests about one table. `is_required` returns True for a column that does not take NULL; it is not emptied."""
 
     def __init__(self, table: Table, is_required: Callable[[str], bool] = lambda _: False) -> None:
         self.table = table
@@ -44,7 +44,7 @@ class Statements:
         self._reading = {"Accept-Profile": schema[0]} if schema else {}
         self._writing = {"Content-Profile": schema[0]} if schema else {}
         self.read = list(dict.fromkeys([table.key, *self._taken(), *table.columns]))
-        """What a claim brings back."""
+        """The columns that a claim returns."""
 
     def _taken(self) -> list[str]:
         table = self.table
@@ -53,7 +53,7 @@ class Statements:
 
     @property
     def seen(self) -> str | None:
-        """The column that must be as it was seen, by the guard."""
+        """The column that the guard compares with the value of the look; None: the guard compares none."""
         return {"version": self.table.version, "timestamp": self.table.updated_at}.get(self.table.guard)
 
     @property
@@ -61,7 +61,7 @@ class Statements:
         return [self.table.key] if self.seen is None else [self.table.key, self.seen]
 
     def get(self, names: Sequence[str], filters: Query, order: str | None = None, limit: int | None = None) -> Request:
-        """Rows, with these columns."""
+        """Return a request for rows, with these columns."""
         query = [("select", ",".join(column(name) for name in names)), *filters]
         if order is not None:
             query.append(("order", order))
@@ -70,7 +70,7 @@ class Statements:
         return Request(method="GET", path=self.path, query=tuple(query), headers=self._reading)
 
     def patch(self, names: Sequence[str], filters: Query, body: Body) -> Request:
-        """Change what the filters leave; the changed rows come back, with these columns.
+        """Return a request that changes the rows that match the filters, and returns them with these columns.
 
         Never with `or`: PostgREST applies it to what comes back as well, after the change, so a row would be changed
         and not reported.
@@ -81,23 +81,23 @@ class Statements:
         return Request(method="PATCH", path=self.path, query=(select, *filters), body=body, headers=headers)
 
     def call(self, function: str, arguments: Body) -> Request:
-        """A function of ours in the database."""
+        """Return a request that calls a function in the database."""
         return Request(method="POST", path=f"/rpc/{function}", body=arguments, headers=self._writing)
 
     def by_keys(self, filters: Query, keys: Sequence[Any]) -> Iterator[Query]:
-        """The filters for as many keys as an address has room for, part by part."""
+        """Yield the filters with the keys added, in parts that fit into an address."""
         table = self.table
         taken = len(self.get(self.read, filters).target) + len(quote(column(table.key), safe="")) + len("=in.%28%29&")
         for part in chunks(keys, taken):
             yield ((column(table.key), one_of(part)), *filters)
 
     def candidates(self, limit: int) -> Request:
-        """The best rows that wait and are due, by key, with what the guard must find again."""
+        """Return the query for the first waiting rows that are due: their keys, and what the guard compares later."""
         table = self.table
         return self.get(self._compared, (*self._is(table.queued), *self._is_due()), self._order(), limit)
 
     def later(self) -> Request | None:
-        """The next row that falls due; None: rows of this table are always due."""
+        """Return the query for the next row that falls due; None: rows of this table are always due."""
         due_at = self.table.due_at
         if due_at is None:
             return None
@@ -107,10 +107,11 @@ class Statements:
     def claims(
         self, candidates: Sequence[Body], worker: str, starts: Iterator[str], is_exact: bool
     ) -> Iterator[tuple[str, Request]]:
-        """One request, with a start of its own, for each part of the candidates that one condition can claim.
+        """Yield requests that claim the candidates, each with a start of its own: one per part that one condition can
+        claim.
 
-        Of a clock that may be wrong, or a second behind, others must not judge an age: then the database writes the
-        heartbeat by its own.
+        Others must not judge an age by a clock that may be wrong or a second behind. With such a clock the database
+        writes the heartbeat by its own.
         """
         table, groups = self.table, dict[Any, list[Any]]()
         for row in candidates:
@@ -127,18 +128,18 @@ class Statements:
                 yield given[Given.START], self.patch(self.read, whole, body)
 
     def claimed(self, claim: Claim) -> Request:
-        """The versions of rows that were claimed together and are still held, whatever their keys."""
+        """Return the query for the rows of one claim that are still held: their keys and versions."""
         return self.get(self._compared, self.held(claim))
 
     def unclaim(self, claim: Claim, version: int | None) -> Request:
-        """Hand back all that was claimed together; with guard="version", what has that version."""
+        """Return the request that hands back all rows of one claim; with guard="version", those of that version."""
         filters = self.held(claim)
         if self.table.guard == "version":
             filters += ((column(self.table.version), equals(version)),)
         return self.patch([self.table.key], filters, self.body(self.changes.waiting, {}, {"version": version}))
 
     def settles(self, claim: Claim, version: int | None, keys: Sequence[Any], body: Body) -> Iterator[Request]:
-        """Write the same into rows that were claimed together and are still held."""
+        """Yield requests that write the same into rows of one claim that are still held."""
         filters = self.held(claim)
         if self.table.guard == "version":
             filters += ((column(self.table.version), equals(version)),)
@@ -149,9 +150,9 @@ class Statements:
             yield self.patch(names, whole, body)
 
     def beats(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
-        """A sign of life for rows that were claimed together; without a column for it, just whether they are ours.
+        """Yield requests that write a heartbeat into rows of one claim; without a column for it, those of `holds`.
 
-        It does not count as a change of the row: version and time of change stay.
+        A heartbeat does not count as a change of the row: its version and time of change stay.
         """
         heartbeat = self.table.heartbeat
         if heartbeat is None:
@@ -161,20 +162,22 @@ class Statements:
                 yield self.patch([self.table.key, heartbeat], whole, {heartbeat: NOW})
 
     def holds(self, claim: Claim, keys: Sequence[Any]) -> Iterator[Request]:
-        """Those of these rows that were claimed together and are still held, with what the guard compares."""
+        """Yield queries which rows of one claim are still held, with what the guard compares."""
         for whole in self.by_keys(self.held(claim), keys):
             yield self.get(self._compared, whole)
 
     def states(self, keys: Sequence[Any]) -> Iterator[Request]:
-        """These rows as they stand."""
+        """Yield queries for these rows as they are now."""
         table = self.table
         names = [table.key, table.status, table.worker, table.started_at]
         for whole in self.by_keys((), keys):
             yield self.get(names, whole)
 
     def body(self, change: Change, given: Mapping[Any, Any] = NOTHING, numbers: Mapping[str, Any] = NOTHING) -> Body:
-        """A change, as it is sent. `given`: what stands for a value that is not fixed; an instant that is not given is
-        read by the database. `numbers`: by role, what HTTP cannot add to and must write whole.
+        """Return the JSON body of a change.
+
+        `given` has the values that the change leaves open; the database reads its own clock for an instant without
+        one. `numbers`, by role, has the present values to which HTTP cannot add.
         """
         body: Body = {}
         for role, value in change.items():
@@ -187,33 +190,33 @@ class Statements:
         return body
 
     def settled(self, write: RowWrite, claim: HttpClaim, due_at: datetime | None) -> Body:
-        """What a settlement writes into its row."""
+        """Return the JSON body that a settlement writes into its row."""
         change = self.changes.settled(pattern_of(write))
         given = {Given.ERROR: write.error, Given.DUE: None if due_at is None else written(due_at)}
         return self.body(change, given, {"retries": claim.retries, "version": claim.version}) | write.results
 
     def held(self, claim: Claim) -> Query:
-        """The fence: still running, and still by this claim."""
+        """Return the filters of the fence: the row is running, and by this claim."""
         table = self.table
         by = ((column(table.worker), equals(claim.worker)), (column(table.started_at), equals(claim.started_at)))
         return (*self._is(table.running), *by)
 
     def probe(self) -> Body:
-        """Every column that a claim writes: to find out whether it may."""
+        """Return a body with every column that a claim writes, to find out whether the key may write them."""
         return self.body(self.changes.claimed, {Given.WORKER: ""})
 
     def stale(self, before: datetime | None, limit: int) -> Request:
-        """Running rows that were not heard of since; None: all of them."""
+        """Return the query for running rows without a heartbeat since an instant; None: for all running rows."""
         longest_silent = f"{column(str(self.table.heartbeat))}.asc"
         return self.get([self.table.key, *self._as_found()], self._is_stale(before), longest_silent, limit)
 
     def heard_at(self, row: Body) -> str | None:
-        """The last sign of life; a row that was claimed without one is as old as its start."""
+        """Return the last heartbeat of a row, or its start if it has none."""
         sign: str | None = row[str(self.table.heartbeat)] or row[self.table.started_at]
         return sign
 
     def rescues(self, rows: Sequence[Body]) -> Iterator[Request]:
-        """Take rows back, each only if it is as it was found."""
+        """Yield requests that take rows back, each only if it has not changed since it was read."""
         table, groups = self.table, dict[tuple[Any, ...], list[Any]]()
         for row in rows:
             groups.setdefault(tuple(row[name] for name in self._as_found()), []).append(row[table.key])
@@ -225,7 +228,7 @@ class Statements:
                 yield self.patch([table.key, table.status], whole, body)
 
     def _rescued(self, found: Body) -> Body:
-        """What becomes of a row whose worker was declared dead."""
+        """Return the body that takes back a row of a dead worker."""
         table = self.table
         retries = 0 if table.retries is None else found[table.retries] or 0
         change = self.changes.lost(is_last=table.retries is not None and retries + 1 >= table.attempts)

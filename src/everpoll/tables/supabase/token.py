@@ -1,7 +1,7 @@
-"""The key: a text, or a function that returns a fresh one.
+"""The key of a project: a text, or a function that returns a fresh one.
 
-Promises: it is shown nowhere, neither in a repr nor in an error. A function is asked when the first request is made
-and again when a token was refused.
+Promises: no repr and no error shows a key. The function is called for the first request, and again after a token was
+refused.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ MASK = "***"
 
 
 class Key:
-    """The token that is used at present, and where the next one comes from."""
+    """The token in use, and the source of the next one."""
 
     def __init__(self, token: Token | None, table: str) -> None:
         given = os.environ.get(VARIABLE) if token is None else token
@@ -38,21 +38,21 @@ class Key:
         return f"Key({MASK})"
 
     def masked(self, text: str) -> str:
-        """The text without any token that was ever used."""
+        """Mask every token that was ever used in a text."""
         for token in list(self._used):
             text = text.replace(token, MASK)
         return text
 
     def settle_on(self, event_loop: asyncio.AbstractEventLoop) -> None:
-        """Coroutines of the user run here, whichever thread needs a token."""
+        """Remember the event loop on which coroutines of the user must run, whichever thread needs a token."""
         self._home = event_loop
 
     async def current(self) -> str:
-        """The one in use."""
+        """Return the token in use; ask for the first one."""
         return await self.renewed(None) if self._now is None else self._now
 
     async def renewed(self, refused: str | None) -> str:
-        """Another one than that, if there is another to be had, else the same."""
+        """Return another token than the refused one, if the user's function has one; else the same."""
         if self._source is None or (self._now is not None and self._now != refused):
             assert self._now is not None, "a text is known from the beginning"
             return self._now
@@ -62,7 +62,7 @@ class Key:
         except TimeoutError:
             raise StoreUnavailable(f"the function that knows the token did not return within {ASK_S:g} s") from None
         except Exception as error:  # noqa: BLE001 - whatever it is, the next call may succeed
-            # Not its own words, and not as the cause: they may hold what it was about to return.
+            # Without the words of the error, and not as its cause: they may contain the token.
             raise StoreUnavailable(f"the function that knows the token failed: {type(error).__name__}") from None
         self._used.add(token)
         self._now = token
@@ -76,7 +76,7 @@ class Key:
         return answered if isinstance(answered, str) else await self._at_home(answered)
 
     async def _at_home(self, answering: Awaitable[str]) -> str:
-        """A client of the user's own belongs to the event loop of the app, not to that of the heartbeat."""
+        """Await on the app's event loop: a client of the user's belongs to it, not to that of the heartbeat."""
         home = self._home
         if home is None or home is asyncio.get_running_loop() or not home.is_running():
             return await answering

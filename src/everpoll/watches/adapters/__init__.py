@@ -24,7 +24,7 @@ class Adapter(Protocol):
     """What every adapter can do. Handles are JSON: they are stored."""
 
     async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
-        """How the operation is now. `memory` is what must last between looks: pass `w.memory`."""
+        """Return the verdict on the operation as it is now. Pass `w.memory` as `memory`: it must last between looks."""
         ...
 
 

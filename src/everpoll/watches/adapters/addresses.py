@@ -31,7 +31,7 @@ def checked(url: str, *, home: str) -> str:
 
 
 def may_carry_credentials(url: str, *, home: str, trusted: frozenset[str] = frozenset()) -> bool:
-    """Whether what identifies the user at `home` may be sent to this URL."""
+    """Return True if credentials of the user for `home` may be sent to this URL."""
     target, origin = _target(url), _target(home)
     if target.host in trusted:
         return target.is_secure or not origin.is_secure

@@ -43,12 +43,12 @@ class AnthropicBatch(OverHttp):
         self._all_must_succeed = all_must_succeed
 
     def judge(self, response: Response, *, misses: int = 0) -> Verdict:
-        """The verdict on an answer to `GET /v1/messages/batches/{id}`."""
+        """Judge an answer to `GET /v1/messages/batches/{id}`."""
         verdict = trouble(response, misses=misses, tolerated=self._not_found)
         return self.judge_batch(response.fields(), floor_s(response)) if verdict is None else verdict
 
     def judge_batch(self, batch: Mapping[str, Any], floor_s: float | None = None) -> Verdict:
-        """The verdict on a batch, as JSON has it."""
+        """Judge a batch in the form of its JSON."""
         status, shown = batch.get("processing_status"), _shown(batch)
         counts = shown["request_counts"]
         if status != "ended":

@@ -23,7 +23,6 @@ from everpoll.http.urls import shown
 from everpoll.watches.adapters.addresses import Refused, checked, resolved
 from everpoll.watches.adapters.client import Client, Headers, Memory, OverHttp, Request, as_request, refusal
 from everpoll.watches.adapters.fetch import Fetch
-from everpoll.watches.adapters.leaders import Leader
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import (
     NOT_FOUND_TOLERATED,
@@ -35,6 +34,7 @@ from everpoll.watches.adapters.statuses import (
     message,
     trouble,
 )
+from everpoll.watches.adapters.url_origins import UrlOrigin
 from everpoll.watches.limits import PAYLOAD_LIMIT
 from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
@@ -64,7 +64,7 @@ class AzureOperation(OverHttp):
         self._final = final_state_via
 
     def judge(self, response: Response, via: Via = "operation", *, misses: int = 0) -> Verdict:
-        """The verdict on an answer of the URL that is looked at, `via` being what that URL is."""
+        """Judge an answer of the watched URL; `via` says what kind of URL that is."""
         verdict = trouble(response, misses=misses, tolerated=self._not_found)
         if verdict is not None:
             return verdict
@@ -89,7 +89,7 @@ class AzureOperation(OverHttp):
         return Wait(floor_s(response), note=_progress(response), status=status[:TEXT_LIMIT])
 
     def final_url(self, handle: Mapping[str, Any], response: Response) -> str | None:
-        """Where the result is, after an operation has succeeded; None: its own body is all there is."""
+        """Return the URL of the result after a success; None: the answer's own body is the result."""
         if handle["via"] != "operation":
             return None
         method, location = handle["method"], handle.get("location")
@@ -105,7 +105,7 @@ class AzureOperation(OverHttp):
         return str(location) if method == "POST" and location else None
 
     def begun(self, request: Request, response: Response) -> Started:
-        """What this answer began, and its value where it was done at once."""
+        """Return the handle of the operation that this answer started, and its result if it ended at once."""
         if response.status not in (200, 201, 202, 204):
             raise refusal(response)
         wait = Wait(floor_s(response))
@@ -140,16 +140,16 @@ class AzureOperation(OverHttp):
     async def _look(self, handle: Any, memory: Memory) -> Verdict:
         place = _place(handle)
         url, home, via = memory.get("remote_url") or place["url"], place["home"], place["via"]
-        response = await self._read(url, home=home, leader=self._remembered_leader(memory))
+        response = await self._read(url, home=home, origin=self._remembered_origin(memory))
         verdict = self.judge(response, via, misses=self._misses(response, memory))
         if isinstance(verdict, Wait) and via == "location" and response.headers.get("location"):
             self._move(memory, checked(resolved(response.url, response.headers["location"]), home=home), response, home)
         final = self.final_url(place, response) if isinstance(verdict, Done) else None
-        leader = Leader(response.url, response.peer)
-        return verdict if final is None else await self._result(final, home, leader, memory)
+        origin = UrlOrigin(response.url, response.peer)
+        return verdict if final is None else await self._result(final, home, origin, memory)
 
-    async def _result(self, url: str, home: str, leader: Leader, memory: Memory) -> Verdict:
-        response = await self._read(url, home=home, leader=leader)
+    async def _result(self, url: str, home: str, origin: UrlOrigin, memory: Memory) -> Verdict:
+        response = await self._read(url, home=home, origin=origin)
         # Counted apart: the operation itself is found each time, which would begin the count anew.
         misses = self._misses(response, memory, "remote_result_misses")
         verdict = trouble(response, misses=misses, tolerated=self._not_found)
@@ -161,7 +161,7 @@ class AzureOperation(OverHttp):
 
 
 def _is_over(response: Response) -> bool:
-    """Whether a resource came back as it is to be."""
+    """Return True if the resource has reached its final state."""
     state = _status(response, "resource")
     return response.status == 204 or (response.status == 200 and (state or "succeeded").lower() == "succeeded")
 

@@ -1,9 +1,9 @@
-"""What the adapters over HTTP share: credentials that stay at home, redirects within limits, errors without secrets.
+"""The HTTP client of the adapters: guarded credentials, bounded redirects, errors without secrets.
 
-Promises: the user's headers and bodies go to the host that the user named, to hosts listed as `trusted`, and nowhere
-else, and so does every request that is not a read; an answer from outside leads to no address inside; HTTPS is never
-left; a chain of redirects is bounded and never a loop; a secret that a remote repeats is masked in errors, reasons,
-notes and evidence, and left alone in a result, which is the user's. Never retries: the watch looks again.
+Promises: it sends the user's headers and bodies, and every request that is not a read, only to the host that the user
+named and to hosts listed as `trusted`. A public answer leads to no private address. It never leaves HTTPS. A chain of
+redirects is bounded and has no loop. A secret that a remote repeats is masked in errors, reasons, notes and evidence,
+and kept in a result, which is the user's. Never retries: the watch looks again.
 """
 
 import inspect
@@ -25,23 +25,23 @@ from everpoll.http.urls import shown, target_of
 from everpoll.policy import whole_number
 from everpoll.watches.adapters.addresses import Refused, checked, may_carry_credentials, resolved
 from everpoll.watches.adapters.fetch import MAX_BYTES, Fetch, Guarded, default_fetch, too_large
-from everpoll.watches.adapters.leaders import Leader, check_by_name
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import NOT_FOUND_TOLERATED, floor_s, is_transient, message, titled
 from everpoll.watches.adapters.threads import in_thread
+from everpoll.watches.adapters.url_origins import UrlOrigin, check_by_name
 from everpoll.watches.limits import PAYLOAD_LIMIT
 from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
 
 Headers: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-"""Sent with every request; a function is asked each time, for tokens that expire."""
+"""Headers of every request; a function is called for each, for tokens that expire."""
 
 Memory: TypeAlias = MutableMapping[str, Any]
-"""What must last between two looks: `w.memory` of a watch, a dictionary elsewhere."""
+"""Values that must last between two looks: `w.memory` of a watch, a dictionary elsewhere."""
 
 REDIRECTS = 5
 FOLLOWED = frozenset({301, 302, 303, 307, 308})
 READS = frozenset({"GET", "HEAD"})
-# What was sent is masked in later answers, too; tokens that expire come anew, and are not collected for ever.
+# Secrets that were sent are masked in later answers, too. Tokens expire, so only the latest are kept.
 _REMEMBERED = 32
 # The limit of an error's body: searching 8 MiB for secrets would block the event loop for a second.
 _ERROR_BYTES = 256 * 1024
@@ -50,7 +50,7 @@ _PLAIN_IN_KEYS = string.punctuation.replace("%", "")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What begins an operation: `Request("https://api.example.com/reports", json={"year": 2026})`."""
+    """The request that starts an operation: `Request("https://api.example.com/reports", json={"year": 2026})`."""
 
     url: str
     method: str = "POST"
@@ -62,7 +62,7 @@ class Request:
 
 
 class HttpError(EverpollError):
-    """A start, cancel or cleanup that the remote did not accept; `response` is what it said."""
+    """A start, cancel or cleanup that the remote did not accept; `response` is its answer."""
 
     def __init__(self, response: Response) -> None:
         said = message(response.json())
@@ -75,9 +75,9 @@ class HttpError(EverpollError):
 
 
 class RemoteBusy(HttpError, ConnectionError):
-    """The remote answered that it cannot answer now (408, 425, 429, 5xx), which says nothing of the operation.
+    """The remote cannot answer now (408, 425, 429, 5xx), which does not mean that the operation failed.
 
-    An `OSError`, as a broken connection is: a watch treats both alike.
+    An `OSError`, like a broken connection: a watch treats both alike.
     """
 
 
@@ -87,7 +87,7 @@ def refusal(response: Response) -> HttpError:
 
 
 class Client:
-    """Requests on the user's behalf."""
+    """Sends requests on the user's behalf."""
 
     def __init__(
         self,
@@ -113,26 +113,27 @@ class Client:
         *,
         home: str | None = None,
         follow: frozenset[int] = FOLLOWED,
-        leader: Leader | None = None,
+        origin: UrlOrigin | None = None,
     ) -> Response:
-        """The answer, after redirects of a GET; `home` is the URL that the user named, this one by default.
+        """Send a request, follow redirects of a GET, and return the answer.
 
-        `leader` is what led to this URL, home by default. After a redirect it is the address that sent it.
+        `home` is the URL that the user named, by default that of the request. `origin` is what led to this URL, by
+        default home; after a redirect it is the address that sent it.
         """
         home, url = home or request.url, checked(request.url, home=home or request.url)
         mine = await self._mine()
-        seen, leader, at_home = {url}, leader or Leader(home), None
+        seen, origin, at_home = {url}, origin or UrlOrigin(home), None
         while True:
             is_ours = self._is_ours(request, url, home)
-            fetch = self._fetch_for(url, home, leader, at_home)
+            fetch = self._fetch_for(url, home, origin, at_home)
             response = await self._exchange(request, url, mine if is_ours else None, fetch)
-            leader = Leader(url, response.peer)
-            at_home = leader if leader.host == target_of(home).host else at_home
+            origin = UrlOrigin(url, response.peer)
+            at_home = origin if origin.host == target_of(home).host else at_home
             location = response.headers.get("location")
             if request.method != "GET" or response.status not in follow or not location:
                 return response
             target = checked(resolved(url, location), home=url)
-            # Twice, for a chain may leave HTTPS in two steps as well as in one.
+            # Checked against home, too: a chain may leave HTTPS in two steps.
             url = checked(target, home=home)
             if url in seen:
                 raise Refused(f"{shown(request.url)}: redirect loop over {shown(url)}")
@@ -150,18 +151,18 @@ class Client:
         raise refusal(response)
 
     def is_known(self, url: str, *, home: str) -> bool:
-        """Whether the user named this host, at home or as trusted."""
+        """Return True if the user named this host: it is that of `home`, or a trusted one."""
         host = target_of(url).host
         return host == target_of(home).host or host in self._trusted
 
     def masked(self, value: Any) -> Any:
-        """The same without the secrets that were sent of late."""
+        """Mask the secrets that were sent of late in a value."""
         for secrets in tuple(self._sent.values()):
             value = secrets.masked(value)
         return value
 
     def _is_ours(self, request: Request, url: str, home: str) -> bool:
-        """Whether this URL gets the user's headers and body; a request that is not a read goes nowhere else."""
+        """Return True if this URL gets the user's headers and body; refuse any request but a read to other hosts."""
         is_ours = may_carry_credentials(url, home=home, trusted=self._trusted)
         if not is_ours and request.method not in READS:
             raise Refused(
@@ -171,7 +172,7 @@ class Client:
         return is_ours
 
     async def _exchange(self, request: Request, url: str, mine: Mapping[str, str] | None, fetch: Fetch) -> Response:
-        """Ask once; without `mine`, nothing of the user's is sent."""
+        """Send one request; without `mine`, nothing of the user's is sent with it."""
         headers, body = {"Accept": "application/json, */*;q=0.5"}, None
         if mine is not None:
             headers |= {**mine, **request.headers}
@@ -191,18 +192,20 @@ class Client:
         at, peer = response.received_at, response.peer
         return Response(response.status, response.headers, body, url=url, received_at=at, peer=peer)
 
-    def _fetch_for(self, url: str, home: str, leader: Leader, at_home: Leader | None) -> Fetch:
-        """The client for this URL, kept away from the inside unless the user, or an answer from inside, leads there."""
+    def _fetch_for(self, url: str, home: str, origin: UrlOrigin, at_home: UrlOrigin | None) -> Fetch:
+        """Return the client for this URL. It refuses private addresses unless the user, or a private address, led
+        there.
+        """
         fetch, host = self._fetch or default_fetch(), target_of(url).host
         is_home = host == target_of(home).host
         if host in self._trusted or (is_home and at_home is None):
             return fetch
         if isinstance(fetch, Guarded):
-            # Home may have addresses of both kinds: the address that answered in this chain decides for all of them.
-            return fetch.led_by(*(at_home if is_home and at_home is not None else leader))
-        # Other clients resolve names by themselves: for those, only the URL can be checked.
+            # Home may have public and private addresses: the address that answered in this chain decides.
+            return fetch.led_by(*(at_home if is_home and at_home is not None else origin))
+        # Other clients resolve names themselves: for them, only the URL can be checked.
         if not is_home:
-            check_by_name(leader, url)
+            check_by_name(origin, url)
         return fetch
 
     def _remember(self, headers: Mapping[str, str]) -> None:
@@ -213,7 +216,7 @@ class Client:
                 del self._sent[next(iter(self._sent))]
 
     def _masked_body(self, body: bytes) -> bytes:
-        """What an error says, without secrets in any way that JSON may write them."""
+        """Mask secrets in the body of an error, however JSON writes them."""
         try:
             read = msgspec.json.decode(body)
             masked = self.masked(read)
@@ -240,7 +243,7 @@ async def _fetched(fetch: Fetch, method: str, url: str, headers: Mapping[str, st
 
 
 def _as_looked_up(host: str) -> str:
-    """The host in the form that URLs are compared in."""
+    """Return a host in the form in which URLs are compared."""
     try:
         return target_of(f"http://[{host}]/" if ":" in host and "[" not in host else f"http://{host}/").host
     except BadInput:
@@ -253,7 +256,7 @@ def _plain_fetches() -> DaemonThreads:
 
 
 class OverHttp:
-    """An adapter that looks over HTTP: `_look` asks and judges, this sees to the rest."""
+    """Base of adapters over HTTP: `_look` asks and judges; this class masks secrets and handles login pages."""
 
     def __init__(
         self, client: Client, *, not_found: int = NOT_FOUND_TOLERATED, value_limit: int | None = PAYLOAD_LIMIT
@@ -264,9 +267,10 @@ class OverHttp:
         self._value_limit = value_limit
 
     async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
-        """One look. Without `memory`, what is not found is waited for as long as the watch lasts.
+        """Look once and return a verdict.
 
-        Where no answer came, or only that the remote is busy, an `OSError` is raised (`TimeoutError`, `RemoteBusy`).
+        Without `memory`, a missing operation is waited for as long as the watch lasts. If there is no answer, or the
+        remote is busy, this raises an `OSError` (`TimeoutError`, `RemoteBusy`).
         """
         try:
             return self._without_secrets(await self._look(handle, {} if memory is None else memory))
@@ -284,20 +288,20 @@ class OverHttp:
         *,
         home: str | None = None,
         follow: frozenset[int] = FOLLOWED,
-        leader: Leader | None = None,
+        origin: UrlOrigin | None = None,
     ) -> Response:
-        """What the remote says now. One that is busy is raised, for a watch to count and its breaker to see."""
-        response = await self._client.send(Request(url, "GET"), home=home, follow=follow, leader=leader)
+        """Read a URL. An answer that says "busy" is raised, so that the watch counts it and its breaker sees it."""
+        response = await self._client.send(Request(url, "GET"), home=home, follow=follow, origin=origin)
         if is_transient(response.status):
             raise RemoteBusy(response)
-        # What is done elsewhere is a file or JSON. A page is most likely one to log in, after a session has ended.
+        # Results at another host are files or JSON. A page is most likely a login page, after a session has ended.
         is_page = 200 <= response.status < 300 and response.content_type == "text/html"
         if is_page and not self._client.is_known(response.url, home=home or url):
             raise _LoginPage(response)
         return response
 
     def _without_secrets(self, verdict: Verdict) -> Verdict:
-        """The verdict without secrets that the remote repeats, but for what is done: that is the user's own."""
+        """Mask secrets in a verdict, except in a result, which is the user's own."""
         masked = self._client.masked
         if isinstance(verdict, Done):
             return replace(verdict, status=masked(verdict.status))
@@ -306,13 +310,13 @@ class OverHttp:
             return replace(verdict, reason=reason, evidence=evidence, status=masked(verdict.status))
         return Wait(verdict.after_s, note=masked(verdict.note), status=masked(verdict.status))
 
-    def _remembered_leader(self, memory: Memory) -> Leader | None:
-        """What led to the URL that the memory has; None: home did."""
+    def _remembered_origin(self, memory: Memory) -> UrlOrigin | None:
+        """Return what led to the remembered URL; None: home did."""
         found = memory.get("remote_leader")
-        return Leader(*found) if isinstance(found, list) and len(found) == 2 else None
+        return UrlOrigin(*found) if isinstance(found, list) and len(found) == 2 else None
 
     def _move(self, memory: Memory, url: str, response: Response, home: str) -> None:
-        """Look at `url` from now on, as this answer says; where another host than home says so, that is kept, too."""
+        """Look at `url` from now on. If another host than home led there, remember that host, too."""
         memory["remote_url"] = url
         if self._client.is_known(response.url, home=home):
             memory.pop("remote_leader", None)
@@ -323,7 +327,7 @@ class OverHttp:
         return Started(started.handle, self._without_secrets(started.verdict))
 
     def _misses(self, response: Response, memory: Memory, name: str = "remote_misses") -> int:
-        """How many answers of 404 came in a row before this one; counts this one."""
+        """Return how many answers of 404 came in a row before this one, and count this one."""
         before = int(memory.get(name, 0))
         if response.status == 404:
             memory[name] = before + 1
@@ -342,7 +346,7 @@ class _LoginPage(Exception):
 
 
 def id_in(response: Response) -> str:
-    """The id of what an answer made."""
+    """Return the id in an answer that created something."""
     found = response.fields().get("id")
     if not isinstance(found, str) or not found:
         raise Refused(f"{shown(response.url)} answered {response.status} without an id")
@@ -350,7 +354,7 @@ def id_in(response: Response) -> str:
 
 
 def as_request(op: Any) -> Request:
-    """A request, from one, from a URL to POST to, or from a dictionary of its fields."""
+    """Make a request of a URL to POST to, of a dictionary with its fields, or of a request."""
     if isinstance(op, Request):
         return op
     if isinstance(op, str):
@@ -361,5 +365,5 @@ def as_request(op: Any) -> Request:
 
 
 def as_key(key: str) -> str:
-    """An idempotency key as a header can carry it: percent-encoded, but for what is plain anyway."""
+    """Percent-encode an idempotency key so that a header can carry it."""
     return quote(key, safe=_PLAIN_IN_KEYS)

@@ -22,30 +22,30 @@ from everpoll.http.redirects import READS
 from everpoll.http.urls import shown
 from everpoll.policy import Duration, human, seconds
 from everpoll.watches.adapters.addresses import Refused
-from everpoll.watches.adapters.leaders import Leader, led_inside, led_to_metadata, reach_of
 from everpoll.watches.adapters.response import Response
+from everpoll.watches.adapters.url_origins import UrlOrigin, led_inside, led_to_metadata, reach_of
 
 MAX_BYTES = MAX_BODY_BYTES
 
 
 class Fetch(Protocol):
-    """Ask once, follow nothing; raise an `OSError` (`TimeoutError`, `ConnectionError`) where no answer came."""
+    """Sends one request and follows no redirect; raises an `OSError` (`TimeoutError`, …) if no answer comes."""
 
     async def __call__(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
     ) -> Response:
-        """The answer, whatever its status."""
+        """Send a request and return the answer, whatever its status."""
         ...
 
 
 @runtime_checkable
 class Guarded(Protocol):
-    """A client that sees the addresses behind names, and can keep away from those of the inside."""
+    """A client that resolves names itself, and can refuse private addresses."""
 
     def led_by(self, home: str, peer: str = "") -> Fetch:
-        """The same client, for a URL to which `home` led: not inside, unless `home` is inside itself.
+        """Return the client for a URL to which `home` led: it asks private addresses only if `home` is private itself.
 
-        `peer` is the address that answered for `home`, and decides where it is known; metadata is never asked.
+        `peer` is the address that answered for `home`; if it is given, it decides. Metadata addresses are never asked.
         """
         ...
 
@@ -55,7 +55,7 @@ class TimedOut(NotReached, TimeoutError):
 
 
 class Unreached(NotReached, ConnectionError):
-    """No answer came: refused, broken off, without a name, not trusted, not HTTP."""
+    """No answer came: refused, broken off, unknown host, untrusted certificate, not HTTP."""
 
 
 class HttpFetch:
@@ -73,19 +73,19 @@ class HttpFetch:
     async def __call__(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
     ) -> Response:
-        """The answer, whatever its status."""
+        """Send a request and return the answer, whatever its status."""
         return await self._ask(None, method, url, headers=headers, body=body)
 
     def led_by(self, home: str, peer: str = "") -> Fetch:
-        """The same client, for a URL to which `home` led: it connects to nothing inside, unless `home` is there."""
-        return partial(self._ask, Leader(home, peer))
+        """Return the client for a URL to which `home` led: it asks private addresses only if `home` is private."""
+        return partial(self._ask, UrlOrigin(home, peer))
 
     async def _ask(
-        self, leader: Leader | None, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
+        self, origin: UrlOrigin | None, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None = None
     ) -> Response:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
-        reach = Reach.NAMED if leader is None else await self._reach(leader, url)
+        reach = Reach.NAMED if origin is None else await self._reach(origin, url)
         request = HttpRequest(
             url,
             method,
@@ -101,16 +101,16 @@ class HttpFetch:
         try:
             return _response(await self._client.send(request), url, self._max_bytes)
         except NotReached as error:
-            raise _fault(error, leader, url, reach) from None
+            raise _fault(error, origin, url, reach) from None
         except NotAsked as error:
             raise OSError(str(error)) from None
 
-    async def _reach(self, leader: Leader, url: str) -> Reach:
+    async def _reach(self, origin: UrlOrigin, url: str) -> Reach:
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await reach_of(leader, url)
+                return await reach_of(origin, url)
         except TimeoutError:
-            what = f"the name of {shown(leader.url)} was not looked up within {human(self._timeout_s)}"
+            what = f"the name of {shown(origin.url)} was not looked up within {human(self._timeout_s)}"
             raise TimedOut(what, Kind.TIMED_OUT) from None
 
 
@@ -130,7 +130,7 @@ class ThreadFetch(HttpFetch):
 
 @cache
 def default_fetch() -> HttpFetch:
-    """The client that all adapters share which were given none."""
+    """Return the client that all adapters without one of their own share."""
     return HttpFetch()
 
 
@@ -146,22 +146,22 @@ def _response(answer: Answer, url: str, max_bytes: int) -> Response:
     if answer.encoding:
         if 200 <= answer.status < 300:
             raise NotReached(f"{shown(url)} answered in {answer.encoding!r}, which was not asked for", Kind.PROTOCOL)
-        # Its status says enough, and these words cannot be read.
+        # The status is enough; a body in an unknown encoding cannot be read.
         body = b""
-    # The first of several of one name counts.
+    # Of several headers with one name, the first counts.
     headers = {name: answer.headers.first(name) for name in answer.headers}
     return Response(answer.status, headers, body, url=url, peer=answer.address)
 
 
-def _fault(error: NotReached, leader: Leader | None, url: str, reach: Reach) -> Exception:
-    """The error that an adapter knows: `Refused` where it would be the same the next time."""
+def _fault(error: NotReached, origin: UrlOrigin | None, url: str, reach: Reach) -> Exception:
+    """Translate the error for adapters: `Refused` if another try would end the same way."""
     match error.kind:
         case Kind.TIMED_OUT:
             return TimedOut(error.reason, error.kind, error.errno)
         case Kind.TOO_LARGE:
             return Refused(error.reason)
-        case Kind.ADDRESS if leader is not None and reach in (Reach.PUBLIC, Reach.PUBLIC_PART):
-            return led_inside(leader.url, url)
+        case Kind.ADDRESS if origin is not None and reach in (Reach.PUBLIC, Reach.PUBLIC_PART):
+            return led_inside(origin.url, url)
         case Kind.ADDRESS:
             return led_to_metadata(url)
         case _:

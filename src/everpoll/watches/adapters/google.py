@@ -74,7 +74,7 @@ class GoogleOperation(OverHttp):
         self._request_id = request_id
 
     def judge(self, response: Response) -> Verdict:
-        """The verdict on an answer to `GET {name}`."""
+        """Judge an answer to `GET {name}`."""
         status = _canonical(response)
         if response.status == 404 or status in RETRYABLE:
             note = "the operation is not found" if response.status == 404 else f"the service says {status}"
@@ -83,7 +83,7 @@ class GoogleOperation(OverHttp):
         return self._judged(response) if verdict is None else verdict
 
     def judge_operation(self, operation: Mapping[str, Any], floor_s: float | None = None) -> Verdict:
-        """The verdict on an operation, as JSON has it."""
+        """Judge an operation in the form of its JSON."""
         metadata = operation.get("metadata")
         if operation.get("done") is not True:
             return Wait(floor_s, note=_progress(metadata), status="running")
@@ -101,7 +101,7 @@ class GoogleOperation(OverHttp):
         return Fail(f"{reason}: {text}" if text else reason, evidence=shown, canceled=code == 1, status=name)
 
     def _judged(self, response: Response) -> Verdict:
-        """The same, with what a row can hold."""
+        """Judge an answer, and cut what a row cannot hold."""
         verdict = self.judge_operation(response.fields(), floor_s(response))
         if isinstance(verdict, Done):
             return replace(verdict, value=fitting(verdict.value, response, self._value_limit))
@@ -111,7 +111,7 @@ class GoogleOperation(OverHttp):
         return verdict
 
     def url(self, name: str) -> str:
-        """Of the operation of that name: `operations/1`, `projects/p/locations/l/operations/1`."""
+        """Return the URL of an operation by its name: `operations/1`, `projects/p/locations/l/operations/1`."""
         return joined(self._base, *name.strip("/").split("/"))
 
     async def start(self, op: Request | Mapping[str, Any] | str, key: str) -> Started:
@@ -149,13 +149,13 @@ class GoogleOperation(OverHttp):
 
 
 def code_name(code: object) -> str:
-    """Of a google.rpc.Code: 14 is "UNAVAILABLE"."""
+    """Return the name of a google.rpc.Code: "UNAVAILABLE" for 14."""
     known = isinstance(code, int) and not isinstance(code, bool) and 0 <= code < len(CODES)
     return CODES[code] if known else f"code {str(code)[:20]}"  # type: ignore[call-overload]  # known: an int
 
 
 def _canonical(response: Response) -> str | None:
-    """The code of an error answer: `{"error": {"code": 503, "status": "UNAVAILABLE"}}`."""
+    """Return the code of an error answer: `{"error": {"code": 503, "status": "UNAVAILABLE"}}`."""
     error = response.fields().get("error") if response.status >= 400 else None
     status = error.get("status") if isinstance(error, dict) else None
     return status if status in CODES else None

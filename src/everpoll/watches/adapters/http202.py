@@ -37,7 +37,6 @@ from everpoll.watches.adapters.client import (
     refusal,
 )
 from everpoll.watches.adapters.fetch import Fetch
-from everpoll.watches.adapters.leaders import Leader
 from everpoll.watches.adapters.response import Response
 from everpoll.watches.adapters.statuses import (
     NOT_FOUND_TOLERATED,
@@ -49,6 +48,7 @@ from everpoll.watches.adapters.statuses import (
     message,
     trouble,
 )
+from everpoll.watches.adapters.url_origins import UrlOrigin
 from everpoll.watches.faults import NothingSent
 from everpoll.watches.limits import PAYLOAD_LIMIT
 from everpoll.watches.verdicts import Done, Fail, Started, Verdict, Wait
@@ -81,18 +81,20 @@ class Words:
                 raise BadInput(f"{name}={getattr(self, name)!r}: write a list of words")
 
     def found(self, body: Mapping[str, Any]) -> str | None:
-        """The word in a body; a number, true and false are words, too: list "200" or "true" where they mean an end."""
+        """Return the status word in a body. Numbers, true and false count as words: list "200" or "true" if they mean
+        an end.
+        """
         word = None if self.field is None else body.get(self.field)
         if isinstance(word, bool):
             return "true" if word else "false"
         return (word.strip()[:TEXT_LIMIT] if isinstance(word, str) else figure(word)) or None
 
     def is_without(self, body: Mapping[str, Any]) -> bool:
-        """Whether the field is there and holds no word: an empty text, a list, an object. Null is not there."""
+        """Return True if the field exists and holds no word: an empty text, a list, an object. Null is absence."""
         return self.field is not None and body.get(self.field) is not None and self.found(body) is None
 
     def meaning(self, word: str) -> Meaning:
-        """Of that word, whatever its case and separators."""
+        """Return the meaning of a word, whatever its case and separators."""
         plain = _plain(word)
         for ours in (False, True):
             for meaning, known in _KNOWN.items():
@@ -121,7 +123,7 @@ class Http202(OverHttp):
         self._cancel_method = cancel_method
 
     def judge(self, response: Response, *, misses: int = 0, is_result: bool = False) -> Verdict:
-        """The verdict on an answer of the status URL, or, with `is_result`, of the result's own."""
+        """Judge an answer of the status URL or, with `is_result`, of the result's own."""
         verdict = trouble(response, misses=misses, tolerated=self._not_found)
         if verdict is not None:
             return verdict
@@ -145,7 +147,7 @@ class Http202(OverHttp):
         return Done(content(response, self._value_limit), status=word)
 
     def _unread(self, response: Response) -> str | None:
-        """Why this answer says nothing, though it means to; None: it can be read."""
+        """Return why an answer that should carry a status has none; None: it has one."""
         if self._words.field is None:
             return None
         if response.is_unreadable:
@@ -154,7 +156,7 @@ class Http202(OverHttp):
         return f"{self._words.field!r} in the answer is not a word" if is_wordless else None
 
     def next_url(self, response: Response) -> str:
-        """Where to look after this answer: re-read each time, for a remote may hand an operation on."""
+        """Return the URL for the next look. Each answer may name another: a remote may hand an operation on."""
         # Beside 202, Location names the result, and Content-Location what was just read.
         names = _MONITOR if response.status == 202 else _MONITOR[:1]
         for name in names:
@@ -170,7 +172,7 @@ class Http202(OverHttp):
         return self._begun(self.begun(request, response))
 
     def begun(self, request: Request, response: Response) -> Started:
-        """What this answer began; raises `HttpError` where it began nothing."""
+        """Return the handle of the operation that this answer started; raise `HttpError` if it started none."""
         is_monitored = "operation-location" in response.headers
         if response.status in (202, 303) or (is_monitored and 200 <= response.status < 300):
             url = self._monitor(response)
@@ -189,7 +191,7 @@ class Http202(OverHttp):
         return {"home": request.url, "url": checked(url, home=request.url)}
 
     def _status_url(self, request: Request, response: Response) -> str:
-        """Where to look at what a plain answer says is under way."""
+        """Return the URL at which to watch an operation that a plain answer reports as running."""
         url = self._monitor(response)
         if url is not None or request.method == "GET":
             return url or response.url
@@ -214,11 +216,11 @@ class Http202(OverHttp):
         place = _place(handle)
         url, seen = memory.get("remote_url") or place["url"], set[str]()
         is_result = memory.get("remote_is_result") is True
-        leader = self._remembered_leader(memory)
+        origin = self._remembered_origin(memory)
         while True:
             seen.add(url)
-            response = await self._read(url, home=place["home"], follow=FOLLOWED - {303}, leader=leader)
-            leader = Leader(response.url, response.peer)
+            response = await self._read(url, home=place["home"], follow=FOLLOWED - {303}, origin=origin)
+            origin = UrlOrigin(response.url, response.peer)
             if response.status != 303 or not response.headers.get("location"):
                 break
             url, is_result = resolved(response.url, response.headers["location"]), True
@@ -238,7 +240,7 @@ class Http202(OverHttp):
 
 
 def _plain(word: str) -> str:
-    """ "In_Progress", "in-progress" and "InProgress" are one word."""
+    """Return one form for "In_Progress", "in-progress" and "InProgress"."""
     return re.sub(r"[\s_-]+", "", word).lower()
 
 

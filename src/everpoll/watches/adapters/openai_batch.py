@@ -44,12 +44,12 @@ class OpenAIBatch(OverHttp):
         self._base = base_url
 
     def judge(self, response: Response, *, misses: int = 0) -> Verdict:
-        """The verdict on an answer to `GET /batches/{id}`."""
+        """Judge an answer to `GET /batches/{id}`."""
         verdict = trouble(response, misses=misses, tolerated=self._not_found)
         return self.judge_batch(response.fields(), floor_s(response)) if verdict is None else verdict
 
     def judge_batch(self, batch: Mapping[str, Any], floor_s: float | None = None) -> Verdict:
-        """The verdict on a batch, as JSON has it."""
+        """Judge a batch in the form of its JSON."""
         status, shown = batch.get("status"), _shown(batch)
         counts = shown["request_counts"]
         match status:
@@ -77,7 +77,7 @@ class OpenAIBatch(OverHttp):
         return id_in(await self._client.accepted(request))
 
     async def adopt(self, key: str) -> str | None:
-        """The id of the batch that was begun with this key; None: there is none among the latest 2,000."""
+        """Return the id of the batch that was started with this key; None: it is not among the latest 2,000."""
         after = ""
         for _ in range(_PAGES_AT_MOST):
             url = f"{joined(self._base, 'batches')}?limit=100{after}"

@@ -58,26 +58,26 @@ class Response:
 
     @property
     def content_type(self) -> str:
-        """In lower case, without parameters; empty where there is none."""
+        """The content type in lower case, without parameters; empty if there is none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def json(self) -> Any:
-        """The body as JSON; None where it is empty, none, or cannot be read. Read once: a judge asks several times."""
+        """Return the body as JSON; None if it is empty or not valid JSON. Decoded once: a judge asks several times."""
         if self._json is _UNREAD:
             object.__setattr__(self, "_json", _decoded(self.body))
         return None if self._json is _UNREADABLE else self._json
 
     def fields(self) -> dict[str, Any]:
-        """The body as a JSON object; an empty one where it is anything else."""
+        """Return the body as a JSON object; an empty one if it is anything else."""
         body = self.json()
         return body if isinstance(body, dict) else {}
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether the body is meant as JSON and cannot be read: cut off, in another encoding, with NaN in it.
+        """True if the body should be JSON and is not valid: cut off, in another encoding, with NaN in it.
 
-        Meant is what says so in its type, and what begins with { or [ under a type that says nothing. JSON lines are
-        meant as a text, unless their type says JSON.
+        It should be JSON if its type says so, or if its type says nothing and it begins with { or [. JSON lines count
+        as text, unless their type says JSON.
         """
         if not self.body.strip() or self.json() is not None or self._json is not _UNREADABLE:
             return False

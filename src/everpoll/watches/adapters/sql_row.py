@@ -1,12 +1,12 @@
-"""A row of any table, or any function, looked at until it says an end.
+"""Watches a row of any table, or the result of any function, until it reports an end.
 
     SqlRow(connect, "SELECT state, error FROM exports WHERE id = ?", done=["finished"], failed=["broken"])
     Call(fetch_report, done=lambda report: report["pages"] > 0)
 
-A word that is not listed is pending, and NULL is none; so is a row that is not there, unless `missing="fail"`. The word
-is in the first column, whatever its name; two columns of one name are refused. `connect` is called for each look: a
-DB-API connection (sqlite3, psycopg, …) in a thread, an asyncpg connection or pool, or an engine of SQLAlchemy's. The
-statement is the user's and gets the handle as its one parameter: nothing is ever formatted into it.
+The first column holds the status, whatever its name. A word that is not listed means pending, and so do NULL and,
+unless `missing="fail"`, a missing row. Two columns of one name are refused. `connect` is called for each look: it
+returns a DB-API connection (sqlite3, psycopg, …) in a thread, an asyncpg connection or pool, or an engine of
+SQLAlchemy's. The statement gets the handle as its only parameter: nothing is ever formatted into it.
 Never writes.
 """
 
@@ -50,7 +50,7 @@ class SqlRow:
         self._threads = DaemonThreads(name="everpoll-sql")
 
     def judge(self, row: Row | None) -> Verdict:
-        """The verdict on a row, as {column: value} in the statement's order; None: there is none."""
+        """Judge a row, given as {column: value} in the statement's order; None: there is no such row."""
         if row is None:
             gone = Fail("the row is not there") if self._missing == "fail" else None
             return gone or Wait(note="the row is not there")
@@ -75,7 +75,7 @@ class SqlRow:
         )
 
     def _connected(self, handle: Any) -> Any:
-        """In a thread: the row, or an asynchronous connection or pool, which is for the event loop."""
+        """Connect, in a thread. Return the row, or an asynchronous connection or pool, which the event loop reads."""
         connection = self._connect()
         if hasattr(connection, "fetchrow") or inspect.isawaitable(connection):
             return connection
@@ -120,7 +120,7 @@ class Call:
         self._threads = DaemonThreads(name="everpoll-call")
 
     def judge(self, value: Any) -> Verdict:
-        """The verdict on what the function returned; a verdict is itself."""
+        """Judge what the function returned; a verdict is returned as it is."""
         if isinstance(value, Done | Fail | Wait):
             return value
         wrong = self._failed(value)

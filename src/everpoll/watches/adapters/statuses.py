@@ -1,9 +1,9 @@
-"""What an HTTP status means to a look, before any protocol has its say.
+"""Judges an HTTP status, before any protocol reads the answer.
 
     2xx                       None: the protocol reads the answer
     408, 425, 429, 5xx        Wait: the remote is busy or broken, which says nothing of the operation
-    404                       Wait as often as is tolerated (what was just started may not be found yet), then Fail
-    anything else             Fail: asking again would bring the same answer
+    404                       Wait as often as is tolerated (a new operation may not be found yet), then Fail
+    anything else             Fail: another request would get the same answer
 
 Pure.
 """
@@ -24,12 +24,12 @@ NOT_FOUND_TOLERATED = 3
 
 
 def is_transient(status: int) -> bool:
-    """Whether the same request may well be answered a little later."""
+    """Return True if the same request may succeed a little later."""
     return status in (408, 425, 429) or status >= 500
 
 
 def trouble(response: Response, *, misses: int = 0, tolerated: int = NOT_FOUND_TOLERATED) -> Wait | Fail | None:
-    """The verdict on an answer that is not a success; `misses` counts the 404s in a row before this one."""
+    """Return the verdict on an answer that is not a success, else None. `misses`: answers of 404 in a row before it."""
     if 200 <= response.status < 300:
         return None
     what = f"{shown(response.url)} answered {titled(response.status)}"
@@ -47,7 +47,7 @@ def floor_s(response: Response) -> float | None:
 
 
 def titled(status: int) -> str:
-    """ "404 Not Found"."""
+    """Return a status with its phrase: "404 Not Found"."""
     try:
         return f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
@@ -55,7 +55,7 @@ def titled(status: int) -> str:
 
 
 def message(body: Any) -> str | None:
-    """What an error body says in words: the shapes of Azure, Google, OpenAI, Anthropic and RFC 9457."""
+    """Return the text of an error body, in the shapes of Azure, Google, OpenAI, Anthropic and RFC 9457."""
     if not isinstance(body, dict):
         return None
     error = body.get("error", body)
@@ -66,7 +66,7 @@ def message(body: Any) -> str | None:
     texts = {name: value for name, value in error.items() if isinstance(value, str) and value}
     code = next((texts[name] for name in ("code", "type", "status") if name in texts), "")
     text = next((texts[name] for name in ("message", "detail", "title") if name in texts), "")
-    # The type of a problem (RFC 9457) is a URI, which says nothing to people.
+    # The type of a problem (RFC 9457) is a URI, which does not help people.
     return ": ".join(part for part in (code if ":" not in code else "", text) if part)[:TEXT_LIMIT] or None
 
 
@@ -79,15 +79,15 @@ def evidence(response: Response) -> dict[str, Any]:
 
 
 def content(response: Response, limit: int | None = PAYLOAD_LIMIT) -> Any:
-    """What an answer carries: JSON, else text, else None; `fitting` where that is too much."""
+    """Return the body as JSON, else as text, else None; `fitting` replaces one that is too large."""
     body = response.json()
     return fitting(body if body is not None else response.body.decode("utf-8", "replace") or None, response, limit)
 
 
 def fitting(value: Any, response: Response, limit: int | None = PAYLOAD_LIMIT) -> Any:
-    """The value, or where it is and how big, if it takes more than `limit` bytes of JSON; None: no limit.
+    """Return the value, or its URL and size if it takes more than `limit` bytes of JSON; None: no limit.
 
-    An operation that went well is done, even if its value does not fit a row.
+    A successful operation stays successful, even if its value does not fit into a row.
     """
     if limit is None:
         return value

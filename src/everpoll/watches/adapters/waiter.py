@@ -1,4 +1,4 @@
-"""Waiter models: acceptors that say of a response whether it is success, failure, or to be asked again.
+"""Waiter models: lists of acceptors that judge a response as success, failure or retry.
 
 AWS waiters, version 2 (`waiters-2.json` of botocore), by `matcher`:
 
@@ -54,22 +54,22 @@ class Waiter:
         if not isinstance(acceptors, list | tuple):
             raise BadInput('a waiter model is {"acceptors": […], "delay": 15, "maxAttempts": 40}')
         self.delay_s = float(_number(model, "delay", _number(model, "minDelay", 2)))
-        """Between two looks; the first, where they grow."""
+        """The delay between two looks; the first one, if delays grow."""
         self.longest_delay_s = float(_number(model, "delay", _number(model, "maxDelay", 120)))
-        """What Smithy's delays may grow to; AWS waiters do not grow."""
+        """The longest delay of a Smithy waiter; those of AWS waiters do not grow."""
         self.max_attempts: int | None = int(_number(model, "maxAttempts", 0)) or None
         self.operation: str | None = model.get("operation")
         self._acceptors = [_acceptor(number, one) for number, one in enumerate(acceptors, 1)]
 
     @property
     def budget(self) -> Budget | None:
-        """What the model allows, as a watch has it; None where it sets no limit."""
+        """The budget that the model allows; None if it sets no limit."""
         if self.max_attempts is None:
             return None
         return Budget(max(self.delay_s, 0.001) * self.max_attempts, looks=self.max_attempts)
 
     def judge(self, *, body: Any = None, status: int | None = None, error: Any = None, input: Any = None) -> State:  # noqa: A002 - Smithy's own word
-        """The state after one response. `error` is its code, or an error of botocore's; None: it is a success."""
+        """Return the state after one response. `error` is its code, or an error of botocore's; None: a success."""
         return self.explain(body=body, status=status, error=error, input=input)[0]
 
     def explain(
@@ -80,7 +80,7 @@ class Waiter:
         error: Any = None,
         input: Any = None,  # noqa: A002 - Smithy's own word
     ) -> tuple[State, str]:
-        """The state, and the rule that decided."""
+        """Return the state after one response, and the rule that decided it."""
         seen = Seen(body, status, _code(error), input)
         for state, rule, matches in self._acceptors:
             if matches(seen):
@@ -128,9 +128,9 @@ class WaiterOperation:
 
 
 def load(source: str | Path | Mapping[str, Any], name: str, *, operation: str | None = None) -> Waiter:
-    """The waiter of that name, from a `waiters-2.json` of botocore, or from a Smithy model (with its operation).
+    """Load a waiter by its name from a `waiters-2.json` of botocore, or from a Smithy model (with its operation).
 
-    `source` is the path of the file, or what is in it. "InstanceRunning" and "instance_running" are one name.
+    `source` is the path of the file, or its content. "InstanceRunning" and "instance_running" are one name.
     """
     model = source if isinstance(source, Mapping) else json.loads(Path(source).read_text(encoding="utf-8"))
     if "shapes" in model:
@@ -225,7 +225,7 @@ def _comparator(where: str, name: Any) -> Callable[[Any, Any], bool]:
     return known[name]
 
 
-# `==` as botocore has it: a model that expects `true` takes a 1 for it, here as there.
+# `==`, as in botocore: a model that expects `true` accepts a 1.
 def _equal(found: Any, expected: Any) -> bool:
     return bool(found == expected)
 
@@ -258,14 +258,14 @@ def _compiled(where: str, expression: Any) -> Callable[[Any], Any]:
         try:
             return search(body)
         except jmespath.exceptions.JMESPathError:
-            # A function met a type that it does not take (`length` of null): the body has not what was looked for.
+            # A function met a type that it does not accept (`length` of null): the body does not match.
             return None
 
     return found
 
 
 def _code(error: Any) -> str | None:
-    """The code of an error: itself, what a response of botocore's has, or the name of an exception."""
+    """Return the code of an error: a text is one; else that of a botocore response, or the name of the exception."""
     if error is None or isinstance(error, str):
         return error
     found = _code_in(error if isinstance(error, Mapping) else getattr(error, "response", None))

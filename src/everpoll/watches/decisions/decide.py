@@ -107,7 +107,7 @@ def _broken(draft: Draft, event: Broken) -> Plan:
     memory.begun_at = draft.now if memory.begun_at is None else memory.begun_at
     memory.errors += 1
     memory.errors_in_a_row += 1
-    if memory.errors_in_a_row >= draft.policy.odd_errors:
+    if memory.errors_in_a_row >= draft.policy.unexpected_errors:
         why = f"no step could be made, {memory.errors_in_a_row} times in a row: {event.error}"
         return draft.conclude("canceled" if event.cancel_requested else "failed", why, evidence=event.evidence)
     return draft.try_again("step", event.error, event.retry_after_s)

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from everpoll.watches.memory import Sighting
 
-Fault: TypeAlias = Literal["transient", "odd", "fatal"]
+Fault: TypeAlias = Literal["transient", "unexpected", "fatal"]
 """What an error means; see `everpoll.watches.faults`."""
 Calls: TypeAlias = Literal["reason", "start", "adopt", "look", "verify", "cancel", "cleanup"]
 
@@ -144,7 +144,7 @@ class Broken(Struct, frozen=True, tag="broken"):
     """everpoll itself failed to make the step."""
 
     error: str
-    fault: Fault = "odd"
+    fault: Fault = "unexpected"
     evidence: Any = None
     retry_after_s: float | None = None
     sequence: int = 1

@@ -114,7 +114,7 @@ def failed(draft: Draft, event: Failed) -> Plan:
     memory.count(f"{what} failed")
     if event.fault == "fatal":
         return draft.conclude("failed", f"{what} failed: {event.error}", evidence=event.evidence)
-    if event.fault == "odd" and memory.errors_in_a_row >= policy.odd_errors:
+    if event.fault == "unexpected" and memory.errors_in_a_row >= policy.unexpected_errors:
         why = f"{what} failed {memory.errors_in_a_row} times in a row: {event.error}"
         return draft.conclude("failed", why, evidence=event.evidence)
     draft.notes.note_change({"error": short_text(event.error)})

@@ -31,7 +31,7 @@ class RunPolicy:
     """The budget of the watch, without extensions: it is stored with the run."""
     outage_s: float
     """How long the budget may be paused for outages of the remote, in all; 0: never."""
-    odd_errors: int = 5
+    unexpected_errors: int = 5
     cancel_s: float = 300.0
     cleanup: Budget = field(default_factory=lambda: Budget("1d"))
     cleanup_every: Backoff = DEFAULT_CLEANUP

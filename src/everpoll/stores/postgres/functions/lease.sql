@@ -25,8 +25,9 @@
 --
 -- asks_limits: tasks that count for a limit are looked for as well (limited.sql), and those that may start take their place
 -- in the order of this call. Their leases always wait for the disk: a server that forgot one in a crash would start another.
--- aging_s: tasks that have been due for longer come first; then this call brings no others without a limit (has_aged). Null:
--- it does not ask for them.
+-- aging_s: tasks that have been due for longer come first, and then this call brings none without a limit that have not
+-- been; has_aged: some were found. Null: it does not ask for them. aged_after, aged_last: up to which key of a limit the
+-- last such look went, and this one.
 --
 -- A paused queue is left out, and with it what falls due there: a fleet whose queues are all paused rests.
 --
@@ -48,6 +49,7 @@ create function everpoll.lease(me bigint, room int, wanted text[], rooms int[], 
     asks_limits boolean default false, turn_queues text[] default null, turn_keys text[] default null,
     rule_names text[] default null, rule_running int[] default null, rule_starts int[] default null,
     rule_per_s float8[] default null, aging_s float8 default null,
+    aged_after text default null,
     out is_lost boolean, out ids bigint[], out sequences int[], out names text[], out args text[],
     out in_queues text[], out waited_us float8[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[],
     out rescues smallint[], out versions smallint[], out canceled boolean[], out limit_keys text[], out mark_queues text[],
@@ -55,7 +57,7 @@ create function everpoll.lease(me bigint, room int, wanted text[], rooms int[], 
     out done_queues text[], out done_until timestamptz[], out made_queues text[], out made_from timestamptz[],
     out has_more boolean, out is_cut boolean, out is_direct boolean, out next_due_s float8, out took_s float8,
     out at float8, out visited int, out started int, out served_queues text[], out served_keys text[],
-    out limits_took_s float8, out has_aged boolean)
+    out limits_took_s float8, out has_aged boolean, out aged_last text)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
@@ -65,7 +67,7 @@ declare
     take_queues text[] := wanted; take_rooms int[] := rooms; is_one boolean := cardinality(wanted) = 1;
     has_pauses boolean; left_over int := room; extra tid[]; extra_bytes bigint := 0; limited record; aged record;
     asked_at timestamptz; opens_at timestamptz; aged_before timestamptz;
-    are_limits_cut boolean := false; due_queues text[]; due_from timestamptz[]; has_due_limit boolean; due_room int;
+    are_limits_cut boolean := false; is_aged boolean := false; due_queues text[]; due_from timestamptz[]; has_due_limit boolean; due_room int;
     last_due timestamptz;
 begin
     is_direct := false;
@@ -157,23 +159,26 @@ begin
               from unnest(range_queues, dues_from) with ordinality r(queue, due_from, nth) order by r.nth);
     end if;
     started := 0;
-    has_aged := false;
-    if aging_s is not null then
+    -- Where all have one priority, those without a limit are first anyway, and the keys of limits take turns.
+    if aging_s is not null and everpoll.has_several_ranks(wanted, rooms) then
         aged_before := clock_timestamp() - aging_s * interval '1 second';
         select * into aged from everpoll.aged(room, wanted, rooms, aged_before);
-        has_aged := aged.places is not null;
+        is_aged := aged.places is not null;
     end if;
+    has_aged := is_aged;
     if asks_limits then
         asked_at := clock_timestamp();
-        if has_aged then
+        if is_aged then
             select * into limited from everpoll.startable(room, wanted, rooms, {visits}, turn_queues, turn_keys,
                 rule_names, rule_running, rule_starts, rule_per_s, aged_before, aged.queues, aged.dues, aged.ids,
-                range_queues, ranks_from, dues_from, ranks_to);
+                range_queues, ranks_from, dues_from, ranks_to, aged_after);
         else
             select * into limited from everpoll.startable(room, wanted, rooms, {visits}, turn_queues, turn_keys,
                 rule_names, rule_running, rule_starts, rule_per_s, aged_before, null, null, null,
-                range_queues, ranks_from, dues_from, ranks_to);
+                range_queues, ranks_from, dues_from, ranks_to, aged_after);
         end if;
+        has_aged := has_aged or limited.has_aged;
+        aged_last := limited.aged_last;
         visited := limited.visited;
         opens_at := limited.opens_at;
         are_limits_cut := limited.is_cut;
@@ -195,7 +200,7 @@ begin
         end if;
         limits_took_s := extract(epoch from clock_timestamp() - asked_at);
     end if;
-    if has_aged then
+    if is_aged then
         extra := extra || aged.places[:least(left_over, everpoll.fitting(aged.bytes, most_bytes - extra_bytes))];
         left_over := 0;
     end if;
@@ -301,7 +306,7 @@ begin
         end if;
     end if;
     if found_ids < room and not is_cut then
-        if has_aged then
+        if is_aged then
             has_more := true;
         elsif expected is not null then
             has_more := found_ids - started < expected;

@@ -24,6 +24,10 @@ $$;
 --
 --   rank by rank ──▶ key by key, from the next in turn on ──▶ how many more may run, how many more may start
 --
+-- A look for aged tasks first walks all ranks at once, of each one key after the other, so that no rank keeps the tasks of
+-- another waiting; the keys with the oldest heads are opened first. The next such look goes on behind them (aged_after).
+-- Where all that is due has one priority, nothing ages, and keys go on taking turns.
+--
 -- First keys are visited without locks, at most `visits`; with one rank in one queue it stops as soon as there are
 -- enough. Then those that seem open are locked (advisory: a key that another look has locked is passed over), and only
 -- then, by a later snapshot, counted and taken from: so the count has all leases of looks before this one.
@@ -37,9 +41,10 @@ $$;
 create function everpoll.startable(most_tasks int, wanted text[], rooms int[], visits int, turn_queues text[],
     turn_keys text[], rule_names text[], rule_running int[], rule_starts int[], rule_per_s float8[],
     aged_before timestamptz, aged_queues text[], aged_dues timestamptz[], aged_ids bigint[],
-    range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[],
+    range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[], aged_after text,
     out places tid[], out bytes int[], out queues text[], out keys text[], out rates float8[], out turns int[],
-    out visited int, out is_cut boolean, out opens_at timestamptz, out last_queue text, out last_key text)
+    out visited int, out is_cut boolean, out opens_at timestamptz, out last_queue text, out last_key text,
+    out has_aged boolean, out aged_last text)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off
 set plan_cache_mode = force_generic_plan
@@ -49,10 +54,12 @@ declare
     open_starts int[]; open_per_s float8[]; its_queue text; its_rank int; turn text; after_key text; until_key text;
     chunk int; enough int; seen int; found_keys text[]; found_running int[]; found_starts int[];
     found_per_s float8[]; found_opens timestamptz; share int; opened int; is_short boolean;
-    seen_key text; asked_at timestamptz := clock_timestamp();
+    seen_key text; asked_at timestamptz := clock_timestamp(); aged_opened int := 0;
+    aged_until timestamptz := 'infinity';
 begin
     visited := 0;
     is_cut := false;
+    has_aged := false;
     if cardinality(wanted) > 16 then
         with recursive names(queue) as (
             (select t.queue from everpoll.tasks t where t.line = 3 order by t.queue limit 1)
@@ -80,8 +87,57 @@ begin
     -- locked: a server has room for some thousand advisory locks in all.
     enough := case when cardinality(line_queues) = 1 then least(most_tasks, 64) else 64 end;
     chunk := least(greatest(most_tasks, 16), 64);
+    if aged_before is not null then
+        with recursive heads(queue, rank, key, name, running, starts, per_s, due_at) as (
+            select l.queue, l.rank, first.* from unnest(line_queues, line_ranks) l(queue, rank) cross join lateral (
+                select t.limit_key, t.name, t.limit_running, t.limit_starts, t.limit_per_s, t.due_at
+                  from everpoll.tasks t
+                 where t.line = 3 and t.queue = l.queue and t.rank = l.rank and t.limit_key > coalesce(aged_after, '')
+                 order by t.queue, t.rank, t.limit_key, t.due_at, t.id limit 1) first
+            union all
+            select h.queue, h.rank, next.* from heads h cross join lateral (
+                select t.limit_key, t.name, t.limit_running, t.limit_starts, t.limit_per_s, t.due_at
+                  from everpoll.tasks t
+                 where t.line = 3 and t.queue = h.queue and t.rank = h.rank and t.limit_key > h.key
+                 order by t.queue, t.rank, t.limit_key, t.due_at, t.id limit 1) next),
+        -- A limit without an order: the recursion ends with it.
+        walked as materialized (
+            select one.* from (select h.* from heads h limit visits) one),
+        oldest as materialized (
+            select w.*, row_number() over (order by w.due_at, w.queue, w.rank, w.key) as nth
+              from walked w where w.due_at < aged_before order by w.due_at, w.queue, w.rank, w.key),
+        roomy as materialized (
+            select o.queue, o.rank, o.key, o.nth, case when r.name is null then o.running else r.running end as running,
+                   case when r.name is null then o.starts else r.starts end as starts,
+                   case when r.name is null then o.per_s else r.per_s end as per_s
+              from oldest o left join unnest(rule_names, rule_running, rule_starts, rule_per_s)
+                   r(name, running, starts, per_s) on r.name = o.name order by o.nth),
+        opened_first as (
+            select m.* from roomy m
+              cross join lateral everpoll.room_of_key(m.key, m.running, m.starts, m.per_s, asked_at) f
+             where f.room > 0 limit least(most_tasks, 64)),
+        -- Lines that have ended have fewer keys than the others.
+        goes_on as (
+            select max(w.key) as key, count(*) as seen, max(count(*)) over () as most from walked w
+             group by w.queue, w.rank)
+        select array_agg(o.queue order by o.nth), array_agg(o.rank order by o.nth), array_agg(o.key order by o.nth),
+               array_agg(o.running order by o.nth), array_agg(o.starts order by o.nth), array_agg(o.per_s order by o.nth),
+               (select count(*) from walked),
+               case when (select count(*) from walked) = visits then (
+                   select min(g.key) from goes_on g where g.seen >= g.most - 1) end
+          into open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s, visited, aged_last
+          from opened_first o;
+        aged_opened := coalesce(cardinality(open_keys), 0);
+        if aged_opened > 0 then
+            -- This look takes nothing else, and another one follows.
+            is_cut := true;
+            aged_until := aged_before;
+        end if;
+    end if;
+    visits := visits + coalesce(visited, 0);
     <<walk>>
     for nth in 1 .. cardinality(line_queues) loop
+        exit when aged_opened > 0;
         its_queue := line_queues[nth];
         its_rank := line_ranks[nth];
         turn := coalesce(turn_keys[array_position(turn_queues, its_queue)], '');
@@ -170,20 +226,22 @@ begin
                 select w.ctid, w.due_at, w.id, octet_length(w.args) + coalesce(octet_length(w.memory), 0) as bytes
                   from everpoll.tasks w
                  where w.line = 3 and w.queue = l.queue and w.rank = l.rank and w.limit_key = l.key
+                   and w.due_at < aged_until
                  order by w.queue, w.rank, w.limit_key, w.due_at, w.id
                  limit least(l.room, share) for update skip locked) one) t
          where l.room > 0),
     -- One of each key after the other within a rank, and of no key more than it has room for.
     rounds as (
-        select p.*, row_number() over (partition by p.key order by p.rank, p.due_at, p.id) as nth_of_key,
+        select p.*, case when p.rank = -2147483648 then p.due_at end as place,
+               row_number() over (partition by p.key order by p.rank, p.due_at, p.id) as nth_of_key,
                row_number() over (partition by p.rank, p.key order by p.due_at, p.id) as round from pick p),
     capped as (
-        select t.*, row_number() over (partition by t.queue order by t.rank, t.round, t.nth) as nth_of_queue
+        select t.*, row_number() over (partition by t.queue order by t.rank, t.round, t.place, t.nth) as nth_of_queue
           from rounds t where t.nth_of_key <= t.room),
     chosen as (
-        select c.*, row_number() over (order by c.rank, c.round, c.nth) as turn
+        select c.*, row_number() over (order by c.rank, c.round, c.place, c.nth) as turn
           from capped c join unnest(wanted, rooms) q(queue, room) on q.queue = c.queue
-         where c.nth_of_queue <= q.room order by c.rank, c.round, c.nth limit most_tasks),
+         where c.nth_of_queue <= q.room order by c.rank, c.round, c.place, c.nth limit most_tasks),
     heads as (
         select a.queue, -2147483648 as rank, a.due_at, a.id from unnest(aged_queues, aged_dues, aged_ids)
             a(queue, due_at, id)
@@ -206,22 +264,23 @@ begin
     select array_agg(c.ctid order by c.rank, c.due_at, c.id), array_agg(c.bytes order by c.rank, c.due_at, c.id),
            array_agg(c.queue order by c.rank, c.due_at, c.id), array_agg(c.key order by c.rank, c.due_at, c.id),
            array_agg(c.rate order by c.rank, c.due_at, c.id), array_agg(c.turn::int order by c.rank, c.due_at, c.id),
-           (select coalesce(bool_or(p.is_end and p.room > share), false) from pick p)
-      into places, bytes, queues, keys, rates, turns, is_short
+           (select coalesce(bool_or(p.is_end and p.room > share), false) from pick p),
+           coalesce(bool_or(c.rank = -2147483648), false)
+      into places, bytes, queues, keys, rates, turns, is_short, has_aged
       from compared c join unnest(wanted, rooms) q(queue, room) on q.queue = c.queue
      where c.key is not null and c.place <= most_tasks and c.place_in_queue <= q.room;
     is_cut := is_cut or is_short;
 end $$;
 
--- Ready tasks that have been due since before that instant, oldest first, locked; none where all tasks have one priority,
--- since then they are first anyway. Only the first 100 priorities of a queue age.
+-- Ready tasks that have been due since before that instant, oldest first, locked. Only the first 100 priorities of
+-- a queue age.
 create function everpoll.aged(most_tasks int, wanted text[], rooms int[], aged_before timestamptz,
     out places tid[], out bytes int[], out queues text[], out dues timestamptz[], out ids bigint[])
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
 set plan_cache_mode = force_generic_plan
 as $$
-declare line_queues text[]; line_ranks int[]; different int;
+declare line_queues text[]; line_ranks int[];
 begin
     with recursive ranks(queue, rank, nth) as (
         select q.queue, first.rank, 1 from unnest(wanted, rooms) q(queue, room) cross join lateral (
@@ -233,9 +292,8 @@ begin
             select t.rank from everpoll.tasks t where t.line = 0 and t.queue = r.queue and t.rank > r.rank
             order by t.queue, t.rank limit 1) next
         where r.nth < 100)
-    select array_agg(r.queue), array_agg(r.rank), count(distinct r.rank) into line_queues, line_ranks, different
-      from ranks r;
-    if different is null or different <= 1 then return; end if;
+    select array_agg(r.queue), array_agg(r.rank) into line_queues, line_ranks from ranks r;
+    if line_queues is null then return; end if;
     with pick as materialized (
         select l.queue, t.ctid, t.due_at, t.id, t.bytes, q.room as cap
           from unnest(line_queues, line_ranks) l(queue, rank)
@@ -309,4 +367,22 @@ language sql immutable as $$
     select count(*)::int from (
         select b.nth, sum(b.bytes) over (order by b.nth) as total from unnest(bytes) with ordinality b(bytes, nth)) one
      where one.total <= most_bytes or one.nth = 1
+$$;
+
+-- Whether the tasks that are due in these queues have several priorities, those with limits and those without together.
+create function everpoll.has_several_ranks(wanted text[], rooms int[]) returns boolean
+language sql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off
+as $$
+    select count(distinct one.rank) > 1 from unnest(wanted, rooms) q(queue, room) cross join lateral (
+        (select t.rank from everpoll.tasks t where t.line = 0 and t.queue = q.queue order by t.queue, t.rank limit 1)
+        union all
+        (select t.rank from everpoll.tasks t where t.line = 0 and t.queue = q.queue
+          order by t.queue desc, t.rank desc limit 1)
+        union all
+        (select t.rank from everpoll.tasks t where t.line = 3 and t.queue = q.queue order by t.queue, t.rank limit 1)
+        union all
+        (select t.rank from everpoll.tasks t where t.line = 3 and t.queue = q.queue
+          order by t.queue desc, t.rank desc limit 1)) one
+     where q.room > 0
 $$;

@@ -18,14 +18,14 @@ begin
     return true;
 end $$;
 
--- The earliest due time of what is ready in each queue: the first task of each of the first 100 priorities, and the
--- first that waits although it is due.
+-- The earliest due time of what is ready in each queue: the first task of each of the first 5,000 priorities,
+-- and the first that waits although it is due.
 create function everpoll.oldest_due() returns table (queue text, due_at timestamptz)
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
     with firsts(queue, due_at) as (
-        select r.queue, head.due_at from everpoll.first_ranks() r cross join lateral (
+        select r.queue, head.due_at from everpoll.first_ranks(5000) r cross join lateral (
             select t.due_at from everpoll.tasks t
             where t.line = 0 and not t.is_leased and t.queue = r.queue and t.rank = r.rank
             order by t.queue, t.rank, t.due_at, t.id limit 1) head

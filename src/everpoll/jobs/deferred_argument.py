@@ -1,7 +1,7 @@
-"""Calls whose first argument comes later: the result of the task before, or the group that has ended.
+"""Calls whose first argument is not known yet: the result of the task before, or the group that has ended.
 
     {"takes":"result","args":[7],"kwargs":{}}              as it is enqueued
-    {"input":…,"takes":"result","args":[7],"kwargs":{}}    as the store makes it, once the task before is done
+    {"input":…,"takes":"result","args":[7],"kwargs":{}}    as the store completes it when the task before is done
     {"group":10,"args":[42],"kwargs":{}}                   the callback of a group of ten
 
 Promises: the other arguments are checked when the call is enqueued, as those of any call. A job outside of
@@ -23,7 +23,7 @@ from everpoll.jobs.task import Task
 from everpoll.stores.contract import Limit
 
 PLAIN = '{"args":'
-"""How the arguments of every other call begin."""
+"""The beginning of the stored arguments of every other call."""
 BY_POSITION = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
 
 
@@ -37,15 +37,15 @@ class LaterCall(Struct, gc=False, omit_defaults=True):
     input: Raw | UnsetType = UNSET
     takes: str | UnsetType = UNSET
     group: int | UnsetType = UNSET
-    """How many members it has."""
+    """The number of members of the group."""
 
 
 decode = msgspec.json.Decoder(LaterCall).decode
 _encoder = msgspec.json.Encoder()
 
 
-class Behind:
-    """How one function is called once its first argument has come."""
+class DeferredArgument:
+    """The form of a call whose first argument another task provides later."""
 
     def __init__(self, name: str, function: Callable[..., Any], shape: CallShape) -> None:
         self._where = f"job {name!r}"
@@ -59,11 +59,11 @@ class Behind:
         self._place = list(inspect.signature(function).parameters).index(self._first.name)
 
     def encode(self, mark: str, args: tuple[Any, ...], kwargs: dict[str, Any], trace: dict[str, str] | None) -> str:
-        """Check the arguments that are known, and turn them into JSON; `mark`: the member that says what is to come."""
+        """Check the known arguments and write them as JSON; `mark`: the JSON member that names the missing argument."""
         return f"{{{mark},{self.shape.encode(args, kwargs, trace)[1:]}"
 
     def limit_of(self, limits: JobLimits | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Limit | None:
-        """What a task with these arguments counts for; a key that depends on the first one is `BadInput`."""
+        """Return the limit that a task with these arguments counts for; refuse a key that needs the first argument."""
         assert self._first is not None, "checked when this was made"
         if limits is None:
             return None
@@ -75,13 +75,13 @@ class Behind:
         return limits.limit_of((None, *args), kwargs)
 
     def with_group(self, text: str, task: Any, group: Any) -> tuple[Sequence[Any], dict[str, Any]]:
-        """The arguments to call the function with, the group in its place."""
+        """Return the arguments to call the function with, the group in its place."""
         args, kwargs = self.shape.decode(text, task)
         return [*args[: self._place], group, *args[self._place :]], kwargs
 
 
 def arrived(call: LaterCall, name: str) -> str:
-    """The stored form of the whole call; `BadInput`: what it takes has not come."""
+    """Return the stored form of the complete call; raise `BadInput` if its first argument is still missing."""
     if call.input is UNSET:
         raise BadInput(
             f"{name} takes the result of the task before it, which was not done; retry that task first, and this "
@@ -91,7 +91,7 @@ def arrived(call: LaterCall, name: str) -> str:
 
 
 def _without(function: Callable[..., Any], first: inspect.Parameter) -> Callable[..., Any]:
-    """A stand-in with the same signature, names and annotations, but without its first parameter."""
+    """Return a stand-in with the same signature, names and annotations, but without its first parameter."""
     signature = inspect.signature(function)
     if first.kind in BY_POSITION:
         left = [one for one in signature.parameters.values() if one.name != first.name]

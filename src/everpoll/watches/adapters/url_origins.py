@@ -1,11 +1,11 @@
-"""What leads to a URL, and how far it may lead: an answer from outside leads to nothing inside.
+"""Where a URL comes from decides which addresses it may lead to: a public answer never leads to a private address.
 
-    the address that led there    may lead to
-    outside                       addresses outside
-    inside                        addresses outside and inside, but not to metadata
-    -                             metadata and link-local: only as an address that the user wrote, never by a name
+    the URL comes from         it may lead to
+    a public address           public addresses
+    a private address          public and private addresses, but not to metadata
+    an address by the user     metadata and link-local, too, if the user wrote the address itself and not a name
 
-The guard of `everpoll.http` judges the addresses; here is decided which of its rules holds.
+The guard of `everpoll.http` judges the addresses; this module chooses which of its rules holds.
 """
 
 from typing import NamedTuple
@@ -18,31 +18,31 @@ from everpoll.http.urls import shown, target_of
 from everpoll.watches.adapters.addresses import Refused
 
 
-class Leader(NamedTuple):
-    """What led to a URL: a URL, and the address that answered there, which is empty where it is not known."""
+class UrlOrigin(NamedTuple):
+    """The URL that led to another one, and the address that answered there; empty if that is unknown."""
 
     url: str
     peer: str = ""
 
     @property
     def host(self) -> str:
-        """The host of its URL."""
+        """The host of the URL."""
         return target_of(self.url).host
 
 
-async def reach_of(leader: Leader, url: str) -> Reach:
-    """Return which addresses this leader may lead to."""
-    if await _is_inside(leader):
+async def reach_of(origin: UrlOrigin, url: str) -> Reach:
+    """Return which addresses a URL from this origin may lead to."""
+    if await _is_inside(origin):
         return Reach.INSIDE
-    # A host may have addresses of both kinds: one that answered from outside leads to those of itself outside.
-    return Reach.PUBLIC_PART if leader.host == target_of(url).host else Reach.PUBLIC
+    # A host may have public and private addresses: an answer from a public one leads to its public ones only.
+    return Reach.PUBLIC_PART if origin.host == target_of(url).host else Reach.PUBLIC
 
 
-def check_by_name(leader: Leader, url: str) -> None:
+def check_by_name(origin: UrlOrigin, url: str) -> None:
     """Raise `Refused` where the URL itself shows that it leads inside: for clients that look names up themselves."""
     target = target_of(url)
-    if names_inner(target) and not names_inner(target_of(leader.url)):
-        raise led_inside(leader.url, url)
+    if names_inner(target) and not names_inner(target_of(origin.url)):
+        raise led_inside(origin.url, url)
     if names_metadata(target):
         raise led_to_metadata(url)
 
@@ -59,11 +59,11 @@ def led_to_metadata(url: str) -> Refused:
     return Refused(f"{what}: write the address itself as the URL, or in trusted=, if it is meant")
 
 
-async def _is_inside(leader: Leader) -> bool:
-    """Whether the address that answered is inside; where it is not known, whether all addresses of its host are."""
-    if leader.peer:
-        return is_inner(leader.peer)
-    target = target_of(leader.url)
+async def _is_inside(origin: UrlOrigin) -> bool:
+    """Return True if the address that answered is private; if that is unknown, if all addresses of its host are."""
+    if origin.peer:
+        return is_inner(origin.peer)
+    target = target_of(origin.url)
     try:
         found = await addresses_of(target.host, target.port)
     except (NotReached, NotAsked):

@@ -1,13 +1,13 @@
-"""Push by Supabase Realtime: the Phoenix protocol over a WebSocket, proven to work, made anew for ever.
+"""Push by Supabase Realtime: the Phoenix protocol over a WebSocket, which reconnects after every failure.
 
     connecting ──▶ joining ──reply and "Subscribed"──▶ listening
         ▲             │                                    │
-        └── backoff ──┴────── broken, refused, silent ─────┘   after which every part is woken at once
+        └── backoff ──┴────── broken, refused, silent ─────┘   a new connection wakes every listener
 
-Promises: `has_push` is what Realtime confirmed, not what was hoped: the join was answered, and then the subscription to
-the database's changes. A heartbeat every BEAT_S, answered before the next one is due, or the connection counts as
-dead. Whatever was missed in between is found by the look that follows a new connection.
-Never raises for a Realtime that is away; never gives up. A bare PostgREST server has none: rows are polled for.
+Promises: `has_push` is true only after Realtime has answered the join and confirmed the subscription to the changes of
+the database. It sends a heartbeat every BEAT_S; if Realtime does not answer before the next one is due, the connection
+counts as dead. The look after a new connection finds what was missed in between.
+Never raises if Realtime is away; never gives up. A bare PostgREST server has no Realtime: its rows are polled.
 """
 
 import asyncio
@@ -36,18 +36,18 @@ from everpoll.tables.supabase.http import Link
 logger = logging.getLogger("everpoll.tables")
 
 BEAT_S = 25.0
-"""What Supabase's own clients do; the server hangs up after a minute of silence."""
+"""As in Supabase's own clients; the server hangs up after a minute of silence."""
 JOIN_S = 10.0
-"""For the answers to a join: the first subscription to a database takes some seconds."""
+"""The timeout of a join: the first subscription to a database takes some seconds."""
 FIRST_S = 3.0
-"""For how long a starting worker waits to know; after that it polls, and push comes when it comes."""
+"""How long a starting worker waits for push; after that it polls, and push may come later."""
 RETRY = Backoff("500ms", cap="30s", jitter=0.2)
 MESSAGE_LIMIT = 4 * 1024 * 1024
-"""A message carries the changed row; nothing of it is read."""
+"""The limit of a message, which carries the changed row; everpoll reads nothing of it."""
 
 
 class Realtime:
-    """Wakes every part of this process that wants to know; one connection serves all."""
+    """Wakes the listeners of this process; one connection serves all."""
 
     def __init__(self, link: Link, table: Table) -> None:
         self._link = link
@@ -57,26 +57,26 @@ class Realtime:
 
     @property
     def has_push(self) -> bool:
-        """Whether Realtime has confirmed a subscription that holds."""
+        """True while Realtime has confirmed a subscription that works."""
         return self._push.has_push
 
     async def add(self, on_wake: OnWake) -> None:
-        """Wake this one too; returns once it is known whether Realtime answers, or after a moment."""
+        """Wake this listener, too; return once it is known whether Realtime answers, or after a moment."""
         if self._link.address.realtime is None:
             logger.info("table %s: a bare PostgREST server has no push: polling", self._table.name)
             return
         await self._push.add(on_wake, FIRST_S)
 
     async def remove(self, on_wake: OnWake) -> None:
-        """Not any more; the last one takes the connection with it."""
+        """Stop waking this listener. After the last one, the connection is closed."""
         await self._push.remove(on_wake)
 
     async def close(self) -> None:
-        """No part of this process listens any more. Repeatable."""
+        """Stop listening. Repeatable."""
         await self._push.close()
 
     async def inspect(self) -> Finding:
-        """Whether a subscription is confirmed, tried once."""
+        """Subscribe once, and return whether Realtime confirmed it."""
         url = self._link.address.realtime
         if url is None:
             detail = "a bare PostgREST server has no push: rows are polled for"
@@ -153,7 +153,7 @@ class Channel:
                 await self._socket.close()
 
     async def join(self) -> None:
-        """Subscribe to the table's changes; an error unless Realtime confirms it."""
+        """Subscribe to the table's changes; raise an error unless Realtime confirms it."""
         token = await self._link.key.current()
         where = {"schema": schema_of(self._table), "table": self._table.parts[-1]}
         wanted = where | {"filter": f"{self._table.status}=eq.{self._table.queued}"}
@@ -179,7 +179,7 @@ class Channel:
                 is_subscribed = is_subscribed or self._is_subscribed(message)
 
     async def listen(self, wake: Any) -> None:
-        """Tell of every change, until the connection breaks, which is an error."""
+        """Report every change until the connection breaks, which raises an error."""
         beat_at = asyncio.get_running_loop().time() + BEAT_S
         while True:
             try:
@@ -199,7 +199,7 @@ class Channel:
                 wake()
 
     async def _tell_token(self) -> None:
-        """A subscription ends with the token that it began with, unless it gets a fresh one."""
+        """Send a fresh token: the subscription ends with the token that it has."""
         token = await self._link.key.current()
         if token != self._sent_token:
             await self._send(self._topic, "access_token", {"access_token": token})

@@ -1,0 +1,76 @@
+"""What polling costs, over HTTP."""
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from everpoll.http.stored_secrets import without_secrets
+from everpoll.server.route import Asked, Route
+from everpoll.server.shapes import instant_example
+from everpoll.stores.contract import TaskFilter
+from everpoll.watches.polling_cost import PollingCost, polling_costs
+from everpoll.watches.run_info import run_info
+
+RUNS_LIMIT = 500
+"""Each run has a log of up to 40 decisions: these are read and judged in some 20 ms."""
+
+
+class PollingQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of which runs."""
+
+    watch: str | None = None
+
+
+class PollingAnswer(Struct, frozen=True, kw_only=True):
+    """The cost of polling, by watch and host, most looks first."""
+
+    items: tuple[PollingCost, ...]
+    runs: int
+    """How many runs were looked at: the newest, at most 500."""
+    is_capped: bool
+    """There are more runs."""
+    since: datetime | None
+    """When the oldest of them was begun."""
+
+
+async def show_polling(asked: Asked) -> PollingAnswer:
+    """Answer `GET /api/polling`."""
+    store = await asked.serving.store()
+    page = await store.tasks(TaskFilter(name=asked.query.watch, kind="watch", indexed=True), RUNS_LIMIT, None)
+    infos = [run_info(task) for task in page.tasks]
+    return PollingAnswer(
+        items=tuple(_safe(one) for one in polling_costs(infos)),
+        runs=len(infos),
+        is_capped=page.after is not None,
+        since=min((one.created_at for one in infos), default=None),
+    )
+
+
+def _safe(cost: PollingCost) -> PollingCost:
+    """A remote may have written the host."""
+    return replace(cost, host=without_secrets(cost.host))
+
+
+_COST: dict[str, Any] = {
+    "watch": "shell_query",
+    "host": "shell.example.com",
+    "runs": 12,
+    "looks": 480,
+    "changes": 36,
+    "floors": [{"floor_s": 10.0, "looks": 200, "saved": 280, "later_s": 2.5}],
+}
+
+POLLING_ROUTES = [
+    Route(
+        method="GET",
+        path="/api/polling",
+        noun="runs",
+        summary="Tell what polling costs, by watch and host: looks, useful changes, and what longer waits would save.",
+        handler=show_polling,
+        query=PollingQuery,
+        answer=PollingAnswer,
+        example={"items": [_COST], "runs": 12, "is_capped": False, "since": instant_example(0)},
+    ),
+]
