@@ -45,7 +45,6 @@ async def report(month: str) -> str:
     return month
 
 
-<<<<<<< HEAD
 @app.job(queue="scans", concurrency=1)
 async def scan(page: int) -> None:
     await asyncio.sleep(3600)
@@ -55,10 +54,7 @@ async def scan(page: int) -> None:
 async def report_day(day: int) -> None: ...
 
 
-@app.watch(every="1s", budget=Budget("29m", looks=120))
-=======
 @app.watch(every="1s", budget=Budget("29m", looks=120), remote=lambda op: op.get("remote", "export"))
->>>>>>> main
 async def export(op: dict[str, Any], w: Any) -> Done | Fail | Wait:
     if steps := op.get("steps"):
         w.status(steps[min(w.looks, len(steps)) - 1])

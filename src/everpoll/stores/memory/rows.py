@@ -16,12 +16,8 @@ from everpoll.stores.contract import (
     WorkerInfo,
 )
 from everpoll.stores.flows import Takes
-<<<<<<< HEAD
-from everpoll.stores.task_search import error_class, is_found, is_of_ends, needles
-=======
 from everpoll.stores.limits import size_of
-from everpoll.stores.task_search import error_class, is_found, needles
->>>>>>> main
+from everpoll.stores.task_search import error_class, is_found, is_of_ends, needles
 
 
 @dataclass(slots=True)

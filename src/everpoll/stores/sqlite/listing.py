@@ -16,13 +16,8 @@ from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores.contract import TaskFilter, TaskPage
 from everpoll.stores.limits import those_that_fit
 from everpoll.stores.sqlite.clock import microseconds
-<<<<<<< HEAD
-from everpoll.stores.sqlite.reading import ENDED, LIVE, instant, shown
-from everpoll.stores.task_search import CREATED_SLACK_S, condition, created_before, is_of_ends, needles, searched
-=======
 from everpoll.stores.sqlite.reading import ENDED, LIVE, instant, payload_bytes, shown
-from everpoll.stores.task_search import CREATED_SLACK_S, condition, needles, searched
->>>>>>> main
+from everpoll.stores.task_search import CREATED_SLACK_S, condition, created_before, is_of_ends, needles, searched
 
 SLACK_US = microseconds(CREATED_SLACK_S)
 # The first task at that id or behind it.
