@@ -59,9 +59,10 @@ POSTGRES_ENDED = """insert into everpoll.history (id, ended_at, due_at, created_
         '{"ok":true}', case when i % 10 = 0 then 'Error' || (i / 10 % 20) end
     from generate_series(1, $1::bigint) i
     cross join lateral (select now() - ($1 - i) * ($2::float8 / $1) * interval '1 second' as at) moment"""
-POSTGRES_LIVE = """insert into everpoll.tasks (id, due_at, created_at, line, queue, name, args, error_type)
-    select $1::bigint + i, now() + interval '1 day', now() - ($2 - i) * interval '1 millisecond', 1, 'queue' || (i % 5),
-        'job' || (i % 50), '{"args":["https://example.com/' || i || '"],"kwargs":{"user":' || (i % 1000) || '}}',
+POSTGRES_LIVE = """insert into everpoll.tasks (id, due_at, created_at, line, kind, queue, name, args, error_type)
+    select $1::bigint + i, now() + interval '1 day', now() - ($2 - i) * interval '1 millisecond', 1, 'job',
+        'queue' || (i % 5), 'job' || (i % 50),
+        '{"args":["https://example.com/' || i || '"],"kwargs":{"user":' || (i % 1000) || '}}',
         case when i % 100 = 0 then 'Error' || (i / 100 % 20) end from generate_series(1, $2::bigint) i"""
 PARTITION = """create table everpoll.history_{day:%Y%m%d} partition of everpoll.history
     for values from ('{day:%Y-%m-%d} 00:00+00') to ('{next:%Y-%m-%d} 00:00+00')"""

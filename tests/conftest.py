@@ -4,6 +4,7 @@ Asynchronous tests need no plug-in: each runs on a `Runner` of its own, which it
 """
 
 import asyncio
+import gc
 import inspect
 import os
 import signal
@@ -51,6 +52,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Decide which tests are long proofs, then the order of modules."""
     leave_cases_of_older_servers_to_prove(items)
     put_modules_in_turns(items)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Let the garbage collector skip modules and tests: a collection took 0.4 s, and an eighth of the CPU time."""
+    gc.collect()
+    gc.freeze()
 
 
 def leave_cases_of_older_servers_to_prove(items: list[pytest.Item]) -> None:

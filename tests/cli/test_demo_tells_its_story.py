@@ -12,6 +12,7 @@ import pytest
 
 import warm_processes
 from everpoll.cli.demo import has_browser
+from everpoll.cli.demo_formats import FORMATS
 
 EVERPOLL = ["-c", "from everpoll.cli import main; main()"]
 LOOPS = ["prices", "orders", "inbox", "billing", "weather", "countdown", "viewers"]
@@ -38,7 +39,7 @@ def test_json_prints_one_object_for_scripts() -> None:
     # `prices` runs at once, so a demo of any length has shown something.
     assert answer["loops"][0]["runs"] >= 1
     # The first looks are spread over five seconds.
-    assert set(answer["looks"]) <= {"archive", "port", "search", "shop"}
+    assert set(answer["looks"]) <= {"archive", "backup", "port", *FORMATS}
 
 
 def read_until(terminal: int, wanted: str) -> str:

@@ -97,8 +97,8 @@ def test_events_go_on_to_the_last_of_them(office: Office) -> None:
     """However many there are: a page of the store has 1,000."""
     with closing(sqlite3.connect(office.folder / "office.db")) as database, database:
         database.executemany(
-            "insert into everpoll_events (task_id, seq, at, name, key, body) "
-            "select task_id, seq + ?, at, name, key, body from everpoll_events where seq = 1",
+            "insert into everpoll_events (task_id, seq, at, kind, name, key, body) "
+            "select task_id, seq + ?, at, kind, name, key, body from everpoll_events where seq = 1",
             [(more,) for more in range(10, 1_510)],
         )
     lines = office.everpoll("runs", "events", "report:1", "--json").splitlines()

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, expect
 
 from dashboard.conftest import need_dashboard
 from dashboard.pages import Complaints, Pages
+from everpoll.cli.demo_formats import FORMATS
 from server.site import LIMIT_S
 
 FOR = "300s"
@@ -43,6 +44,7 @@ def _items(demo: str, path: str) -> list[dict[str, Any]]:
     return found
 
 
+REMOTE_WORDS = {"queued", "copying", "sealing", "complete", "failed"}
 LIFE: dict[str, Callable[[str], object]] = {
     "a job ended": lambda demo: _items(demo, "/api/jobs?state=done"),
     "a job failed": lambda demo: _items(demo, "/api/jobs?state=failed"),
@@ -50,6 +52,9 @@ LIFE: dict[str, Callable[[str], object]] = {
         one for one in _items(demo, "/api/jobs?limit=200") if one["attempt"] > 1
     ],
     "a run was looked at twice": lambda demo: [one for one in _items(demo, "/api/runs") if one["looks"] > 1],
+    "the remote was asked for a run": lambda demo: [
+        one for one in _items(demo, "/api/runs") if one["target"] == "127.0.0.1" and one["status"] in REMOTE_WORDS
+    ],
     "every service was looked at": lambda demo: all(one["looked_at"] for one in _items(demo, "/api/services")),
     "a service is down": lambda demo: _items(demo, "/api/services?status=down"),
     "an incident is open": lambda demo: _items(demo, "/api/incidents"),
@@ -109,7 +114,7 @@ def test_every_view_shows_it(demo: str, browser: Browser, complaints: Complaints
         expect(page.get_by_role("main")).to_contain_text("demo_orders", timeout=1000 * LIMIT_S)
         page.goto(f"{demo}/services")
         expect(page.get_by_role("row").filter(has_text="archive")).to_contain_text("down", timeout=1000 * LIMIT_S)
-        statuses = {one["name"]: one["status"] for one in httpx.get(f"{demo}/api/services").json()["items"]}
-        assert set(statuses) == {"archive", "port", "search", "shop"}
+        names = {one["name"] for one in _items(demo, "/api/services")}
+        assert names == {"archive", "backup", "port", *FORMATS}
     finally:
         pages.close()

@@ -6,6 +6,7 @@ its key, and `why` speaks about it truthfully. No store names it, and no SQL was
 
 import ast
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -180,3 +181,23 @@ def test_it_is_small_and_knows_the_contracts_only() -> None:
     source = Path(everpoll.__file__).parent
     naming = [one.name for one in source.rglob("*") if one.suffix in {".py", ".sql"} and f'"{KIND}"' in one.read_text()]
     assert naming == []
+
+
+def test_no_store_names_a_kind() -> None:
+    """Columns say what is meant. What has a kind in its name tells about tasks, and treats none of them differently."""
+    assert everpoll.__file__ is not None
+    stores_folder = Path(everpoll.__file__).parent / "stores"
+    kinds = "job|watch|group|schedule|check|incident|mailbox|upkeep"
+    literal = re.compile(rf"""["']({kinds})["']""")
+    allowed = {
+        "figures.py": "which kinds a published series is about",
+        "flows.py": "the kind of tasks that only end a group, for jobs and the doctor",
+        "new_tasks.py": "the kind of a task that says nothing else",
+    }
+    naming = {
+        f"{one.name}: {found[0]}"
+        for one in stores_folder.rglob("*")
+        if one.suffix in {".py", ".sql"} and one.name not in allowed
+        for found in literal.finditer(one.read_text(encoding="utf-8"))
+    }
+    assert naming == set()

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from engine.engine_stage import EngineStage
+from engine.engine_stage import EngineStage, Look, SpyStore
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.poller import DUE_SLACK_S, DUE_TOGETHER_S
 from everpoll.engine.work import Work, Works
@@ -312,5 +312,36 @@ def test_what_falls_due_within_5_ms_is_leased_by_one_look(stage: EngineStage) ->
         assert min(late_s) >= -ROUNDED_S
         assert max(late_s) <= DUE_TOGETHER_S + DUE_SLACK_S + ROUNDED_S
         assert len([look for look in stage.store.looks if look.found]) <= 25
+
+    stage.play(scene)
+
+
+class LockedStore(SpyStore):
+    """Something is due, and another transaction has it locked for as long as `is_locked`."""
+
+    is_locked = True
+
+    async def lease(self, incarnation: int, rooms: dict[str, int], most: int) -> Leased:
+        if not self.is_locked:
+            return await super().lease(incarnation, rooms, most)
+        self.looks.append(Look(self.clock.now(), dict(rooms), most, 0))
+        return Leased([], next_due_s=0.0, is_all=False)
+
+
+@pytest.mark.parametrize("has_push", [True, False], ids=["push", "polling"])
+def test_what_is_due_and_locked_is_looked_at_again_within_100_ms(stage: EngineStage, has_push: bool) -> None:
+    """However long the lock is held: the rests do not grow."""
+    stage.store = store = LockedStore(stage.clock, has_push=has_push)
+    job = stage.handler()
+
+    async def scene() -> None:
+        async with stage.working():
+            await stage.put()
+            await stage.clock.advance(60)
+            assert max(waits(store.looked_at)) <= 0.1
+            store.is_locked = False
+            released_at = stage.clock.now()
+            await stage.clock.advance(0.1)
+            assert released_at <= job.at[0] <= released_at + 0.1
 
     stage.play(scene)

@@ -11,9 +11,9 @@ from faults.ledger import PostgresLedger
 from faults.proof import prove
 
 FORGET = """with gone as (delete from everpoll.history returning *)
-    insert into everpoll.tasks (id, due_at, created_at, owner, started_at, sequence, attempt, is_leased, queue, name,
-           args)
-    select id, due_at, created_at, owner, started_at, sequence, attempt, true, queue, name, args from gone"""
+    insert into everpoll.tasks (id, due_at, created_at, owner, started_at, sequence, attempt, is_leased, kind, queue,
+           name, args)
+    select id, due_at, created_at, owner, started_at, sequence, attempt, true, kind, queue, name, args from gone"""
 
 
 def test_a_settlement_that_the_server_forgot_is_made_up_for(postgres: PostgresLedger, tmp_path: Path) -> None:

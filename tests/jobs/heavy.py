@@ -11,7 +11,12 @@ from msgspec import Struct
 
 from everpoll import Backoff, Cancel, Everpoll, Hopeless, Retry, Snooze
 
-app = Everpoll(os.environ.get("EVERPOLL_URL", "memory://"), lease="10s", processes=2)
+app = Everpoll(
+    os.environ.get("EVERPOLL_URL", "memory://"),
+    lease="10s",
+    slots=int(os.environ.get("HEAVY_SLOTS", "50")),
+    processes=2,
+)
 ONCE = Retry(1)
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,11 @@ from everpoll.engine.child_processes import ChildProcesses, _end
 from everpoll.jobs.process_calls import CHILD, Request
 from everpoll.stores.contract import Store
 from jobs import heavy
+from jobs.conftest import stores
 from jobs.heavy import Image
 from jobs.jobs_stage import ended
+from stores.backends import Backend
+from stores.conftest import made
 from worker_processes import WorkerProcess
 
 LIMIT_S = 60.0
@@ -190,24 +193,38 @@ async def test_no_more_processes_than_asked_for(another_store: Callable[[], Stor
         assert len(app.jobs.children) <= 2
 
 
-def test_processes_of_a_worker_that_is_killed_end_by_themselves(tmp_path: Path, runner: asyncio.Runner) -> None:
-    """`kill -9` of `everpoll run`: no process is left, and the task is another worker's."""
-    url, file = f"sqlite:///{tmp_path}/tasks.db", tmp_path / "pid"
+@pytest.fixture(params=[name for name in stores() if name != "memory"])
+def place(request: pytest.FixtureRequest, runner: asyncio.Runner, tmp_path: Path) -> Iterator[Backend]:
+    """A database that several processes share."""
+    with made(request, runner, tmp_path, migrated=True) as place:
+        yield place
 
-    async def scene() -> None:
-        app = Everpoll(url)
-        job = app.job(name="spins")(heavy.spins._function)
-        await job.enqueue(str(file))
-        worker = WorkerProcess("heavy", tmp_path, {"EVERPOLL_URL": url}, "jobs.heavy:app", "1s")
-        try:
+
+async def test_processes_of_a_worker_that_is_killed_end_by_themselves(place: Backend, tmp_path: Path) -> None:
+    """`kill -9` of one `everpoll run` of two: none of its processes is left, and those of the other one go on."""
+    env = {"EVERPOLL_URL": str(place.url), "HEAVY_SLOTS": "1"}
+    files = [tmp_path / "first", tmp_path / "second"]
+    app = Everpoll(place.store())
+    job = app.job(name="spins")(heavy.spins._function)
+    workers: dict[str, WorkerProcess] = {}
+    try:
+        tasks = []
+        for label, file in zip(("w1", "w2"), files, strict=True):
+            # One slot each: that of the first worker is taken when the second one starts.
+            tasks.append(await job.enqueue(str(file)))
+            workers[label] = WorkerProcess(label, tmp_path, env, "jobs.heavy:app", "1s")
             await until(file.exists)
-        finally:
+        killed, other = [str((await task.info()).worker) for task in tasks]
+        pids = [(int(file.read_text()), started_by(file)) for file in files]
+        assert killed != other
+        workers[killed].kill()
+        await until(lambda: not any(map(is_running, pids[0])))
+        assert all(map(is_running, pids[1]))
+    finally:
+        for worker in workers.values():
             worker.kill()
-        pid, started = int(file.read_text()), started_by(file)
-        await until(lambda: not is_running(pid) and not is_running(started))
         await app.close()
-
-    runner.run(scene())
+    await until(lambda: not any(map(is_running, pids[1])))
 
 
 def test_what_no_other_process_can_run_is_refused_at_registration() -> None:

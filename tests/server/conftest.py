@@ -1,5 +1,6 @@
 """Databases for the server's tests: a SQLite file, and the newest Postgres."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from everpoll.server import asgi
 from everpoll.server.route_table import ROUTES
 from servers.databases import PostgresServers
+from stores.backends import PostgresBackend
 
 PATIENCE = 10
 
@@ -24,10 +26,11 @@ def calls_take_their_time() -> Iterator[None]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """An empty database."""
+    """A database without tasks: of its own where that is a file, else one that lasts and has its schema."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'tasks.db'}"
         return
     servers: PostgresServers = request.getfixturevalue("postgres_servers")
-    with servers[None].fresh() as made:
-        yield f"{made}?sslmode=disable"
+    place = PostgresBackend("postgres", servers[None].lasting("tasks"))
+    asyncio.run(place.begin(migrated=True))
+    yield str(place.url)

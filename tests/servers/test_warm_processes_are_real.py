@@ -32,6 +32,38 @@ def test_streams_arguments_folder_environment_and_exit_code(tmp_path: Path) -> N
         assert f"{tmp_path} ä __main__" in ended.stdout
 
 
+LEAVES_OBJECTS = """
+import atexit, sys, threading, time
+from everpoll.http import tls
+import left_here
+class Left:
+    def __init__(self, place):
+        self.place = place
+    def __del__(self):
+        print("destroyed:", self.place)
+def last():
+    time.sleep(0.01)
+    print("the thread ends")
+in_program = Left("in the program")
+left_here.one = Left("in a module of the program")
+tls._contexts["left"] = Left("in a module of everpoll")
+atexit.register(print, "at exit")
+threading.Thread(target=last).start()
+sys.exit(3)
+"""
+
+
+def test_its_end_is_that_of_an_interpreter(tmp_path: Path) -> None:
+    """Threads end, exit functions run, and whatever the program has left is destroyed and says so."""
+    (tmp_path / "left_here.py").touch()
+    (tmp_path / "leaves.py").write_text(LEAVES_OBJECTS)
+    warm = warm_processes.run(["leaves.py"], cwd=tmp_path)
+    cold = subprocess.run([sys.executable, "leaves.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (warm.returncode, warm.stderr) == (cold.returncode, cold.stderr) == (3, "")
+    assert sorted(warm.stdout.splitlines()) == sorted(cold.stdout.splitlines())
+    assert len(warm.stdout.splitlines()) == 5
+
+
 def test_the_environment_and_the_modules_of_one_program_are_not_those_of_the_next(tmp_path: Path) -> None:
     first = "import os, sys; os.environ['WORD'] = 'x'; sys.modules['json'] = None"
     warm_processes.run(["-c", first], cwd=tmp_path, check=True)

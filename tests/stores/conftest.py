@@ -61,4 +61,3 @@ def made(request: pytest.FixtureRequest, runner: asyncio.Runner, folder: Path, *
         place = PostgresBackend(request.param, url)
         runner.run(place.begin(migrated=migrated))
         yield place
-        runner.run(place.end())

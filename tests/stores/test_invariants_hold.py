@@ -101,7 +101,6 @@ class StoreMachine(RuleBasedStateMachine):
         super().__init__()
         self._runner = runner
         self._backend = backend
-        # Postgres does not count bytes yet.
         self._look_bytes = LOOK_BYTES
         self._run(backend.forget_everything())
         self._stage = Stage(backend)

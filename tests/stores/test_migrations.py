@@ -1,12 +1,16 @@
 """The schema is brought up to date once, whoever comes first; a database that does not fit is refused with advice."""
 
 import asyncio
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from everpoll.errors import EverpollError, SchemaOutdated
 from everpoll.stores.contract import NewTask, Store, TaskFilter
+from everpoll.stores.postgres import schema as postgres_schema
+from everpoll.stores.sqlite import schema as sqlite_schema
 from stores.backends import Backend
 from stores.stage import Stage, done
 from warm_processes import PIPE, WarmProcess
@@ -113,3 +117,37 @@ def test_many_processes_migrate_at_once(bare_backend: Backend) -> None:
     assert [process.returncode for process in processes] == [0] * 4
     assert sorted(said)[:3] == ["0"] * 3
     assert int(max(said)) > 0
+
+
+def test_the_same_columns_have_the_same_names_in_both_databases() -> None:
+    """What only one of them has is listed here, with its reason."""
+    only_postgres = {
+        "tasks.held_by": "the index of line 2; SQLite has an index of leased rows",
+        "tasks.worker": "a label that outlives the row of its worker",
+        "history.worker": "as above",
+        "workers.is_clear": "a rescue reads it instead of all workers of the last day",
+        "health_services.packed_ms": "SQLite has it in health_heads",
+    }
+    only_sqlite = {
+        "history.was_leased": "Postgres clears the owner of a row that no worker holds",
+        "health_looks.id": "SQLite has the looks at one service in a chain",
+        "health_looks.previous": "as above",
+    }
+    postgres = columns(postgres_schema.migrations().values(), "everpoll.")
+    sqlite = columns(sqlite_schema.migrations().values(), "everpoll_")
+    assert {table for table in sqlite if table not in postgres} == {"health_heads"}
+    assert {table for table in postgres if table not in sqlite} == set()
+    shared = postgres.keys() & sqlite.keys()
+    assert {f"{one}.{name}" for one in shared for name in postgres[one] - sqlite[one]} == set(only_postgres)
+    assert {f"{one}.{name}" for one in shared for name in sqlite[one] - postgres[one]} == set(only_sqlite)
+
+
+def columns(scripts: Iterable[str], prefix: str) -> dict[str, set[str]]:
+    """The columns of each table that these scripts make."""
+    text = re.sub(r"--.*", "", "\n".join(scripts))
+    tables = re.findall(rf"create table {re.escape(prefix)}(\w+) \((.*?)\n\)", text, re.DOTALL)
+    added = re.findall(rf"alter table {re.escape(prefix)}(\w+)(.*?);", text, re.DOTALL)
+    found = {name: set(re.findall(r"(?:^|,)\s*(\w+)\s+(?!key\b|\()[a-z]", body)) for name, body in tables}
+    for name, body in added:
+        found[name] |= set(re.findall(r"add column (?:if not exists )?(\w+)", body))
+    return {name: some - {"primary", "unique"} for name, some in found.items()}

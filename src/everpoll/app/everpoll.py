@@ -100,10 +100,18 @@ class Everpoll(Fronts):
         has_memory = isinstance(store, MemoryStore)
         another = None if has_memory or not is_url else self._another_store
         wall = time.time if clock is None else clock.wall
-        self.jobs = Jobs(self._works, self.store, lambda jobs: self._sync_calls(jobs, another), wall)
         if processes is not None:
             accepted = 'how many processes run jobs with run="process", 1 or more'
-            self.jobs.children.limit = whole_number(processes, name="processes", at_least=1, accepted=accepted)
+            processes = whole_number(processes, name="processes", at_least=1, accepted=accepted)
+        self._is_exchanged = False
+        self.jobs = Jobs(
+            self._works,
+            self.store,
+            lambda jobs: self._sync_calls(jobs, another),
+            wall,
+            processes,
+            lambda: not self._is_exchanged,
+        )
         self.schedules = Schedules(self._works, self.store)
         self.watches = Watches(self._works, self.store)
         self._services = ServicesOnDemand(self.store, wall, lambda: self.worker_options, lambda: len(self._works) > 0)
@@ -149,14 +157,14 @@ class Everpoll(Fronts):
         """
         if self._opened.is_kept or self._worker is not None:
             raise AlreadyRunning("this app runs: exchange its store before it starts, or after close()")
-        before = (self._opened.exchange(store), self.sync.exchange(None), self.jobs.coalesces)
-        self.jobs.coalesces = False
+        before = (self._opened.exchange(store), self.sync.exchange(None), self._is_exchanged)
+        self._is_exchanged = True
         self._forget()
         return before
 
     def restore_store(self, before: Any) -> None:
         """Use the store again that `exchange_store` replaced."""
-        opened, another, self.jobs.coalesces = before
+        opened, another, self._is_exchanged = before
         self._opened.exchange(*opened)
         self.sync.exchange(another)
         self._forget()

@@ -24,7 +24,7 @@ NEWEST = 200
 
 
 def job_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of the newest jobs."""
+    """Return the names of the newest jobs."""
 
     async def names(store: Store) -> Iterable[str]:
         return [task.name for task in (await store.tasks(TaskFilter(kind="job"), NEWEST)).tasks]
@@ -33,7 +33,7 @@ def job_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def queue_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Queues that have tasks, are paused, or have a worker."""
+    """Return the queues that have tasks, are paused, or have a worker."""
 
     async def names(store: Store) -> Iterable[str]:
         served = [queue for worker in await store.workers() if worker.is_alive for queue in worker.queues]
@@ -43,7 +43,7 @@ def queue_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def service_names(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of monitored services."""
+    """Return the names of monitored services."""
 
     async def names(store: Store) -> Iterable[str]:
         page = await store.tasks(TaskFilter(kind=CHECK_KIND), NEWEST)
@@ -53,12 +53,12 @@ def service_names(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def job_states(incomplete: str) -> list[str]:
-    """States of jobs."""
+    """Return the states of jobs."""
     return _starting_with(incomplete, (*LIVE_STATES, *END_STATES))
 
 
 def end_states(incomplete: str) -> list[str]:
-    """States of jobs that have ended."""
+    """Return the states of jobs that have ended."""
     return _starting_with(incomplete, END_STATES)
 
 

@@ -28,7 +28,7 @@ from everpoll.cli.demo_jobs import add_jobs
 from everpoll.cli.demo_loops import Scenario, add_loops
 from everpoll.cli.demo_services import ServiceStory
 from everpoll.cli.demo_table import add_table
-from everpoll.cli.demo_watches import add_watches
+from everpoll.cli.demo_watches import RemoteStory
 from everpoll.cli.session import duration_s
 from everpoll.errors import BadInput
 from everpoll.loops import Loop, Phase
@@ -81,7 +81,7 @@ class Stage:
         self._names = list(app.loops)
         self._jobs = add_jobs(app)
         self._services = ServiceStory()
-        self._runs = add_watches(app)
+        self._remote = RemoteStory(app)
         self._orders = add_table(app, database)
         self._dashboard = ""
 
@@ -94,7 +94,7 @@ class Stage:
                 event_loop.add_signal_handler(wanted, over.set)
         if lasts_s is not None:
             event_loop.call_later(lasts_s, over.set)
-        async with self._services.serving(self._app), self._app:
+        async with self._services.serving(self._app), self._remote.serving(), self._app:
             if port is None:
                 await over.wait()
             else:
@@ -153,7 +153,7 @@ class Stage:
         return Group(where, loops, self._services.table(), self._jobs.table(), rest)
 
     def _runs_line(self) -> str:
-        runs = self._runs
+        runs = self._remote.counts
         ended = f"{runs['done']} done, {runs['failed']} failed"
         return f"watches: {runs['begun']} runs, {runs['looks']} looks, {ended}"
 

@@ -1,8 +1,5 @@
 """The services that the demo shows: small servers of its own on 127.0.0.1, one of which comes and goes."""
 
-import asyncio
-import contextlib
-import json
 import socket
 import time
 from collections import Counter
@@ -14,13 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from everpoll.app import Everpoll
+from everpoll.cli.demo_formats import FORMATS
+from everpoll.cli.demo_server import HOST, Answer, Asked, SmallServer
 from everpoll.cli.health_display import STATUS_STYLE
 from everpoll.monitors import ServiceEvent, ServiceInfo, StatusChange
 from everpoll.policy import Backoff
 
-HOST = "127.0.0.1"
-FLAPS_S = 4.0
-"""The flapping service is well for this long, then not for as long."""
+BEATS_S, SILENT_S = 20.0, 6.0
+"""Of each so many seconds, the backup is silent for the last ones."""
 
 
 class ServiceStory:
@@ -31,26 +29,34 @@ class ServiceStory:
         self.story: list[str] = []
         """A line for each change."""
         self._infos: list[ServiceInfo] = []
-        self._answers: set[asyncio.Task[None]] = set()
         self._started_at = time.monotonic()
 
     @asynccontextmanager
     async def serving(self, app: Everpoll) -> AsyncIterator[None]:
-        """Register four services, and serve three of them for the length of the block."""
+        """Register services of all formats, and serve them for the length of the block."""
         async with AsyncExitStack() as stack:
-            server = await asyncio.start_server(self._connected, HOST, 0)
-            stack.callback(server.close)
-            port = server.sockets[0].getsockname()[1]
+            port = await stack.enter_async_context(SmallServer(self._answer).serving())
             # Bound, and not listening: connections are refused, and no other program can take the port.
             dead = stack.enter_context(socket.socket())
             dead.bind((HOST, 0))
             app.services.configure(shortest="1s")
             app.services.subscribe(self._note)
-            app.service("shop", f"http://{HOST}:{port}/health", every="1s")
-            app.service("search", f"http://{HOST}:{port}/search", every="1s", depends_on=("shop",))
+            for name in FORMATS:
+                needs = ("shop",) if name == "search" else ()
+                app.service(name, f"http://{HOST}:{port}/{name}", every="1s", depends_on=needs)
             app.service("port", f"tcp://{HOST}:{port}", every="1s")
             app.service("archive", f"tcp://{HOST}:{dead.getsockname()[1]}", every="1s", backoff=Backoff("1s", jitter=0))
+            app.service("backup", "beat:", every="2s", timeout="1s")
+            self._add_beats(app)
             yield
+
+    def _add_beats(self, app: Everpoll) -> None:
+        """Beat for the backup, with a silence now and then."""
+
+        @app.loop(every="1s", name="beats of the backup", when_hidden=1)
+        async def beat() -> None:
+            if (time.monotonic() - self._started_at) % BEATS_S < BEATS_S - SILENT_S:
+                await app.services["backup"].beat()
 
     async def look(self, app: Everpoll) -> None:
         """Read how the services are."""
@@ -87,44 +93,7 @@ class ServiceStory:
             why = f": {event.error}" if event.error else ""
             self.story.append(f"{event.service_name}: {event.current_status}{why}")
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A task of our own: of one that it made itself, asyncio 3.11 prints a traceback when the demo cancels it.
-        answer = asyncio.ensure_future(self._answer(reader, writer))
-        self._answers.add(answer)
-        answer.add_done_callback(self._answers.discard)
-
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one request, as Spring Boot does or as a list of dependencies, and close the connection."""
-        try:
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-                asked = await reader.readuntil(b"\r\n\r\n")
-                age_s = time.monotonic() - self._started_at
-                status, answer = _search(age_s) if b"/search" in asked else _shop(age_s)
-                body = json.dumps(answer).encode()
-                head = f"HTTP/1.1 {status} -\r\nContent-Type: application/json\r\nConnection: close\r\n"
-                writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-                await writer.drain()
-        finally:
-            writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-
-
-def _shop(age_s: float) -> tuple[int, object]:
-    if age_s % (2 * FLAPS_S) < FLAPS_S:
-        return 200, {"status": "UP", "components": {"db": {"status": "UP"}}}
-    database = {"status": "DOWN", "details": {"error": "too many connections"}}
-    return 503, {"status": "DOWN", "components": {"db": database}}
-
-
-def _search(age_s: float) -> tuple[int, object]:
-    """Degraded two thirds of the time, by a cache of its own."""
-    is_well = age_s % (3 * FLAPS_S) < FLAPS_S
-    index = {"name": "index", "healthy": True, "health": {"state": 0, "code": 200, "latency": 3.1}, "type": "database"}
-    cache = {
-        "name": "cache",
-        "healthy": is_well,
-        "health": {"state": 0 if is_well else 2, "latency": 0.4},
-        "type": "cache",
-    }
-    return 200, [index, cache if is_well else {**cache, "errorMessage": "connection refused"}]
+    def _answer(self, asked: Asked) -> Answer:
+        name = asked.path.strip("/")
+        age_s = time.monotonic() - self._started_at
+        return FORMATS[name](age_s) if name in FORMATS else Answer(404, {"error": "no such service"})

@@ -117,7 +117,7 @@ def _add(found: typer.Typer, name: str, command: Command) -> None:
 
 
 def _nothing() -> None:
-    """Stands for a command that is listed, and not called."""
+    """Do nothing: the command is listed, and not called."""
 
 
 def main(

@@ -70,7 +70,7 @@ async def _overview(adopted: AdoptedTable) -> TableOverview:
 
 
 def list_workers(path: str, url: str | None, as_json: bool) -> None:
-    """`everpoll workers --app`: the workers of the app's store, if it has work there, and those of its tables."""
+    """Print `everpoll workers --app`: the workers of the app's store, if it has work there, and those of its tables."""
     from everpoll.cli.jobs import show_workers  # noqa: PLC0415 - imports all of jobs
 
     app = found_app(path)

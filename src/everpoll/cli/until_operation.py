@@ -150,7 +150,7 @@ def _google(wanted: Wanted, fetch: Fetch) -> Operation:
 
 
 def google_address(url: str) -> tuple[str, str, str]:
-    """Base, version and name in the URL of an operation: …/v1/operations/7."""
+    """Return base, version and name in the URL of an operation: …/v1/operations/7."""
     parts = urlsplit(url)
     segments = parts.path.strip("/").split("/")
     places = [number for number, one in enumerate(segments) if _VERSION.fullmatch(one)]
@@ -188,7 +188,7 @@ def _batch(wanted: Wanted, name: str, adapter: OpenAIBatch | AnthropicBatch, bat
 
 
 def _batch_address(wanted: Wanted, base: str) -> tuple[str, str]:
-    """The service's base and the batch's id, from …/batches/ID, or from the id alone."""
+    """Return the service's base and the batch's id, from …/batches/ID, or from the id alone."""
     if "://" not in wanted.url:
         return base, wanted.url
     found = re.fullmatch(r"(.+)/batches(?:/([^/?]+))?/?", wanted.url)
@@ -241,12 +241,12 @@ class AnyOperation(Http202):
         self._openai, self._anthropic = OpenAIBatch("unused"), AnthropicBatch("unused")
 
     async def look(self, handle: Any, memory: Memory | None = None) -> Verdict:
-        """One look, as what the start was answered with."""
+        """Look once, in the protocol of the answer to the start."""
         by_azure = isinstance(handle, Mapping) and "via" in handle
         return await (self._azure.look(handle, memory) if by_azure else super().look(handle, memory))
 
     def judge(self, response: Response, *, misses: int = 0, is_result: bool = False) -> Verdict:
-        """By the shape of the body."""
+        """Judge an answer by the shape of its body."""
         match None if is_result else shape_of(response.fields()):
             case "google":
                 return self._google.judge(response)
@@ -257,7 +257,7 @@ class AnyOperation(Http202):
         return super().judge(response, misses=misses, is_result=is_result)
 
     def begun(self, request: Request, response: Response) -> Started:
-        """Azure's operations name their address in a header of their own."""
+        """Return the started operation; Azure names its address in a header of its own."""
         if "azure-asyncoperation" in response.headers:
             return self._azure.begun(request, response)
         return super().begun(request, response)
@@ -306,7 +306,7 @@ class WaiterOverHttp(OverHttp):
 
 
 def _error_code(response: Response) -> str:
-    """As AWS's protocols write it: a header, a `__type`, a `code`; else the status."""
+    """Return the error code as AWS's protocols write it: a header, a `__type`, a `code`; else the status."""
     body = response.fields()
     inner = next((body[name] for name in ("Error", "error") if isinstance(body.get(name), dict)), body)
     said = [response.headers.get("x-amzn-errortype"), *(inner.get(name) for name in ("__type", "Code", "code"))]
@@ -322,7 +322,7 @@ class Telling:
         self._has_answered = False
 
     def led_by(self, home: str, peer: str = "") -> Fetch:
-        """The same, for a URL to which `home` led."""
+        """Return the same client for a URL to which `home` led."""
         return partial(self._ask, self._fetch.led_by(home, peer))
 
     async def __call__(
@@ -355,7 +355,7 @@ class Telling:
 
 
 def data_from(text: str) -> Any:
-    """The JSON of `--data`: itself, or a file behind an @."""
+    """Return the JSON of `--data`: the text itself, or the content of a file after an @."""
     source = text
     if text.startswith("@"):
         try:

@@ -20,7 +20,7 @@ USED_WARNING, USED_PROBLEM = 0.8, 0.95
 
 
 def schema(facts: SchemaFacts) -> Verdict:
-    """Whether the tables are those of this release."""
+    """Judge whether the tables are those of this release."""
     if not facts.is_there:
         return problem(
             "there are no everpoll tables in it",
@@ -36,7 +36,7 @@ def schema(facts: SchemaFacts) -> Verdict:
 
 
 def indexes(facts: IndexFacts) -> Verdict:
-    """Whether every index is there, valid and used."""
+    """Judge whether every index exists, is valid and is used."""
     found = []
     remedy = "; ".join(facts.remedies)
     if facts.missing:
@@ -56,7 +56,7 @@ def indexes(facts: IndexFacts) -> Verdict:
 
 
 def clock(facts: ClockFacts) -> Verdict:
-    """Whether the store's clock and that of this machine agree, as far as the round trip lets that be known."""
+    """Judge whether the clocks of store and machine agree, as far as the round trip shows it."""
     off_s = max(0.0, abs(facts.ahead_s) - facts.uncertain_s / 2)
     direction = "ahead of" if facts.ahead_s > 0 else "behind"
     what = "the database's clock" if facts.of == "database" else "the newest heartbeat or task in the file"
@@ -72,7 +72,7 @@ def clock(facts: ClockFacts) -> Verdict:
 
 
 def transactions(facts: TransactionFacts, age_s: float) -> Verdict:
-    """Whether a transaction is open for so long that dead rows stay, or writers wait."""
+    """Judge whether a transaction is open for so long that dead rows stay, or writers wait."""
     found = [_held(one, age_s) for one in facts.held]
     if facts.hidden:
         found.append(
@@ -92,7 +92,7 @@ def _held(one: HeldTransaction, age_s: float) -> Verdict:
 
 
 def connections(facts: ConnectionFacts) -> Verdict:
-    """Whether the server has connections left."""
+    """Judge whether the server has connections left."""
     says = f"{facts.used:,} of {facts.limit:,} connections of {facts.of} are in use"
     remedy = f"raise the limit of {facts.of}, end idle sessions, or give workers fewer: ?connections=2 in the address"
     share = facts.used / max(1, facts.limit)
@@ -102,7 +102,7 @@ def connections(facts: ConnectionFacts) -> Verdict:
 
 
 def notifications(facts: PushFacts) -> Verdict:
-    """Whether workers learn of new tasks at once."""
+    """Judge whether workers learn of new tasks at once."""
     if facts.arrives:
         return fine(f"a notification arrived, after {human(round(facts.took_s, 3))}")
     return warning(

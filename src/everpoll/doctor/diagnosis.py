@@ -43,22 +43,22 @@ class Diagnosis(Struct, frozen=True):
 
 
 def fine(says: str) -> Verdict:
-    """Nothing to do."""
+    """Return the verdict that nothing needs to be done."""
     return Verdict("ok", says)
 
 
 def warning(says: str, remedy: str) -> Verdict:
-    """It works, but not as it should, or not for long."""
+    """Return the verdict that a part works, but badly, or not for long."""
     return Verdict("warning", says, remedy)
 
 
 def problem(says: str, remedy: str) -> Verdict:
-    """Something does not work."""
+    """Return the verdict that a part does not work."""
     return Verdict("problem", says, remedy)
 
 
 def worst_of(verdicts: Iterable[Verdict], otherwise: Verdict) -> Verdict:
-    """Several findings as one: the worst level, all words, the worst first."""
+    """Combine several findings: the worst level, and all their texts, the worst first."""
     found = sorted(verdicts, key=lambda one: -LEVELS.index(one.level))
     if not found:
         return otherwise
@@ -67,19 +67,19 @@ def worst_of(verdicts: Iterable[Verdict], otherwise: Verdict) -> Verdict:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names for people: the first few, and how many more."""
+    """Write names for people: the first few, and how many more."""
     found = list(names)
     more = len(found) - LISTED
     return ", ".join(found[:LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun: `1 task`, `2,000 tasks`."""
+    """Write a number with its noun: `1 task`, `2,000 tasks`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def sized(size_bytes: int) -> str:
-    """A size for people."""
+    """Write a size for people."""
     size = float(size_bytes)
     for unit in ("bytes", "kB", "MB"):
         if size < 1_000:

@@ -26,7 +26,7 @@ async def diagnose(
 
 
 def judged(facts: Facts, transaction_age_s: float, registered: Collection[str], now: float) -> tuple[Check, ...]:
-    """Every check that this kind of store has, in the order in which people read them."""
+    """Return every check that this kind of store has, in the order in which people read them."""
     workers = Fleet(()) if isinstance(facts.workers, Unseen) else Fleet(facts.workers, gone_here(facts.workers))
     due = () if isinstance(facts.due, Unseen) else facts.due
     # What is judged with the help of the workers cannot be judged without them.

@@ -38,7 +38,7 @@ class Fleet:
 
 
 def workers(fleet: Fleet, due: Sequence[DueTasks]) -> Verdict:
-    """Whether workers beat."""
+    """Judge whether workers send heartbeats."""
     found = [
         warning(
             f"worker {one.label} on {one.host} (process {one.pid}) was last heard {human(round(one.beat_age_s))} ago",
@@ -58,7 +58,7 @@ def workers(fleet: Fleet, due: Sequence[DueTasks]) -> Verdict:
 
 
 def leases(facts: LeaseFacts, fleet: Fleet) -> Verdict:
-    """Whether a live worker holds each leased task."""
+    """Judge whether a live worker holds each leased task."""
     known = {one.incarnation: one for one in fleet.workers}
     alive = {one.incarnation for one in fleet.alive}
     found = [
@@ -96,7 +96,7 @@ def _stuck(tasks: int, worker: WorkerInfo | None, *, has_rescuer: bool) -> Verdi
 
 
 def queues(due: Sequence[DueTasks], found: Sequence[QueueInfo], fleet: Fleet) -> Verdict:
-    """Whether each queue with due tasks has a live worker."""
+    """Judge whether each queue with due tasks has a live worker."""
     paused = {one.queue for one in found if one.paused is not None}
     served = {queue for one in fleet.alive for queue in one.queues}
     late: dict[str, list[DueTasks]] = {}
@@ -124,7 +124,7 @@ def _waiting(tasks: int) -> str:
 
 
 def paused(found: Sequence[QueueInfo]) -> Verdict:
-    """Whether a paused queue has tasks that wait."""
+    """Judge whether tasks wait in a paused queue."""
     verdicts = [
         warning(
             f"queue {one.queue!r} is paused{f' by {one.paused.by}' if one.paused.by else ''}"
@@ -141,7 +141,7 @@ def paused(found: Sequence[QueueInfo]) -> Verdict:
 
 
 def names(due: Sequence[DueTasks], fleet: Fleet, registered: Collection[str] = ()) -> Verdict:
-    """Whether a live worker of its queue registers the name of each due task. `registered`: the names of the app."""
+    """Judge whether a live worker registers the name of each due task. `registered`: the names of the app."""
     verdicts = []
     for one in due:
         serving = [worker for worker in fleet.alive if one.queue in worker.queues]

@@ -19,7 +19,7 @@ UNSENT_S = 2 * GROUP_S
 
 
 def stale(due: Sequence[DueTasks]) -> Verdict:
-    """Whether services are looked at when they are due."""
+    """Judge whether services are looked at when they are due."""
     late = [one for one in due if one.kind == CHECK and one.oldest_s >= STALE_S]
     if not late:
         return fine("looks are on time")
@@ -32,7 +32,7 @@ def stale(due: Sequence[DueTasks]) -> Verdict:
 
 
 def outbox(mailboxes: Sequence[TaskInfo], now: float) -> Verdict:
-    """Whether alerts leave their mailboxes."""
+    """Judge whether alerts leave their mailboxes."""
     found = [verdict for one in mailboxes if one.ended_at is None and (verdict := _mailbox(one, now)) is not None]
     number = sum(one.ended_at is None for one in mailboxes)
     return worst_of(

@@ -14,7 +14,7 @@ OTHERS_READ, OTHERS_WRITE = 0o004, 0o002
 
 
 def dead_rows(tables: Sequence[TableRows]) -> Verdict:
-    """Whether vacuum keeps up."""
+    """Judge whether vacuum keeps up."""
     found = [_dead(one) for one in tables if one.dead >= DEAD_WARNING and one.dead > one.live]
     total = sum(one.size_bytes for one in tables)
     return worst_of(found, fine(f"vacuum keeps up; the tables with the most dead rows have {sized(total)}"))
@@ -36,7 +36,7 @@ def _dead(one: TableRows) -> Verdict:
 
 
 def log(facts: LogFacts) -> Verdict:
-    """Whether the write-ahead log is brought into the file."""
+    """Judge whether the write-ahead log is copied into the file."""
     says = f"{facts.path} has {sized(facts.log_bytes)}"
     if facts.log_bytes < LOG_WARNING * facts.limit_bytes:
         return fine(says)
@@ -46,7 +46,7 @@ def log(facts: LogFacts) -> Verdict:
 
 
 def integrity(facts: IntegrityFacts) -> Verdict:
-    """Whether the file is sound."""
+    """Judge whether the file is sound."""
     by_hand = f"sqlite3 {facts.path} 'pragma quick_check'"
     if facts.findings:
         return problem(
@@ -60,7 +60,7 @@ def integrity(facts: IntegrityFacts) -> Verdict:
 
 
 def files(facts: FileFacts) -> Verdict:
-    """Whether this user may write the file, and other users may not read it."""
+    """Judge whether this user may write the file, and other users may not read it."""
     found = []
     if not facts.is_writable:
         found.append(problem(f"{facts.path} is not writable for this user", f"run `chmod u+w {facts.path}`"))

@@ -94,7 +94,7 @@ class Child:
         self._writer.close()
 
     async def let_go(self) -> None:
-        """Have an idle process exit."""
+        """Make an idle process exit."""
         self._writer.close()
         try:
             await asyncio.to_thread(self._process.wait, CLOSE_S)
@@ -123,7 +123,8 @@ class ChildProcesses:
         return sum(child.is_alive for child in self._all)
 
     async def call(self, request: Any, timeout_s: float | None, on_begin: Callable[[], None]) -> bytes:
-        """Have a free child answer; `on_begin` is called when its function begins, and the timeout counts from then.
+        """Run a request in a free child. The timeout counts from the start of its function, which also calls
+        `on_begin`.
 
         Raises `JobTimeout` or `ProcessEnded`; canceled or too late, it ends the child first.
         """

@@ -11,7 +11,7 @@ from everpoll.policy import Backoff, shown, whole_number
 
 
 def worker_label() -> str:
-    """`WORKER_ID`, or host and a random part: unique per process, for people to read."""
+    """Return `WORKER_ID`, or host and a random part: a unique label of the process for people."""
     return os.environ.get("WORKER_ID") or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(2)}"
 
 

@@ -68,7 +68,7 @@ def carried() -> dict[str, str] | None:
 
 
 def enqueueing(found: "Tracer", name: str, queue: str, tasks: int = 1) -> "AbstractContextManager[Span]":
-    """Span an enqueue."""
+    """Trace an enqueue in a span."""
     from opentelemetry.trace import SpanKind  # noqa: PLC0415 - it is there, since its provider is
 
     attributes: dict[str, str | int] = {

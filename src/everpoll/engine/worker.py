@@ -183,7 +183,7 @@ class Worker:
                 logger.debug("dropped %d partitions or rows of history older than %s", dropped, human(keep_s))
 
     def health(self) -> PollerHealth:
-        """Metrics over a window, and the verdict. Resting is healthy."""
+        """Return metrics over a window, and the verdict. A resting worker is healthy."""
         now = asyncio.get_running_loop().time()
         polling = self._polling is not None and not self._polling.done()
         meter, heartbeat = self.meter, self._heartbeat

@@ -133,6 +133,7 @@ class NewTasks:
         return msgspec.structs.replace(
             task,
             key=key,
+            waits_briefly=key is not None,
             priority=checked_priority(f"{where}: priority", options["priority"]) if given else job.priority,
             delay_s=delay_s_of(f"{where}: delay", options["delay"], job.jobs.wall) if "delay" in options else 0.0,
             unique=unique,

@@ -32,7 +32,10 @@ THREADS = 1_000
 
 
 class Jobs:
-    """Registered jobs, by name. `store` connects on first use."""
+    """Registered jobs, by name. `store` connects on first use.
+
+    `coalesces`: whether callers at the same time share a statement; not where an enqueue runs its task (testing).
+    """
 
     def __init__(
         self,
@@ -40,6 +43,8 @@ class Jobs:
         store: Callable[[], Awaitable[Store]],
         sync: Callable[["Jobs"], SyncCalls] | None = None,
         wall: Callable[[], float] = time.time,
+        processes: int | None = None,
+        coalesces: Callable[[], bool] = lambda: True,
     ) -> None:
         self._works = works
         works.everywhere[GROUP] = Work(GROUP, "", end_group, kind=GROUP_KIND)
@@ -48,12 +53,11 @@ class Jobs:
         self.wall = wall
         self._jobs: dict[str, Job[..., Any]] = {}
         self._enqueuer: Enqueuer | None = None
-        self.coalesces = True
-        """Whether callers at the same time share a statement; not where an enqueue runs its task (testing)."""
+        self._coalesces = coalesces
         self._results: Results | None = None
         self.threads = DaemonThreads(limit=THREADS, name="everpoll-job")
         self.hooks = Hooks(store)
-        self.children = ChildProcesses(CHILD, None)
+        self.children = ChildProcesses(CHILD, processes)
 
     async def causes(self, *, name: str | None = None, queue: str | None = None) -> list[Cause]:
         """Group failed jobs by what went wrong, the most frequent cause first."""
@@ -153,7 +157,7 @@ class Jobs:
     async def enqueuer(self) -> Enqueuer:
         """Return the enqueuer of this app."""
         store = await self.store()
-        if not self.coalesces:
+        if not self._coalesces():
             return Enqueuer(store)
         if self._enqueuer is None:
             self._enqueuer = Enqueuer(store)

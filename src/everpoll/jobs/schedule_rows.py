@@ -76,6 +76,7 @@ def task_of_slot(plan: Plan, slot: float) -> NewTask:
         limit=plan.limit,
         version=plan.version,
         key=plan.key,
+        waits_briefly=plan.key is not None,
         unique=plan.unique,
         indexed=plan.unique is not None and plan.unique.for_s is not None,
     )

@@ -16,6 +16,7 @@ class Subject(Protocol):
 
     def log_fields(self) -> Fields:
         """Return its fields: `task_id`, `kind`, `name` and so on."""
+        ...
 
 
 class Labels:

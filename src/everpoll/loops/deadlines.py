@@ -66,7 +66,7 @@ class Deadlines(Generic[T]):
         self._arm()
 
     def _arm(self) -> None:
-        """Point the one timer at the earliest deadline that still counts."""
+        """Set the timer to the earliest deadline that still counts."""
         heap = self._heap
         while heap and heap[0][2].entry is not heap[0]:
             heappop(heap)

@@ -233,5 +233,5 @@ def _channels(value: Any) -> tuple[str, ...]:
 
 
 def is_channel_name(name: Any) -> bool:
-    """Whether a channel may be called that."""
+    """Return True if a channel may have this name."""
     return isinstance(name, str) and 1 <= len(name) <= MAX_CHANNEL_CHARS and name.isprintable()

@@ -48,7 +48,7 @@ class _Search:
         return node, iter(self._below[node])
 
     def _next_new(self, node: str, children: Iterable[str]) -> str | None:
-        """The next child that was not met before; those that were are taken into account."""
+        """Return the next child that was not met before; note those that were."""
         for child in children:
             if child not in self.numbers:
                 return child

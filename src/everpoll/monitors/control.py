@@ -167,6 +167,6 @@ def reports_stale_at(definition: Definition, control: Control) -> float | None:
 
 
 def are_reports_stale(definition: Definition, control: Control, now: float) -> bool:
-    """Whether what the service said about its dependencies is too old: no answer came for three intervals."""
+    """Return True if the last report on the service's dependencies is too old: no answer for three intervals."""
     turns_at = reports_stale_at(definition, control)
     return turns_at is None or now > turns_at

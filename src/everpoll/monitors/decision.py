@@ -156,7 +156,7 @@ def look_events(
 
 
 def _is_uneventful(definition: Definition, control: Control, look: Look, changes: Changes) -> bool:
-    """Whether a healthy service was looked at on time and is as it was: nearly every look ends here."""
+    """Return True if a healthy service was looked at on time and has not changed, as in nearly every look."""
     if not look.reached or look.status is not control.status or not control.status.healthy or look.is_forced:
         return False
     if control.failures or control.not_before is not None or look.retry_after_s is not None or look.error is not None:

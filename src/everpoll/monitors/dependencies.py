@@ -166,9 +166,9 @@ def repeated(service: str, report: Report, at: float) -> Changes:
 
 
 def lists_everything(report: Report) -> bool:
-    """Whether a dependency that is missing from this report is not one any more.
+    """Return True if a dependency that is missing from this report no longer exists.
 
-    An error page, or a body that cannot be read, lists nothing either.
+    An error page, or a body that cannot be read, lists nothing.
     """
     if report.dependencies:
         return True
@@ -249,7 +249,7 @@ class _Gathered:
 
 
 def _error(before: Known | None, reported: Dependency) -> tuple[Any, str | None]:
-    """The error that the history is to have as current."""
+    """Return the error that the history shows as current."""
     match effective(reported).healthy:
         case True:
             return None, None

@@ -171,7 +171,7 @@ class Graph:
             self._above.setdefault(name, []).append(facts.name)
 
     def _alarms(self, name: str) -> list[Opinion]:
-        """The reports that a thing is down, of callers that alert."""
+        """Return the reports, by callers that alert, that a thing is down."""
         opinions = self._opinions.get(name, ())
         return [one for one in opinions if one.status is Status.DOWN and self._services[one.caller].alerts]
 
@@ -180,14 +180,14 @@ class Graph:
         return bool(self._alarms(root)) or (facts is not None and facts.status is Status.DOWN and facts.alerts)
 
     def _failed_since(self, name: str) -> float | None:
-        """Since when a thing is failed, by its own account or by that of a caller; None: it is not."""
+        """Return since when a thing is failed, by its own account or by that of a caller; None: it is not."""
         facts = self._services.get(name)
         times = [facts.since] if facts is not None and facts.status is Status.DOWN else []
         times += [one.since for one in self._opinions.get(name, ()) if one.status is Status.DOWN]
         return min(times, default=None)
 
     def _troubled_below(self, name: str) -> list[str]:
-        """What a service depends on and is in trouble: its own report counts, else the other one's status."""
+        """Return a service's dependencies in trouble: their own report counts, else the other's status."""
         facts = self._services.get(name)
         if facts is None:
             return []
@@ -195,7 +195,7 @@ class Graph:
         return [below for below in self._below[name] if (said.get(below) or self._statuses[below]) in _TROUBLED]
 
     def _troubled(self) -> dict[str, list[str]]:
-        """Failed things, and all below them that is in trouble, each with what of that is directly below it."""
+        """Return failed things and all troubled things below them, each with those directly below it."""
         found: dict[str, list[str]] = {}
         left = [name for name, status in self._statuses.items() if status is Status.DOWN]
         while left:

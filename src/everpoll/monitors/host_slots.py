@@ -107,7 +107,7 @@ class HostSlots(Generic[Ticket]):
         return (None if looked_at == _NEVER else looked_at), ticket
 
     def __len__(self) -> int:
-        """How many hosts have looks under way or waiting."""
+        """Return how many hosts have looks that run or wait."""
         return len(self._hosts)
 
     def _granted(self, host: str) -> list[Ticket]:

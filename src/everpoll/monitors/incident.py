@@ -124,7 +124,7 @@ def close(incident: Incident, why: str, now: float) -> Incident:
 
 
 def _due(incident: Incident) -> tuple[float | None, IncidentWaits]:
-    """When the alert, or the next reminder, is due."""
+    """Return when the alert, or the next reminder, is due."""
     if incident.noticed_at is None:
         return incident.opened_at + incident.alert.delay_s, "delay"
     if incident.alert.reminder_s is None:

@@ -39,7 +39,7 @@ class Window(Struct, frozen=True, kw_only=True, omit_defaults=True):
     zone: str = "UTC"
 
     def covers(self, service: str) -> bool:
-        """Whether it is about this service."""
+        """Return True if the window is about this service."""
         return not self.services or service in self.services
 
     def active_until(self, now: float) -> float | None:
@@ -50,7 +50,7 @@ class Window(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return max(open_ones, default=None)
 
     def _around(self, now: float) -> Iterable[tuple[float, float]]:
-        """The windows that may be open now: those that began today, or up to their length and a day ago."""
+        """Return the windows that may be open now: those that began within their length and a day."""
         zone = ZoneInfo(self.zone)
         today = datetime.fromtimestamp(now, zone).date()
         for back in range(-1, int(self.lasts_s // 86_400) + 3):

@@ -115,7 +115,7 @@ def started_over(definition: Definition, control: Control, now: float) -> Contro
 
 
 def _origin(definition: Definition, control: Control, look: Look) -> float:
-    """What the interval counts from: the due time, however late the look began; else its start."""
+    """Return the instant from which the interval counts: the due time, however late the look began; else its start."""
     if look.is_forced:
         return look.started_at
     due_at = look_due_at(definition, control, look.started_at)

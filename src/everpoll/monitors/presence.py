@@ -20,7 +20,7 @@ class Presence:
         self._leftovers_at = -LEFTOVERS_S
 
     async def is_any(self, store: Store) -> bool:
-        """Whether there is a service, an open incident or a waiting message."""
+        """Return True if there is a service, an open incident or a waiting message."""
         if await _is_live(store, CHECK_KIND):
             return True
         now = asyncio.get_running_loop().time()

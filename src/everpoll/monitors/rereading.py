@@ -76,7 +76,7 @@ def _facts(body: bytes, report: Report) -> list[proactive_deps.Facts] | None:
 
 
 def _is_ordinary(body: bytes) -> bool:
-    """Whether no other part of the body can make a difference: deep nesting, metrics in a text, invalid UTF-8.
+    """Return True if no other part of the body can matter: deep nesting, metrics in a text, invalid UTF-8.
 
     Also false for any body of which `facts_of` would see less than `read` does.
     """

@@ -292,7 +292,7 @@ class Services:
                     await health.set_alias(name, canonical)
 
     async def _has_work(self) -> bool:
-        """Whether there is a service, an open incident or a waiting message."""
+        """Return True if there is a service, an open incident or a waiting message."""
         if self._definitions:
             return True
         return await self._presence.is_any(await self.store())

@@ -51,7 +51,7 @@ class Standby:
             await asyncio.gather(waiting, return_exceptions=True)
 
     def forget(self) -> None:
-        """The event loop of earlier calls is gone."""
+        """Forget connections of an event loop that has ended."""
         self._waiting = None
 
     async def _wait(self, scouts: bool) -> None:

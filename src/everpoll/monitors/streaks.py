@@ -37,7 +37,7 @@ def observed_again(streak: Streak, alert: Alert, at: float) -> Streak:
 
 
 def opens(streak: Streak, alert: Alert, now: float) -> bool:
-    """Whether an incident is to be opened now."""
+    """Return True if an incident must be opened now."""
     if streak.incident is not None or not streak.bad or streak.is_unknown:
         return False
     if alert.within is not None:
@@ -54,7 +54,7 @@ def opens_at(streak: Streak, alert: Alert) -> float | None:
 
 
 def closes(streak: Streak, alert: Alert) -> bool:
-    """Whether the open incident is to be closed."""
+    """Return True if the open incident must be closed."""
     return streak.incident is not None and streak.good >= alert.recover
 
 

@@ -19,7 +19,7 @@ from everpoll.policy.jitter import Rng, spread, spread_up
 
 
 def growth(factor: float, exponent: float) -> float:
-    """factor ** exponent for a factor of at least 1, and infinity where that leaves the range of floats."""
+    """Return factor ** exponent for a factor of at least 1; infinity if that exceeds the range of floats."""
     # 1 ** n is 1 even for an n that no float can hold, where pow would give up.
     if factor == 1:
         return 1.0

@@ -11,9 +11,9 @@ class Clock(Protocol):
     """A real clock, or a virtual one in tests."""
 
     def now(self) -> float:
-        """Monotonic seconds from an arbitrary start: decides."""
+        """Return monotonic seconds from an arbitrary start. Decisions use this time."""
         ...
 
     def wall(self) -> float:
-        """Seconds since the epoch: for display only."""
+        """Return seconds since the epoch, for display only."""
         ...

@@ -76,7 +76,7 @@ class Histogram:
         return found
 
     def encoded(self) -> bytes:
-        """Pairs of numbers: the distance from the bucket before, and the count; seven bits to a byte."""
+        """Return pairs of numbers: the distance from the bucket before, and the count; seven bits to a byte."""
         packed = bytearray()
         before = 0
         for bucket, count in self.counts:

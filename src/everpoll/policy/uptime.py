@@ -44,7 +44,7 @@ def ahead_of(status: HealthWord, at: float, until: float, now: float) -> Ahead:
 
 
 def uptime_of(availability: Availability, range_ms: int, ahead: Ahead = NOTHING_AHEAD) -> Uptime:
-    """Uptime from the figures of a range of this length that has the last look in it; a rollup has them."""
+    """Return the uptime from the figures of a range of this length that has the last look in it; a rollup has them."""
     healthy_ms = availability.up_ms + availability.degraded_ms
     known_ms = healthy_ms + availability.down_ms
     percent = None if known_ms <= 0 else healthy_ms * _PERCENT_PARTS // known_ms * 100 / _PERCENT_PARTS

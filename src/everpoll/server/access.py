@@ -98,7 +98,7 @@ class Access:
         return "read" if role is not None and self.read_only else role
 
     def is_logged_in(self, request: Request) -> bool:
-        """Whether a caller that may do something may do so by its cookie, and can log out."""
+        """Return True if the caller's rights come from its cookie, so that it can log out."""
         return not self.is_open and self._by_header(request) is None
 
     def role_for(self, given: str) -> Role | None:
@@ -141,7 +141,7 @@ def own_hosts(host: str, more: Iterable[str] = ()) -> frozenset[str]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only callers on this machine reach that address."""
+    """Return True if only callers on this machine reach that address."""
     address = address_of(host.strip("[]"))
     return host == "localhost" if address is None else address.is_loopback
 
@@ -156,7 +156,7 @@ def address_of(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
 
 
 def _is_foreign(client: str) -> bool:
-    """Whether a caller may be on another machine; what a proxy passes on need not be an address."""
+    """Return True if a caller may be on another machine; what a proxy passes on need not be an address."""
     address = address_of(client)
     return client not in _IN_PROCESS if address is None else not address.is_loopback
 

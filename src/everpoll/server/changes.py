@@ -82,7 +82,7 @@ class Changes:
         self._seen.clear()
 
     def changed(self, *topics: str) -> None:
-        """Something of these topics has changed: tell it with the next tick."""
+        """Note that something of these topics has changed; the next tick sends it."""
         self._changed.update(topics)
 
     async def _tick(self) -> None:
@@ -165,5 +165,5 @@ def _hint(topic: str, version: int) -> bytes:
 
 
 def _version(app: ServedApp) -> int:
-    """A number that grows, in every process: milliseconds of the wall clock."""
+    """Return a number that grows, in every process: milliseconds of the wall clock."""
     return round(app.services.wall() * 1000)

@@ -32,7 +32,7 @@ async def ask_doctor(asked: Asked) -> Reply:
 
 
 def _safe(check: Check) -> Check:
-    """What a database or a channel said may repeat a secret."""
+    """Mask secrets in what a database or a channel said."""
     return replace(check, says=str(without_secrets(check.says)), remedy=str(without_secrets(check.remedy)))
 
 

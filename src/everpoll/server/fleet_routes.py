@@ -152,7 +152,7 @@ def _worker(one: WorkerInfo, gone: set[int]) -> WorkerItem:
 
 
 def _table_worker(adopted: AdoptedTable) -> WorkerItem | None:
-    """The worker of an adopted table in this process; None while it does not run."""
+    """Return the worker of an adopted table in this process; None while it does not run."""
     worker, started_at = adopted.worker, adopted.started_at
     if worker is None or started_at is None:
         return None

@@ -1,7 +1,7 @@
 """Jobs as the HTTP API shows them: no text has a secret in it."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import msgspec
@@ -42,6 +42,8 @@ class JobItem(Struct, frozen=True, kw_only=True, gc=False):
     """How many attempts it has in all; null: this server was started without the app that says so."""
     created_at: datetime
     due_at: datetime
+    scheduled_for: datetime | None
+    """The slot for which a schedule enqueued it; null: no schedule did."""
     started_at: datetime | None
     ended_at: datetime | None
     worker: str | None
@@ -160,6 +162,7 @@ def _item(shape: type[Shown], task: TaskInfo, jobs: Jobs, texts: list[Any], **mo
         attempts=jobs[task.name].retry.attempts if task.name in jobs else None,
         created_at=task.created_at,
         due_at=task.due_at,
+        scheduled_for=_slot(task.args),
         started_at=task.started_at,
         ended_at=task.ended_at,
         worker=task.worker,
@@ -185,6 +188,14 @@ def _call(args: Any) -> tuple[list[Any], dict[str, Any]]:
     return (args, {}) if isinstance(args, list) else ([args], {})
 
 
+def _slot(args: Any) -> datetime | None:
+    slot = args.get("slot") if isinstance(args, dict) else None
+    try:
+        return datetime.fromtimestamp(slot, UTC) if isinstance(slot, int | float) else None
+    except (ValueError, OverflowError, OSError):
+        return None  # written by another program
+
+
 def _error(entry: dict[str, Any]) -> JobError:
     return _read_error(without_secrets(entry))
 
@@ -208,6 +219,7 @@ ITEM: dict[str, Any] = {
     "attempts": 3,
     "created_at": instant_example(0),
     "due_at": instant_example(2),
+    "scheduled_for": None,
     "started_at": instant_example(3),
     "ended_at": instant_example(4),
     "worker": "web-1",

@@ -30,7 +30,7 @@ _LOGGED_IN = """<h1>everpoll</h1>
 
 
 def wants_page(request: Request) -> bool:
-    """Whether a browser asks for a page, as opposed to a program for data."""
+    """Return True if a browser asks for a page, False if a program asks for data."""
     return request.method == "GET" and "text/html" in request.headers.get("accept", "")
 
 

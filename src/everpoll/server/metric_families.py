@@ -58,7 +58,7 @@ _METER: dict[str, tuple[str, Callable[[Meter], float]]] = {
 
 
 def tasks(entries: Iterable[Entry]) -> Iterator[Metric]:
-    """What workers of this process did."""
+    """Yield metrics of the tasks that workers of this process ran."""
     known = list(entries)
     total = CounterMetricFamily(
         "everpoll_tasks", "Runs of tasks, by outcome.", labels=("kind", "name", "queue", "outcome")
@@ -78,7 +78,7 @@ def tasks(entries: Iterable[Entry]) -> Iterator[Metric]:
 
 
 def _buckets(counts: Mapping[int, int]) -> list[tuple[str, float]]:
-    """Cumulative counts below the bounds; a value is known to within 5 %."""
+    """Return cumulative counts below the bounds; a value is known to within 5 %."""
     found = [0] * (len(BOUNDS_S) + 1)
     for bucket, count in counts.items():
         found[bisect_left(BOUNDS_S, _MIDDLE * BASE**bucket / 1e6)] += count
@@ -87,7 +87,7 @@ def _buckets(counts: Mapping[int, int]) -> list[tuple[str, float]]:
 
 
 def pollers(healths: Mapping[str, PollerHealth], meters: Mapping[str, Meter]) -> Iterator[Metric]:
-    """The pollers of this process: of jobs, of services, and of each table."""
+    """Yield metrics of the pollers of this process: of jobs, of services, and of each table."""
     for name, (text, value_of) in _POLLER.items():
         gauge = GaugeMetricFamily(name, text, labels=("poller",))
         for poller, health in healths.items():
@@ -102,7 +102,7 @@ def pollers(healths: Mapping[str, PollerHealth], meters: Mapping[str, Meter]) ->
 
 
 def watches(counters: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
-    """What watches of this process counted: looks, checks, confirmations, retries, probes, timeouts, repairs."""
+    """Yield counts of watches of this process: looks, checks, confirmations, retries, probes, timeouts, repairs."""
     family = CounterMetricFamily("everpoll_watch_counts", "What watches counted.", labels=("watch", "what"))
     for watch, counts in counters.items():
         for what, count in itertools.islice(sorted(counts.items()), LABELS_LIMIT):
@@ -111,7 +111,7 @@ def watches(counters: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
 
 
 def loops(cards: Iterable[LoopCard]) -> Iterator[Metric]:
-    """The loops of this process."""
+    """Yield metrics of the loops of this process."""
     runs = CounterMetricFamily("everpoll_loop_runs", "Runs that began.", labels=("loop",))
     failures = GaugeMetricFamily("everpoll_loop_failures", "Runs that failed in a row.", labels=("loop",))
     interval = GaugeMetricFamily("everpoll_loop_interval_seconds", "Between two runs, now.", labels=("loop",))
@@ -126,7 +126,7 @@ def loops(cards: Iterable[LoopCard]) -> Iterator[Metric]:
 
 
 def queues(infos: Iterable[QueueInfo], now: float) -> Iterator[Metric]:
-    """What waits in the queues of the store, whichever process serves them."""
+    """Yield metrics of the tasks that wait in the queues of the store, whichever process serves them."""
     family = GaugeMetricFamily("everpoll_queue_tasks", "Live tasks, up to 10,000.", labels=("queue", "state"))
     oldest = GaugeMetricFamily("everpoll_queue_oldest_wait_seconds", "Of its ready tasks.", labels=("queue",))
     paused = GaugeMetricFamily("everpoll_queue_paused", "1: no worker leases from it.", labels=("queue",))
@@ -140,7 +140,7 @@ def queues(infos: Iterable[QueueInfo], now: float) -> Iterator[Metric]:
 
 
 def workers(infos: Iterable[WorkerInfo]) -> Iterator[Metric]:
-    """The workers of the fleet that have not stopped."""
+    """Yield metrics of the workers of the fleet that have not stopped."""
     family = GaugeMetricFamily("everpoll_workers", "Workers that have not stopped.", labels=("state",))
     living = [one.is_alive for one in infos if one.stopped_at is None]
     family.add_metric(("alive",), sum(living))
@@ -149,7 +149,7 @@ def workers(infos: Iterable[WorkerInfo]) -> Iterator[Metric]:
 
 
 def services(looks: Mapping[str, int], alerts: Mapping[str, int]) -> Iterator[Metric]:
-    """Looks that this process made, and messages that it sent."""
+    """Yield counts of looks that this process made, and of messages that it sent."""
     looked = CounterMetricFamily("everpoll_service_looks", "Looks at services, by status.", labels=("status",))
     for status, count in sorted(looks.items()):
         looked.add_metric((status,), count)
@@ -160,7 +160,7 @@ def services(looks: Mapping[str, int], alerts: Mapping[str, int]) -> Iterator[Me
 
 
 def monitoring(statuses: Mapping[str, int], open_breakers: int, incidents: int, outbox: int) -> Iterator[Metric]:
-    """The services of the store, whichever process looks at them."""
+    """Yield metrics of the services of the store, whichever process looks at them."""
     family = GaugeMetricFamily("everpoll_services", "Services, by status.", labels=("status",))
     for status, count in sorted(statuses.items()):
         family.add_metric((status,), count)

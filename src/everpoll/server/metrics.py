@@ -44,16 +44,20 @@ class MeasuredApp(Protocol):
     @property
     def services(self) -> Services:
         """The services of the app, by name."""
+        ...
 
     @property
     def needs_store(self) -> bool:
         """Whether the app has work in a database."""
+        ...
 
     def pollers(self) -> dict[str, Worker]:
         """Return the workers that run, by name."""
+        ...
 
     async def store(self) -> Store:
         """Return the store, connected."""
+        ...
 
 
 class Metrics:

@@ -95,7 +95,7 @@ async def body_of(request: Request, route: Route) -> Any:
 
 
 def _is_nested_deep(text: bytes) -> bool:
-    """Whether JSON is nested deeper than NESTING_LIMIT; what is not JSON may be anything."""
+    """Return True if JSON is nested deeper than NESTING_LIMIT; other texts may give either answer."""
     if text.count(b"[") + text.count(b"{") <= NESTING_LIMIT:
         return False
     depth = 0

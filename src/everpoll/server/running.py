@@ -33,7 +33,7 @@ BACKLOG = 2_048
 
 
 def _spare_the_collector() -> None:
-    """Exempt from garbage collection what is loaded by now.
+    """Exempt loaded objects from garbage collection.
 
     A page of a thousand rows makes enough objects for a full collection, which visits all that live. With those of the
     start among them it took as long as the page itself, and doubled the p95 of every long list.

@@ -26,22 +26,28 @@ class ServedApp(Protocol):
     @property
     def services(self) -> Services:
         """The services of the app, by name."""
+        ...
 
     @property
     def needs_store(self) -> bool:
         """Whether the app has work in a database; an app of loops has none, and is healthy without."""
+        ...
 
     def pollers(self) -> dict[str, Worker]:
         """Return the workers that run in this process, by name."""
+        ...
 
     async def store(self) -> Store:
         """Return the store, connected."""
+        ...
 
     def health(self) -> Health:
         """Tell whether the app does its work."""
+        ...
 
     async def doctor(self, transaction_age: Duration = "5m") -> Diagnosis:
         """Look at the database and the fleet, and judge what is found."""
+        ...
 
 
 OnClose = Callable[[], None]

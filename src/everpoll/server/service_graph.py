@@ -135,7 +135,7 @@ class _Known(Struct, frozen=True, gc=False):
     facts: ServiceFacts
 
     def holds(self, row: ServiceRow, reported: Reports, now: float) -> bool:
-        """Whether the same facts would be made from these."""
+        """Return True if these rows and reports would give the same facts."""
         return self.row is row and self.from_at <= now <= self.until and self.reported == reported
 
 

@@ -53,7 +53,7 @@ class Serving:
 
     @contextlib.contextmanager
     def streaming(self, pump: "asyncio.Task[None]") -> Iterator[None]:
-        """Know of a stream, to end it with the server."""
+        """Register a stream, so that the server ends it when it stops."""
         if self._signals is not None:
             self._signals.begin()
         if self._is_closing:

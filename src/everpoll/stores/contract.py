@@ -122,6 +122,7 @@ class Pulse(Protocol):
 
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """Count one more beat of this worker; tell which running tasks are to be canceled, and what others beat."""
+        ...
 
     def rescue(self, incarnation: int, dead: Sequence[tuple[int, int]], overdue: Sequence[tuple[int, int]]) -> Rescued:
         """Take back what dead and stopped workers hold, and overdue tasks of this worker.
@@ -129,6 +130,7 @@ class Pulse(Protocol):
         `dead`: incarnations to declare dead, each with the beat number that stood still. A worker that has beaten
         since is left alone, whenever this call arrives. `overdue`: ids and sequences that this worker holds.
         """
+        ...
 
     def close(self) -> None:
         """Close the connection."""
@@ -149,6 +151,7 @@ class Source(Protocol):
     def hand_over(self) -> Callable[[], None] | None:
         """For a store that works in a thread of its own: called in the middle of many short runs, it gives that thread
         the interpreter for a moment. None: nothing to call."""
+        ...
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """Sign a worker on; it may lease from now on."""
@@ -161,18 +164,22 @@ class Source(Protocol):
 
         Raises `LeaseLost` for an incarnation that was declared dead: it must sign on anew.
         """
+        ...
 
     async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """Settle a mixed batch in one transaction; return the ids that were lost: not ours any more, unchanged."""
+        ...
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         """Return which of the ids that `settle` called lost were settled by an earlier try whose answer got lost."""
+        ...
 
     async def note_loss(self, task_id: int, note: str) -> None:
         """Record, beside the task and not in it, that a worker's result was dropped."""
 
     async def prune(self, older_than_s: float) -> int:
         """Drop history and events older than this; return how many partitions or rows of history went."""
+        ...
 
     async def listen(self, on_wake: OnWake) -> None:
         """Call `on_wake`, in this event loop's thread, whenever something may have become due or is to be canceled.
@@ -185,6 +192,7 @@ class Source(Protocol):
 
     def pulse(self) -> Pulse:
         """Return a connection for the heartbeat, to be used from another thread."""
+        ...
 
     async def back_off(self, delay_s: float) -> None:
         """Wait that long after `StoreUnavailable`; less where another part of this process reaches the store first."""
@@ -196,6 +204,7 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
     @property
     def health(self) -> "HealthRecords":
         """What is recorded about services."""
+        ...
 
     async def open(self, *, migrate: bool = True) -> None:
         """Connect; bring the schema up to date, or raise `SchemaOutdated` where `migrate` is False. Repeatable."""
@@ -205,22 +214,28 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
 
     async def migrate(self) -> list[str]:
         """Apply the missing migrations, and return their names. Several processes may call it at the same time."""
+        ...
 
     async def enqueue(self, tasks: Sequence[NewTask]) -> list[Enqueued]:
         """Enqueue all or none, in order; wake workers. Of two equal keys in one call, the first wins.
 
-        `once` without a key, or for a task that is not indexed, is `BadInput`; so is `unique` without a key. A key of a
-        job that an open transaction has is `LockHeld` after a moment, and nothing is enqueued: ask again.
+        `once` without a key, or for a task that is not indexed, is `BadInput`; so is `unique` without a key. Where
+        a task that `waits_briefly` has a key that an open transaction has taken, the call is `LockHeld` after a moment,
+        and nothing is enqueued: ask again.
         """
+        ...
 
     async def progress(self, incarnation: int, lease: Lease, progress: str) -> bool:
         """Store a JSON text about a running task; return False if its lease was lost."""
+        ...
 
     async def losses(self, task_id: int) -> list[dict[str, Any]]:
         """Return what `note_loss` recorded about a task."""
+        ...
 
     async def info(self, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
         """Return the tasks that exist, live or in history, read in one snapshot."""
+        ...
 
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
         """Return those of the tasks that have ended: the cheap look that all waiters of a process share.
@@ -228,18 +243,23 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         A task comes as its end tells it: with its result, or its trail if it is not done; without arguments, memory and
         progress. None stands for one whose result did not fit into this answer: ask again for it.
         """
+        ...
 
     async def find(self, kind: str, key: str) -> TaskInfo | None:
         """Return the live task of that kind with that key; if there is none, the indexed task that ended last."""
+        ...
 
     async def last_results(self, kind: str, name: str, limit: int = 200) -> list[Any]:
         """Return the results of the indexed tasks of that name that ended last, newest first; null is left out."""
+        ...
 
     async def task_events(self, task_id: int, after: int = 0, limit: int = 1000) -> list[Event]:
         """Return what happened to one task, behind the number `after`, by number."""
+        ...
 
     async def events_of(self, after: Mapping[int, int], limit: int = 1000) -> list[Event]:
         """Return what happened to several tasks: of each at most `limit` behind its number, by task and number."""
+        ...
 
     async def events(self, after: str | None, limit: int = 1000) -> EventPage:
         """Return the feed of all tasks behind a position; for None no events, and the position of now.
@@ -248,21 +268,28 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         commits after it, or was not visible with it, is behind it. `BadInput` for a text that is not a
         position of this store.
         """
+        ...
 
     async def tasks(self, wanted: TaskFilter, limit: int = 50, after: int | None = None) -> TaskPage:
         """Return a page, newest first. It is shorter than `limit` where the payloads of so many would be too large."""
+        ...
 
     async def live(self, kind: str, limit: int = 1_000, after: int | None = None) -> list[LiveTask]:
         """Return the live indexed tasks of a kind, newest first, those with an id below `after`."""
+        ...
 
     async def workers(self) -> list[WorkerInfo]:
         """Return the workers that are alive, and those that ended within the last day."""
+        ...
 
     async def queues(self) -> list[QueueInfo]:
         """Return how much waits and runs in each queue."""
+        ...
 
     def examiner(self) -> "Examiner":
         """Return what gathers facts for a doctor: on its own connections, also while this store is closed."""
+        ...
 
     async def limit(self, key: str) -> LimitInfo:
         """Return what happens at the key of a limit: nothing, if no task has it."""
+        ...

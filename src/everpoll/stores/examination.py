@@ -216,6 +216,7 @@ class Examiner(Protocol):
     async def examine(self, transaction_age_s: float, listed_kind: str) -> Facts:
         """Gather everything. `transaction_age_s`: the age from which on a transaction is reported. `listed_kind`: the
         kind of indexed tasks of which the newest LISTED_LIMIT are listed."""
+        ...
 
 
 SCHEMA_UNFIT = Unseen("the schema does not fit this release", "run `everpoll migrate`")

@@ -118,9 +118,11 @@ class Figures(Protocol):
         Steps begin at multiples of `step_s`, which is a multiple of a minute. Multiples of an hour go back 90 days,
         others two. `BadInput`: more than 500 steps.
         """
+        ...
 
     async def published_loops(self) -> list[PublishedLoops]:
         """Return the loops of every process that has published some and lives, or ended within the last hour."""
+        ...
 
 
 class Row(Struct, frozen=True, gc=False):
@@ -177,6 +179,7 @@ class Decode(Protocol):
 
     def __call__(self, text: str, /) -> dict[str, int]:
         """Read them from their JSON."""
+        ...
 
 
 def _point(of: SeriesOf, at: int, rows: list[Row], decode: Decode) -> SeriesPoint:

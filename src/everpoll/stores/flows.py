@@ -53,12 +53,15 @@ class Flows(Protocol):
         Where a live task has the key of one of them, nothing is enqueued: the answer then is the holder's id in that
         place, 0 in the others, and none is new. `BadInput`: not a valid flow, or two equal keys in it.
         """
+        ...
 
     async def members(self, task_id: int, after: int = 0, limit: int = 1000) -> "list[TaskInfo]":
         """Return the tasks that lead to this one, by id behind `after`, live or in history; read in one snapshot."""
+        ...
 
     async def member_counts(self, task_id: int) -> "dict[TaskState, int]":
         """Return how many tasks that lead to this one are in which state."""
+        ...
 
 
 class Link(NamedTuple):
@@ -121,7 +124,7 @@ def cause_of(link: Link) -> dict[str, object]:
 
 
 def with_input(args: str, result: str) -> str:
-    """Arguments that take a result, with it."""
+    """Insert the result that a call takes into its stored arguments."""
     return f"{INPUT}{result},{args[1:]}"
 
 

@@ -203,41 +203,51 @@ class HealthRecords(Protocol):
 
     async def looks(self, service: str, from_at: float, to_at: float, limit: int = 1000) -> list[Look]:
         """Return looks of a range, newest first."""
+        ...
 
     async def last_looks(self, services: Sequence[str], n: int) -> dict[str, list[LookPoint]]:
         """Return the last looks at each of these services that has any, newest first; at most RECENT_LIMIT each."""
+        ...
 
     async def dependencies(self, service: str) -> list[DependencyInfo]:
         """Return what the service reports and has reported, by name."""
+        ...
 
     async def edges(self, after: tuple[str, str] | None = None, limit: int = 1000) -> EdgePage:
         """Return what all services report, by service and name, in pages."""
+        ...
 
     async def errors(self, service: str, dependency: str, limit: int = 100) -> list[ErrorEntry]:
         """Return the error history of a dependency, newest first."""
+        ...
 
     async def latencies(
         self, service: str, dependency: str, from_at: float, to_at: float, limit: int = 1000
     ) -> list[LatencyPoint]:
         """Return latencies of a dependency in a range, newest first."""
+        ...
 
     async def rollups(self, service: str, step: Step, from_at: float, to_at: float) -> list[Bucket]:
         """Return the buckets that overlap the range and have looks, oldest first.
 
         `BadInput` if the range spans more than BUCKET_LIMIT buckets.
         """
+        ...
 
     async def summary(self, service: str, from_at: float, to_at: float) -> Rollup:
         """Return the figures of a range, exact to the minute.
 
         Where the minutes of its ends are pruned already, it is exact to the hour, and after the hours to the day.
         """
+        ...
 
     async def availability(self, services: Sequence[str], from_at: float) -> dict[str, Availability]:
         """Return the availability since the hour of `from_at` of each of these services that has looks since then."""
+        ...
 
     async def aliases(self) -> dict[str, str]:
-        """Canonical names by alias."""
+        """Return canonical names by alias."""
+        ...
 
     async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
         """Let dependencies of the name `alias` be called `canonical`.
@@ -247,18 +257,22 @@ class HealthRecords(Protocol):
 
     async def delete_alias(self, alias: str, entry: LogEntry | None = None) -> bool:
         """Forget an alias; False: there was none."""
+        ...
 
     async def windows(self) -> list[MaintenanceWindow]:
         """Return every maintenance window, by id."""
+        ...
 
     async def set_window(self, window: MaintenanceWindow, entry: LogEntry | None = None) -> None:
         """Store a maintenance window; one with the same id is replaced."""
 
     async def delete_window(self, window_id: str, entry: LogEntry | None = None) -> bool:
         """Delete a maintenance window; False: there was none."""
+        ...
 
     async def forget(self, service: str) -> bool:
         """Delete everything about a service; False: it is not known. A look that is recorded later begins anew."""
+        ...
 
     async def roll_up(self, until: float, after: int = 0) -> int | None:
         """Roll up the looks before `until`, of a bounded number of services and in bounded time.
@@ -267,6 +281,8 @@ class HealthRecords(Protocol):
         Reads count what waits for a roll-up as well. The more waits, the slower `availability` is; the more of an hour
         is rolled up at once, the less it costs: 25 us a look every ten minutes, 6 every hour, at an interval of 30 s.
         """
+        ...
 
     async def prune(self, now: float, retention: Retention = KEPT) -> bool:
         """Drop a bounded portion of what is too old; True: call again, there is more."""
+        ...

@@ -80,7 +80,7 @@ def dependency_name(name: str) -> str:
 
 
 def fitting_json(value: Any) -> str | None:
-    """JSON as it is stored; None stays None. One that is too large is replaced by a note."""
+    """Return JSON as it is stored; None stays None. A value that is too large is replaced by a note."""
     if value is None:
         return None
     try:
@@ -120,7 +120,7 @@ def _escaped(text: str) -> str:
 
 
 def _is_unicode(text: str) -> bool:
-    """False if it has half a character, which UTF-8 cannot represent."""
+    """Return False if the text has half a character, which UTF-8 cannot represent."""
     if text.isascii():
         return True
     try:

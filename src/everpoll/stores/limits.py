@@ -260,7 +260,7 @@ def _refuse(task: NewTask, why: str) -> NoReturn:
 
 
 def _refuse_misused_once(task: NewTask) -> None:
-    """`once` needs a key, and the index on history that only indexed tasks have."""
+    """Refuse `once` without a key, or without the index on history that only indexed tasks have."""
     if task.once and (task.key is None or not task.indexed):
         raise BadInput(
             f"{task.name}: once=True needs a key and indexed=True; got key={task.key!r}, indexed={task.indexed}"

@@ -71,6 +71,9 @@ class NewTask(Struct, frozen=True, gc=False, kw_only=True):
     """None: it has no limit, and costs nothing for those of others."""
     unique: Unique | None = None
     """With a key. None: the live task that has the key answers."""
+    waits_briefly: bool = False
+    """With a key: a transaction elsewhere that has the key and is still open is waited for only a moment; then the
+    enqueue is `LockHeld`, and the caller asks again. For keys that users take in transactions of their own."""
 
 
 class Enqueued(Struct, frozen=True, gc=False):

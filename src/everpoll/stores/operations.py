@@ -87,9 +87,11 @@ class Operations(Protocol):
         A queued task that cancels itself is asked, too: it is due at once, and its lease says so. The event carries the
         state as `state`.
         """
+        ...
 
     async def cancel_many(self, requests: Sequence[tuple[int, str]]) -> "list[TaskState | None]":
         """`cancel` for many tasks, each with its note, in few statements; answers in the order of the requests."""
+        ...
 
     async def revise(self, revisions: Sequence[Revision]) -> list[int | None]:
         """Change live tasks; return their ids in the order of the revisions, None where nothing was changed.
@@ -98,21 +100,25 @@ class Operations(Protocol):
         revision is for queued tasks only.
         A task that runs goes on with the arguments that its lease brought, and is due again at once when it settles.
         """
+        ...
 
     async def retry(self, task_id: int, note: str) -> bool:
         """Put an ended task back in the queue under its own id with fresh attempts; False: see `retry_many`."""
+        ...
 
     async def retry_many(self, requests: Sequence[tuple[int, str]]) -> list[Retried]:
         """`retry` for many tasks, each with its note; answers in the order of the requests.
 
         BATCH_LIMIT of them are one transaction.
         """
+        ...
 
     async def delete(self, requests: Sequence[tuple[int, str]]) -> list[Deleted]:
         """Forget ended tasks, each with a note for the feed; answers in the order of the requests. Events stay.
 
         BATCH_LIMIT of them are one transaction.
         """
+        ...
 
     async def pause(self, queue: str, reason: str, by: str) -> None:
         """Have no worker lease from the queue until `resume`; what runs goes on. Repeated, it replaces the reason.
@@ -122,9 +128,11 @@ class Operations(Protocol):
 
     async def resume(self, queue: str, by: str) -> bool:
         """Have workers lease from the queue again, and wake them; return False if it was not paused."""
+        ...
 
     async def paused(self) -> dict[str, Pause]:
         """Return the queues that are paused, by name."""
+        ...
 
     async def release_set_aside(self, versions: Mapping[str, int], queues: Sequence[str], limit: int) -> int:
         """Make tasks due that other workers have set aside, the oldest first; return how many.
@@ -132,9 +140,11 @@ class Operations(Protocol):
         `versions`: the names that the asking worker can run, each with the newest version of its arguments; `queues`:
         those that it serves. No worker is woken: the asking worker looks next, before others lease them in vain.
         """
+        ...
 
     async def log(self, entries: Sequence[LogEntry]) -> None:
         """Write events that belong to no other change: all or none, in order."""
 
     async def actions_of(self, task_id: int, limit: int = 1000) -> "list[Event]":
         """Return what was done to a task from outside, oldest first: the events with negative numbers."""
+        ...

@@ -17,10 +17,13 @@ class OwnTransactions(Protocol):
 
     async def enqueue_inside(self, tasks: "Sequence[NewTask]", *, anew: bool = False) -> "CallerWork[list[Enqueued]]":
         """Enqueue these in the caller's transaction; its commit wakes workers. `BadInput`: there are no connections."""
+        ...
 
     async def complete_inside(self, incarnation: int, ended: "Ended", *, anew: bool = False) -> "CallerWork[None]":
         """End a task as done in the caller's transaction. A lease that was lost is `LeaseLost`, and nothing of that
         transaction can be committed then."""
+        ...
 
     async def is_complete(self, incarnation: int, lease: "Lease") -> bool:
         """Return whether a committed transaction has ended the task under this lease; if so, forget the lease."""
+        ...

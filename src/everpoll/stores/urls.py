@@ -13,7 +13,7 @@ POSTGRES = ("postgresql", "postgres")
 
 
 def default_url() -> str:
-    """`$EVERPOLL_URL`, else one SQLite file in the working directory."""
+    """Return `$EVERPOLL_URL`, else one SQLite file in the working directory."""
     return os.environ.get("EVERPOLL_URL") or DEFAULT_URL
 
 

@@ -51,21 +51,26 @@ class ClaimDatabase(Protocol):
 
     def is_refusal(self, error: Exception) -> bool:
         """Tell whether the table refuses to have a row changed, so that fewer rows at once may succeed."""
+        ...
 
     async def claim(self, worker: str, most: int) -> list[Claimed] | None:
         """Claim in one step; return None where that takes a look first."""
+        ...
 
     async def look(self, most: int) -> dict[Any, Any]:
         """Return the best rows that wait and are due, by key: what `take` wants to know of each."""
+        ...
 
     async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
         """Claim those that still are as they were seen."""
+        ...
 
     async def next_due_s(self, *, is_any_refused: bool) -> float | None:
         """Return when the next row falls due, after a look that brought nothing; 0: one is due, and locked by others.
 
         What is refused is due all the time, and no reason to hurry.
         """
+        ...
 
 
 async def claim_rows(

@@ -64,15 +64,18 @@ class Reader(Protocol):
 
     async def now(self) -> datetime:
         """Return the time, by the clock that the table's instants are written by."""
+        ...
 
     async def count(self, word: str) -> StatusCount:
         """Count the rows with this status."""
+        ...
 
     async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
         """Return rows whose column for `role` has this value, by roles: instants in UTC, retries as int, else texts.
 
         A text that the key's type does not take is the key of no row.
         """
+        ...
 
 
 def counted(status: str, rows: int, limit: int = COUNT_LIMIT) -> StatusCount:

@@ -33,21 +33,27 @@ class BeatDatabase(Protocol):
 
     def session(self) -> AbstractContextManager[object]:
         """Enclose one whole beat."""
+        ...
 
     def is_refusal(self, error: Exception) -> bool:
         """Tell whether the table refuses to have a row changed, so that fewer rows at once may succeed."""
+        ...
 
     def beat(self, claims: Sequence[Claim]) -> set[Any]:
         """Write the heartbeat of those claims that still hold, where it has a column; return their keys."""
+        ...
 
     def held(self, claims: Sequence[Claim]) -> set[Any]:
         """Return the keys of those claims that still hold."""
+        ...
 
     def stale(self, limit: int) -> Mapping[Any, Any]:
         """Return rows without a heartbeat for too long, by key: what `rescue` wants to know of each."""
+        ...
 
     def rescue(self, row: Any = None) -> list[tuple[Any, str]]:
         """Take back what is stale, or just this row if it still is; return keys, and the statuses they have now."""
+        ...
 
     def close(self) -> None:
         """Close the connection. Repeatable."""

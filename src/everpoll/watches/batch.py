@@ -35,7 +35,7 @@ class Batch:
         self._number = 0
 
     def is_about_to_ask(self, remote: str) -> bool:
-        """Whether a call to this remote is being gathered: a run that joins it causes no further call."""
+        """Return True if a call to this remote is being gathered: a run that joins it causes no further call."""
         return self._event_loop is asyncio.get_running_loop() and bool(self._waiting) and remote in self._asked
 
     async def ask(self, op: Any, context: LookContext, remote: str, limit_s: float) -> Any:

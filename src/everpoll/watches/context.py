@@ -101,7 +101,7 @@ class LookContext:
         return self._memory.phase == "canceling"
 
     def due(self, name: str, after: Duration = 0, every: Duration = 0) -> bool:
-        """Whether this is due: not before `after` of run time, and at most once per `every`."""
+        """Return True if this is due: not before `after` of run time, and at most once per `every`."""
         gate, memory, now = _gate(after, every), self._memory, self._now
         last_at = memory.dues.get(named(name, memory.dues, "due"))
         if last_at is not None and last_at > now:
@@ -113,7 +113,9 @@ class LookContext:
         return True
 
     def confirm(self, name: str, seen: bool | None, times: int = 2, gap: Duration = 0) -> bool:
-        """Whether it was seen `times` times, at least `gap` apart, with nothing contrary in between; None: unknown."""
+        """Return True once it was seen `times` times, at least `gap` apart, without the contrary in between; None:
+        unknown.
+        """
         rule, now = _confirm(times, gap), self._now
         if seen is not None and not isinstance(seen, bool):
             # 0, "" and "false" would all be sightings.
@@ -226,7 +228,7 @@ def _copied(value: Any) -> Any:
 
 
 def is_id(handle: object) -> bool:
-    """Whether this is a handle at all: ids that mean "none" are not."""
+    """Return True if this can be a handle: ids that mean "none" cannot."""
     if handle is None or handle is False or handle == 0:
         return False
     if isinstance(handle, str):

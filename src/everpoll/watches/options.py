@@ -86,7 +86,7 @@ class WatchPolicy:
 
 
 def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchPolicy:
-    """The policy, or `BadInput` that says what to write."""
+    """Return the policy; raise `BadInput` that says what to write."""
     unknown = sorted(options.keys() - WatchOptions.__annotations__.keys())
     if unknown:
         known = ", ".join(sorted(WatchOptions.__annotations__))
@@ -126,7 +126,7 @@ def checked(name: str, every: Any, budget: Any, options: WatchOptions) -> WatchP
 
 
 def text(name: str, value: object, limit: int, without: str | None = None) -> str:
-    """A text that may stand in a key."""
+    """Return a text that may be part of a key; refuse any other."""
     flaw = flaw_of(value, limit)
     if flaw is None and isinstance(value, str) and without is not None and without in value:
         flaw = f"has {without!r} in it"

@@ -65,6 +65,6 @@ def tenth(share: float) -> int:
 
 
 def is_usable(mark: Mark) -> bool:
-    """Whether a mark can be learned from; the remote, or a row that was changed by hand, may have reported anything."""
+    """Return True if a mark can be learned from: remotes and hand-edited rows may report anything."""
     share, at_s = mark
     return 0 < share <= 1 and 0 < at_s <= LONGEST_S

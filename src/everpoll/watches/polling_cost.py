@@ -90,7 +90,7 @@ def _with_floor(
 def _pairs(log: Sequence[Decision]) -> list[tuple[Decision | None, Decision]]:
     """Return the looks of a log, each with the one before."""
     looks = [one for one in log if one.look is not None]
-    return list(zip([None, *looks[:-1]], looks, strict=True))
+    return list(zip([None, *looks], looks, strict=False))
 
 
 def _waits(log: Sequence[Decision]) -> list[tuple[float, int, bool]]:

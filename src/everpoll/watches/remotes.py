@@ -24,7 +24,7 @@ class _Remote:
     failed_call: int | None = None
 
     def set_back(self, now: float) -> None:
-        """After the store's clock was set back: instants in the future become now, so that no run waits for them."""
+        """Follow a store's clock that was set back: instants in the future become now, so no run waits for them."""
         state = self.breaker
         if (state.opened_at or now) > now or (state.probe_at or now) > now:
             ahead = {name: at for name in ("opened_at", "probe_at") if (at := getattr(state, name)) is not None}

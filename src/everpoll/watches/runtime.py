@@ -127,7 +127,7 @@ class Runtime:
         return self._batch
 
     def joins_a_call(self, remote: str) -> bool:
-        """Whether a look at this remote would join a call of `look_many` that is being gathered."""
+        """Return True if a look at this remote would join a call of `look_many` that is being gathered."""
         batch = self.batch
         return batch is not None and batch.is_about_to_ask(remote)
 

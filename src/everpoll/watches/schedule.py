@@ -76,5 +76,5 @@ def call_limit_s(timeout_s: float, left_s: float, whole_s: float) -> float:
 
 
 def is_last(budget: Budget, elapsed_s: float) -> bool:
-    """Whether the time budget is used up, so that a look now is the last one."""
+    """Return True if the time budget is used up, so that a look now is the last one."""
     return elapsed_s >= budget.time_s

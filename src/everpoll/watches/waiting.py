@@ -80,5 +80,5 @@ def _is_over(task: TaskInfo, wanted: Wanted) -> bool:
 
 
 def has_outcome(task: TaskInfo) -> bool:
-    """Whether the run has its outcome. A task that has ended, also by a rescue, has one."""
+    """Return True if the run has its outcome, as every ended task has, also one that the rescue ended."""
     return task.ended_at is not None or (isinstance(task.memory, dict) and task.memory.get("outcome") is not None)

@@ -59,7 +59,7 @@ def why(
 
 
 def decided(decision: Decision) -> str:
-    """One decision of a run's log as a line of text."""
+    """Write one decision of a run's log as a line of text."""
     since = "" if decision.first_at is None else f" ({decision.times} times since {_clock(decision.first_at)})"
     status = "" if decision.status is None else f" [{decision.status}]"
     next_look = "" if decision.next_s is None else f"; the next in {human(round(decision.next_s, 3))}"
@@ -171,7 +171,7 @@ def _shown(fact: dict[str, Any], now: datetime) -> str:
 
 
 def _without_trail(answer: Why, task: TaskInfo) -> tuple[str, ...]:
-    """The engine ends its evidence with the trail."""
+    """Return the evidence without the trail, with which the engine's evidence ends."""
     return answer.evidence[: len(answer.evidence) - len(task.trail)]
 
 

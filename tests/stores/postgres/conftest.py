@@ -22,12 +22,11 @@ def major(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture
-def backend(major: int, postgres_servers: PostgresServers, runner: asyncio.Runner) -> Iterator[PostgresBackend]:
+def backend(major: int, postgres_servers: PostgresServers, runner: asyncio.Runner) -> PostgresBackend:
     """An empty database, its schema up to date."""
     place = PostgresBackend(f"postgres-{major}", postgres_servers[major].lasting("tasks"))
     runner.run(place.begin(migrated=True))
-    yield place
-    runner.run(place.end())
+    return place
 
 
 @pytest.fixture

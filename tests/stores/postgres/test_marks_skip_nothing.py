@@ -23,8 +23,8 @@ from stores.stage import Stage, again, done
 from stores.test_wakeup import Listener
 
 QUICK_S, SLOW_S = 0.0001, 0.05
-PUT = """insert into everpoll.tasks (name, due_at)
-    values ('job', clock_timestamp() - $1::float8 * interval '1 second') returning id"""
+PUT = """insert into everpoll.tasks (kind, name, due_at)
+    values ('job', 'job', clock_timestamp() - $1::float8 * interval '1 second') returning id"""
 
 
 class HandClock:
@@ -222,8 +222,8 @@ async def put_waiting(url: str, how_many: int) -> None:
     """Tasks that fall due one after another, within some milliseconds, which pass here."""
     connection = await asyncpg.connect(url)
     await connection.execute(
-        """insert into everpoll.tasks (name, line, due_at)
-        select 'job', 1, now() + n * interval '10 microseconds' from generate_series(1, $1::int) n""",
+        """insert into everpoll.tasks (kind, name, line, due_at)
+        select 'job', 'job', 1, now() + n * interval '10 microseconds' from generate_series(1, $1::int) n""",
         how_many,
     )
     await connection.execute("select pg_sleep(max(extract(epoch from due_at - clock_timestamp()))) from everpoll.tasks")

@@ -8,6 +8,7 @@ from everpoll.stores.contract import NewTask, Unique
 from everpoll.stores.postgres import enqueueing
 
 PLAIN, KEYED = NewTask(name="job"), NewTask(name="job", key="k")
+BRIEF = NewTask(name="job", key="b", waits_briefly=True)
 
 
 class Sent:
@@ -35,10 +36,13 @@ class Sent:
         ([PLAIN], enqueueing.ONE[0]),
         ([PLAIN] * 3, enqueueing.ALIKE),
         ([PLAIN, NewTask(name="other")], enqueueing.MANY),
-        ([KEYED], enqueueing.KEYED[True]),
-        ([PLAIN, KEYED], enqueueing.KEYED[True]),
-        ([NewTask(name="job", key="k", unique=Unique("replace"))], enqueueing.SPECIAL[True]),
-        ([NewTask(name="job", key="k", unique=Unique("reject", together=True)), PLAIN], enqueueing.TOGETHER[True]),
+        ([KEYED], enqueueing.KEYED[False]),
+        ([PLAIN, KEYED], enqueueing.KEYED[False]),
+        ([BRIEF], enqueueing.KEYED[True]),
+        ([KEYED, BRIEF], enqueueing.KEYED[True]),
+        ([NewTask(name="job", key="k", unique=Unique("replace"))], enqueueing.SPECIAL[False]),
+        ([BRIEF, NewTask(name="job", key="m", unique=Unique("replace"))], enqueueing.SPECIAL[True]),
+        ([NewTask(name="job", key="k", unique=Unique("reject", together=True)), PLAIN], enqueueing.TOGETHER[False]),
     ],
 )
 async def test_each_kind_of_task_takes_one_statement_of_its_own(tasks: list[NewTask], statement: str) -> None:

@@ -11,7 +11,7 @@ from everpoll.stores.contract import NewTask
 from everpoll.stores.sqlite import SqliteStore, schema
 from stores.sqlite.processes import finish, start
 
-ALL = ["0001_tasks", "0002_health", "0003_operations", "0004_figures", "0005_worker_names", "0006_limits", "0007_flows"]
+ALL = ["0001_tables"]
 
 
 @pytest.fixture

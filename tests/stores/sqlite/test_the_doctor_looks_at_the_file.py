@@ -70,11 +70,11 @@ def test_a_database_without_everpoll_is_a_problem(url: str, path: Path) -> None:
 
 
 def test_an_older_and_a_newer_schema_are_problems(url: str, made: Path) -> None:
-    run(made, "delete from everpoll_migrations where name = '0004_figures'")
+    run(made, "delete from everpoll_migrations where name = '0001_tables'")
     found = checks(url)
     assert found["schema"].level == "problem"
-    assert "0004_figures" in found["schema"].says
-    run(made, "insert into everpoll_migrations values ('0004_figures', 0), ('9999_future', 0)")
+    assert "0001_tables" in found["schema"].says
+    run(made, "insert into everpoll_migrations values ('0001_tables', 0), ('9999_future', 0)")
     found = checks(url)
     assert "9999_future" in found["schema"].says
     assert "upgrade" in found["schema"].remedy

@@ -33,7 +33,7 @@ def failed(kind: str) -> BadInput:
 
 
 def read_only(kind: str) -> BadInput:
-    """The connection may read only."""
+    """Return the error for a connection that may only read."""
     return BadInput(f"connection=: this {kind} may not write: its transaction, its server or its file is read-only")
 
 

@@ -62,7 +62,7 @@ def run(connection: Any, driver: Any, work: SqliteWork[T], kind: str) -> T:
 
 
 def _meant(error: sqlite3.OperationalError, path: Path, kind: str) -> EverpollError | None:
-    """The error to raise in its place; None: that one."""
+    """Return the error to raise in place of this one; None: this one."""
     if code_of(error) == sqlite3.SQLITE_READONLY:
         return refusals.read_only(kind)
     if code_of(error) not in BUSY:

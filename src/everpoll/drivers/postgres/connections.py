@@ -225,7 +225,7 @@ class Connections:
         self._heartbeat_here.set()
 
     def _heartbeat_refused(self) -> None:
-        """Without a heartbeat nothing may be leased: it goes first, here and in the other processes."""
+        """Give the heartbeat the next connection, here and in other processes: without it nothing may be leased."""
         self._open_at = asyncio.get_running_loop().time() + HEARTBEAT_TURN_S
         self._spawn(self._yield_to_heartbeat())
 

@@ -223,7 +223,7 @@ class ListeningConnection:
             return int(await connection.fetchval(SESSION))
 
     async def _unlisten(self, session: int) -> None:
-        """Notifications did not arrive: leave nothing behind in whatever session the LISTEN went to."""
+        """Withdraw the LISTEN: notifications do not arrive, and it may be in a session of another client."""
         forget = f'unlisten "{self._channel}"; unlisten "{self._proof}"'
 
         async def leave(connection: Connection) -> int:

@@ -53,12 +53,12 @@ class Bell:
         self._lock = threading.Lock()
 
     def add(self, listener: Listener) -> None:
-        """Ring for this one too."""
+        """Ring for this listener, too."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
     def remove(self, listener: Listener) -> None:
-        """Ring for it no more."""
+        """Stop ringing for this listener."""
         listener.is_over = True
         with self._lock:
             self._listeners = tuple(one for one in self._listeners if one is not listener)

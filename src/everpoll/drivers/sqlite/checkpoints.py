@@ -48,7 +48,7 @@ class Checkpoints:
         self._warned = False
 
     def refuse_if_full(self, con: Connection) -> None:
-        """Before a transaction: raise if the disk was full, and still is."""
+        """Raise before a transaction if the disk was full and still is."""
         if self._is_full:
             con.check_room()
 
@@ -76,7 +76,7 @@ class Checkpoints:
             self._start_anew(con, log_bytes, is_idle)
 
     def _notice_little_room(self, con: Connection) -> None:
-        """Notice that a log that had to grow may have taken the last room."""
+        """Note that a log that had to grow may have taken the last room."""
         if con.log_bytes > self._log_bytes:
             try:
                 con.check_room()

@@ -72,7 +72,7 @@ class Connection(sqlite3.Connection):
         return self.paths.log_bytes
 
     def check_place(self) -> None:
-        """After a commit: raise if what was written is in a file that no path leads to."""
+        """Raise after a commit if the data went into a file that no path leads to."""
         self._check()
 
     def _check(self) -> None:

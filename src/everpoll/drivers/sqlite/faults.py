@@ -56,7 +56,7 @@ WHAT_TO_DO = {
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """SQLite's primary result code; MISUSE for a closed connection, which the sqlite3 module detects."""
+    """Return SQLite's primary result code; MISUSE for a closed connection, which the sqlite3 module detects."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None:
         return int(code) & 0xFF

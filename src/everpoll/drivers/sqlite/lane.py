@@ -193,7 +193,7 @@ class Lane:
         return None if self._con is None else WATCH_S
 
     def _rested(self, *, is_idle: bool) -> None:
-        """Between two groups, or after a wait in which none came."""
+        """Do what is due between two groups, or after a wait without one."""
         if is_idle and self._con is not None:
             self._try(self._con.check_place)
 

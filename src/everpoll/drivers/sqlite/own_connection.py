@@ -55,7 +55,7 @@ class OwnConnection:
 
 @contextmanager
 def brief_connection(address: SqliteAddress, patience_s: float) -> Iterator[Connection]:
-    """A connection for the length of a block, in which errors of SQLite are explained."""
+    """Open a connection for the length of a block; errors of SQLite in it are explained."""
     try:
         con = connect(address, patience_s=patience_s)
         try:

@@ -56,7 +56,7 @@ class Writer(Lane):
         self._checkpoints = Checkpoints()
 
     def listen(self, listening: bool) -> None:
-        """Whether a listener wants to hear of other processes."""
+        """Start or stop listening for commits of other processes."""
         self._listening = listening
         self._inbox.put(None)
 

@@ -48,7 +48,7 @@ class IncidentRows:
                 await self.order(incident.id, _opened_again(incident))
 
     async def closed(self, closings: Sequence[Closing]) -> None:
-        """Have the rows of these incidents look at their service soon: it says that they are over."""
+        """Wake the rows of these incidents soon: their service shows that they are over."""
         # Nearly all have no orders yet: one statement for all of them.
         revisions = [Revision(KIND, one.id, write(with_closing(Orders(), one)), expects=NO_ORDERS) for one in closings]
         changed = await self._store.revise(revisions) if revisions else []

@@ -129,7 +129,7 @@ def _settled(lease: Lease, before: IncidentState, after: IncidentState, delay_s:
 
 
 def _rest_s(step: IncidentStep, orders: Orders, found: Truth, now: float) -> float:
-    """How long until the next step."""
+    """Return the seconds until the next step."""
     delay_s = LONGEST_REST_S if step.next_at is None else min(step.next_at - now, LONGEST_REST_S)
     if step.incident.waits in {"mute", "maintenance"}:
         # Both may be lifted early.

@@ -190,7 +190,7 @@ async def _all_rows(store: Store, size: int, after: int | None) -> _Page:
 
 
 def _info(row: TaskInfo) -> IncidentInfo | None:
-    """The incident of a row; None where it was never open."""
+    """Return the incident of a row; None if it was never open."""
     if row.state == "canceled" or row.memory is None:
         return None
     if row.state == "done" and row.result is not None:
@@ -203,7 +203,7 @@ def _live_info(orders: Orders, state: IncidentState) -> IncidentInfo | None:
 
 
 def _incident(state: IncidentState, orders: Orders) -> Incident:
-    """The incident with what its next step will know."""
+    """Return the incident with the facts that its next step will know."""
     incident = state.incident
     if orders.acknowledged_at is None:
         return incident

@@ -51,7 +51,7 @@ class Outbox:
         await asyncio.gather(*writing, return_exceptions=True)
 
     def _joined(self, notice: Notice) -> "asyncio.Task[None]":
-        """The batch that takes this notice along."""
+        """Add the notice to a batch and return the batch."""
         self._warn_if_missing(notice.channel)
         collecting = self._collecting.get(notice.channel)
         if collecting is None:

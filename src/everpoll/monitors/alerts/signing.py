@@ -35,7 +35,7 @@ def signed_headers(secret: str, message_id: str, timestamp: int, body: bytes) ->
 def is_authentic(
     secret: str, headers: Mapping[str, str], body: bytes, now: float, tolerance_s: float = TOLERANCE_S
 ) -> bool:
-    """Whether a message was signed with this secret, lately. Names of headers may be in any case."""
+    """Return True if a message was signed with this secret not long ago. Header names may be in any case."""
     found = {name.lower(): value for name, value in headers.items()}
     message_id, timestamp, signatures = (found.get(name, "") for name in (ID, TIMESTAMP, SIGNATURE))
     if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 15):

@@ -59,7 +59,7 @@ class Conversation:
                 self._socket.close()
 
     def abort(self) -> None:
-        """Hang up, from another thread: a step that waits ends. Repeatable."""
+        """Close the connection from another thread, which ends a waiting step. Repeatable."""
         self._is_aborted = True
         if self._socket is not None:
             # Not closed here: its number could be given to another connection while the thread still reads from it.
@@ -127,7 +127,7 @@ class Conversation:
 
 
 def _own_name() -> str:
-    """The name for EHLO, without asking a name server, which may take long."""
+    """Return the name for EHLO, without a name server, which may answer late."""
     name = socket.gethostname()
     is_known = name.isascii() and "." in name and not any(char.isspace() for char in name)
     return name if is_known else "[127.0.0.1]"

@@ -96,7 +96,7 @@ class Surroundings:
             self._not_before = event_loop.time() + max(SHORTEST_PAUSE_S, SHARE * (event_loop.time() - began))
 
     async def _reported(self) -> dict[str, list[Edge]]:
-        """What services report to be in trouble: nothing else leads from a failed service to its root."""
+        """Return the dependencies that services report to be in trouble: only they lead to a root."""
         found: dict[str, list[Edge]] = {}
         after: tuple[str, str] | None = None
         while True:

@@ -146,7 +146,7 @@ class Lines:
             self._limited[row.new.queue].add(row, row.new.limit.key)
 
     def promote(self, now: float) -> None:
-        """Waiting rows whose time has come join the line."""
+        """Move waiting rows whose time has come into the line."""
         while self._waiting and self._waiting[0][0] <= now:
             due_at, task_id = heapq.heappop(self._waiting)
             row = self._live.get(task_id)

@@ -64,13 +64,13 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
         return self._health
 
     async def open(self, *, migrate: bool = True) -> None:
-        """Nothing to open."""
+        """Do nothing: there is no connection."""
 
     async def close(self) -> None:
-        """Nothing to close: the tasks stay for as long as the store does."""
+        """Do nothing: the tasks stay as long as the store object."""
 
     async def migrate(self) -> list[str]:
-        """There is no schema."""
+        """Do nothing: there is no schema."""
         return []
 
     async def enqueue_inside(self, tasks: Sequence[NewTask], *, anew: bool = False) -> NoReturn:
@@ -262,4 +262,4 @@ class MemoryPulse:
         self.publish = store.publish
 
     def close(self) -> None:
-        """There is no connection."""
+        """Do nothing: there is no connection."""

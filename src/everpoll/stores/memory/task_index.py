@@ -42,7 +42,7 @@ class TaskIndex:
         return row
 
     def end(self, row: TaskRow, state: EndState, now: float) -> None:
-        """Into history; its key is free."""
+        """Move a task into history; its key is free."""
         row.state, row.ended_at, row.deadline_at = state, now, None
         del self.live[row.id]
         if row.new.key is not None:

@@ -60,8 +60,8 @@ LIMITED = """with put as (
 def _patience(sql: str) -> tuple[str, str]:
     """The call of a function that takes keys: one that waits for a key that an open transaction has, one that does not.
 
-    Only keys of jobs may be those of transactions elsewhere, for long. A lane has few connections: `held_keys` of the
-    engine asks again.
+    A lane has few connections, and a transaction elsewhere may have a key for long: `held_keys` of the engine asks
+    again.
     """
     waits = "from (select set_config('lock_timeout', '300ms', true) as said) moment cross join lateral everpoll."
     first = "(case when moment.said <> '' then $1::text[] end,"
@@ -159,7 +159,7 @@ async def _many(connection: Connection, tasks: Sequence[NewTask], notify: bool) 
     )
     is_limited = any(task.limit is not None for task in tasks)
     has_keys = any(key is not None for key in keys)
-    is_brief = "job" in kinds
+    is_brief = any(task.waits_briefly for task in tasks)
     is_special = any(task.once or task.events or task.cancels_itself or task.indexed or task.unique for task in tasks)
     if is_special or (is_limited and has_keys):
         common = (queues, names, ranks, argss, delays_s, timeouts_s, kinds, versions, memories, keys)

@@ -101,7 +101,7 @@ QUESTIONS = (
     Question(
         "the live task of a key",
         "tasks_key",
-        "select t.id from everpoll.tasks t where t.key = 'key' and t.kind = 'job'",
+        "select t.id from everpoll.tasks t where t.key = 'key' and t.kind = 'kind'",
     ),
     Question(
         "an ended task",

@@ -97,6 +97,6 @@ class HeldLeases:
         return self._held.get(incarnation, {}).get(settlement.id) == settlement.sequence
 
     def holds(self, incarnation: int) -> tuple[list[int], list[int]] | None:
-        """Ids and sequences; None: this process did not sign that worker on, and does not know."""
+        """Return ids and sequences of a worker's leases; None: another process signed that worker on."""
         held = self._held.get(incarnation)
         return None if held is None else (list(held), list(held.values()))

@@ -93,7 +93,7 @@ class Marks:
         return self._slow >= SLOW_LOOKS
 
     def ranges(self, queues: Sequence[str]) -> Ranges:
-        """Where the next look should look."""
+        """Return the ranges in which the next look searches."""
         now = self._clock()
         if len(queues) > QUEUES_LIMIT or (self._wants_full and now >= self._full_at):
             return self.full(queues)
@@ -103,7 +103,7 @@ class Marks:
         return self._marked(queues) if is_in_run else self.full(queues)
 
     def full(self, queues: Sequence[str]) -> Ranges:
-        """Everywhere."""
+        """Return ranges that cover everything."""
         return Ranges([], [], [], [], [LOWEST] * len(queues), is_full=True, asks_waiting=True)
 
     def looked(self, ranges: Ranges, took_s: float, found: int, asked: int, *, is_run: bool = True) -> None:

@@ -75,7 +75,7 @@ class Notifier:
             logger.debug("could not notify: %s", error)
 
     def _come_home(self) -> None:
-        """Timers die with their event loop."""
+        """Forget timers of another event loop: they ended with it."""
         event_loop = asyncio.get_running_loop()
         if self._event_loop is not event_loop:
             self._event_loop, self._sent_at, self._trailing, self._sending = event_loop, float("-inf"), None, None

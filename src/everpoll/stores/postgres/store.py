@@ -227,7 +227,7 @@ class PostgresStore:
         await self._listener.ask_for_room()
 
     def _wake(self) -> None:
-        """Have the workers of this process look."""
+        """Wake the workers of this process."""
         self._listener.wake()
 
     async def settled_before(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:

@@ -18,7 +18,7 @@ class Instants:
         self._clock = clock
 
     def wall_us(self) -> int:
-        """Microseconds since the epoch."""
+        """Return microseconds since the epoch."""
         return time.time_ns() // 1_000 if self._clock is None else round(self._clock.wall() * 1e6)
 
 

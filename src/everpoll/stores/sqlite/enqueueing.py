@@ -146,7 +146,7 @@ def _enqueue(con: Connection, now: int, rows: Sequence[Row], ended: dict[int, in
 
 
 def live_keys(con: Connection, rows: Sequence[Row]) -> dict[tuple[str, str], int]:
-    """By kind and key."""
+    """Return the ids of live tasks by kind and key."""
     keys = [row.key for row in rows if row.key is not None]
     live = con.execute(LIVE, (encode(keys),)) if keys else ()
     return {(kind, key): found for kind, key, found in live}

@@ -81,7 +81,7 @@ QUESTIONS = (
         "everpoll_tasks_waiting",
         "select due_at from everpoll_tasks where line = 1 and queue = 'default' order by due_at limit 1",
     ),
-    ("the live task of a key", "everpoll_tasks_key", "select id from everpoll_tasks where key = 'k' and kind = 'job'"),
+    ("the live task of a key", "everpoll_tasks_key", "select id from everpoll_tasks where key = 'k' and kind = 'any'"),
     (
         "the newest failed task",
         "everpoll_history_ill",

@@ -121,10 +121,6 @@ class SqliteHealth:
         check_names(services)
         return await self._read(lambda con: health_figures.availability(con, services, from_at)) if services else {}
 
-    async def aliases(self) -> dict[str, str]:
-        """See the contract."""
-        return dict(await self._read(lambda con: con.execute(ALIASES).fetchall()))
-
     async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
         """See the contract."""
         check_name("alias", alias)
@@ -135,6 +131,10 @@ class SqliteHealth:
         """See the contract."""
         check_name("alias", alias)
         return await self._set(DELETE_ALIAS, (alias,), entry)
+
+    async def aliases(self) -> dict[str, str]:
+        """See the contract."""
+        return dict(await self._read(lambda con: con.execute(ALIASES).fetchall()))
 
     async def windows(self) -> list[MaintenanceWindow]:
         """See the contract."""

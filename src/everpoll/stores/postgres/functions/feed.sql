@@ -54,8 +54,8 @@ begin
      order by e.id;
 end $$;
 
--- The position of now is that of an event, or the beginning: an id that was only given out may be given out again after
--- a crash of the server. Where all events were dropped it is that of the last one.
+-- The current position is that of the last event, also after it was dropped, or the beginning. It is never an id without
+-- an event: after a crash of the server, Postgres may assign such an id again.
 create function everpoll.feed_now(out last_id bigint)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set jit = off

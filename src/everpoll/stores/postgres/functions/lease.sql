@@ -322,8 +322,8 @@ begin
         end if;
         has_more := has_more or are_limits_cut;
         next_due_s := extract(epoch from least(next_at, opens_at) - clock_timestamp());
-        -- What fell due while this call went on is due in a moment. Below 0 means due and not to be had, and callers rest
-        -- for 50 ms then (measured at 2,000 looks a second: they were 39 ms late in the middle).
+        -- A task that fell due during this call is due in a moment. A value below 0 means due but not available, after
+        -- which callers rest for 50 ms (measured at 2,000 looks a second: looks were 39 ms late in the median).
         if least(next_at, opens_at) > now() then next_due_s := greatest(next_due_s, 0.0005); end if;
         -- A running task may end in another process, which sends no notification.
         if visited > 0 then next_due_s := least(next_due_s, 1.0); end if;
