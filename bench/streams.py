@@ -23,6 +23,10 @@ from everpoll.stores.contract import NewEvent, NewTask, Store
 WATCHED_S, QUICK_WATCHED_S = 15.0, 5.0
 SETTLED_S = 2.0
 WRITE_S = 0.1
+DELIVERED_SHARE = 0.97
+"""Of what is written: a sample begins and ends in the middle of a tick, and a message in two parts is not counted."""
+RESIDENT_MB = 256.0
+"""Of the server, its subscribers and a stuck one included."""
 CONNECT_AT_ONCE = 50
 
 
@@ -37,11 +41,13 @@ class Part:
     """What each message has once."""
     most: float
     """The share of a core that is allowed."""
+    delivered: float
+    """Messages that each subscriber gets a second."""
 
 
 PARTS = (
-    Part("/api/changes", 1_000, 20, b'"topic":"events"', 0.20),
-    Part("/api/events", 300, 200, b"\nid: ", 0.60),
+    Part("/api/changes", 1_000, 20, b'"topic":"events"', 0.20, 4.0),
+    Part("/api/events", 300, 200, b"\nid: ", 0.60, 200.0),
 )
 
 
@@ -83,7 +89,11 @@ def run(quick: bool) -> Report:
                 share, rate, resident = asyncio.run(_measured(url, part, watched_s))
                 progress.end(f"{share:.1%}")
                 report.rows.append((label, f"{share:.1%}", f"{rate:.1f}", f"{resident:.0f}"))
-                report.ratios.append(Ratio(f"{label}, share of a core", share, at_most=part.most))
+                report.ratios += [
+                    Ratio(f"{label}, share of a core", share, at_most=part.most),
+                    Ratio(f"{label}, messages a second", rate, at_least=part.delivered * DELIVERED_SHARE),
+                    Ratio(f"{label}, resident MB", resident, at_most=RESIDENT_MB),
+                ]
     report.notes.append("Hints are told 4 times a second; 20 events a second make one worth telling each time.")
     report.notes.append("The log has 200 events a second. One subscriber more, of each, does not read.")
     return report

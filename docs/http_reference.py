@@ -35,7 +35,7 @@ shape of every answer; this page is made from the same table. `GET /` is the das
 
 | what | rule |
 | --- | --- |
-| token | `Authorization: Bearer …`, or the cookie of the login page at `/`. Every call needs it but `/health`, `/api/beat/…` and, where it is switched on, the [status page](../how-to/show-a-status-page.md). It is never taken from a URL |
+| token | `Authorization: Bearer …`, or the cookie of the login page at `/`. Every call needs it but `/health` and `/api/beat/…`. The login page with its style sheet and icon shows no data and needs none; nor does the [status page](../how-to/show-a-status-page.md) with its badges, where you switch it on. It is never taken from a URL |
 | read token | allows calls with access "read"; others answer 403 |
 | no token set | only callers on this machine are answered |
 | Host | a name that is not one of the server answers 400; see `--allow-host` and `hosts=` |

@@ -53,7 +53,9 @@ LIFE: dict[str, Callable[[str], object]] = {
     ],
     "a run was looked at twice": lambda demo: [one for one in _items(demo, "/api/runs") if one["looks"] > 1],
     "the remote was asked for a run": lambda demo: [
-        one for one in _items(demo, "/api/runs") if one["target"] == "127.0.0.1" and one["status"] in REMOTE_WORDS
+        one
+        for one in _items(demo, "/api/runs")
+        if str(one["target"]).startswith("127.0.0.1:") and one["status"] in REMOTE_WORDS
     ],
     "every service was looked at": lambda demo: all(one["looked_at"] for one in _items(demo, "/api/services")),
     "a service is down": lambda demo: _items(demo, "/api/services?status=down"),

@@ -160,3 +160,14 @@ def test_the_trail_and_the_losses_are_evidence() -> None:
 def test_an_ended_task_is_told_the_command_that_retries_it(ended: dict[str, Any]) -> None:
     answer = why(task(id=17, ended_at=ago(1), **ended), [], [], (), NOW)
     assert "`everpoll jobs retry 17`" in str(answer.advice)
+
+
+def test_a_task_of_a_newer_version_waits_for_a_worker_of_that_version() -> None:
+    """The worker of the release before registers its name."""
+    note = {"what": "set-aside", "why": "version 1 is registered here", "since": ago(60).timestamp(), "fails_at": None}
+    waiting = task(version=2, trail=(note,), due_at=NOW + timedelta(hours=1))
+    answer = why(waiting, [worker(names=("audit",))], queue(), [], NOW)
+    assert "that registers 'audit' with version 2 or newer, since 1m" in answer.verdict
+    assert "worker till-1 registers audit" in answer.evidence
+    first = why(task(trail=(note,), due_at=NOW + timedelta(hours=1)), [], queue(), [], NOW)
+    assert "that registers 'audit', since" in first.verdict

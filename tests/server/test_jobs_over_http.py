@@ -141,6 +141,47 @@ async def test_a_taken_key_is_a_conflict_that_names_its_holder(url: str) -> None
         assert problem["argument"] == "unique_for"
 
 
+async def test_groups_and_their_callbacks_show_how_many_members_have_ended(url: str) -> None:
+    """A group without a callback has a page, since the jobs of the group lead to it; it takes no orders."""
+    app = Everpoll(url)
+
+    @app.job()
+    async def fetch(number: int) -> int:
+        return number
+
+    @app.job()
+    async def report(group: object) -> None: ...
+
+    async with site(app, works=False) as here:
+        later = fetch.options(delay="1h").call(2)
+        plain = await app.group([fetch.call(1), later]).enqueue()
+        called = await app.group([fetch.call(1), later]).then(report).enqueue()
+        await drain(app)
+        for group in (plain, called):
+            shown = await here.get(f"/api/jobs/{group.id}")
+            states = {"queued": 1, "running": 0, "done": 1, "failed": 0, "canceled": 0}
+            assert shown["members"] == states | {"total": 2, "ended": 1}
+            member = await here.get(f"/api/jobs/{shown['waits_for'][0]['id']}")
+            assert (member["then_id"], member["members"]) == (group.id, None)
+            verdict = (await here.get(f"/api/jobs/{group.id}/why"))["verdict"]
+            assert verdict == "It waits for 1 of 2 tasks of its group."
+        await here.post(f"/api/jobs/{plain.id}/run-now", {}, 404)
+
+
+async def test_a_job_shows_the_version_of_its_arguments(url: str) -> None:
+    app = Everpoll(url)
+
+    @app.job(version=3)
+    async def buy(number: int) -> None: ...
+
+    async with site(app, works=False) as here:
+        task = await buy.enqueue(1)
+        assert (await here.get(f"/api/jobs/{task.id}"))["version"] == 3
+        assert (await task.info()).version == 3
+        await drain(app)
+        assert (await here.get(f"/api/jobs/{task.id}"))["version"] == 3
+
+
 async def test_jobs_of_chains_show_what_they_wait_for_and_what_waits_for_them(url: str) -> None:
     app = Everpoll(url)
 

@@ -1,8 +1,11 @@
 """A scrape tells what this process did and what waits in the store; dashboard and alerts ask for what is there."""
 
 import asyncio
+import itertools
 import json
 import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
@@ -12,16 +15,20 @@ from prometheus_client.parser import text_string_to_metric_families
 from everpoll import Backoff, Budget, Everpoll, Retry
 from everpoll.engine.tally import Batch, Tally
 from everpoll.engine.tally_entry import Entry
+from everpoll.jobs.schedule_listing import ScheduleInfo, list_schedules
 from everpoll.server import metrics as metrics_module
-from everpoll.server.metric_families import BOUNDS_S, tasks
+from everpoll.server.metric_families import BOUNDS_S, schedules, tasks
 from everpoll.server.metrics import Metrics
-from everpoll.stores.contract import Ended, Lease
+from everpoll.stores.contract import Ended, Lease, NewTask, Store, TaskFilter
+from everpoll.stores.flows import FlowTask
+from everpoll.stores.set_aside import is_set_aside
 from everpoll.testing import VirtualClock
 from everpoll.watches import Done
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 LABELS = {
     *("kind", "name", "queue", "outcome", "le", "poller", "watch", "what", "loop", "phase", "state", "status"),
+    *("schedule",),
 }
 
 
@@ -81,6 +88,52 @@ async def test_jobs_watches_loops_and_queues_are_told() -> None:
     assert value("everpoll_poller_settled_total", poller="jobs") >= 4
     assert value("everpoll_workers", state="alive") >= 1
     assert value("everpoll_store_up") == 1
+
+
+async def test_schedules_set_aside_tasks_and_child_processes_are_told() -> None:
+    """A schedule that no live worker registers is told from one that a worker does."""
+    app = Everpoll("memory://", processes=3)
+
+    @app.schedule(every="1h", name="hourly")
+    @app.job()
+    async def report() -> None: ...
+
+    async with app:
+        store = await app.store()
+        await store.enqueue([NewTask(name="unknown", queue="default")])
+        await _until(lambda: _is_ready(store))
+        await store.enqueue_flow(
+            [FlowTask(NewTask(name="after"), None, "end"), FlowTask(NewTask(name="x", delay_s=9.0), 0)]
+        )
+        found = await scraped(Metrics(app))
+        assert found["everpoll_schedule_registered", (("schedule", "hourly"),)] == 1
+        assert found["everpoll_schedule_lateness_seconds", (("schedule", "hourly"),)] >= 0
+        assert found["everpoll_set_aside_tasks", (("queue", "default"),)] == 1
+        assert found["everpoll_queue_tasks", (("queue", "default"), ("state", "blocked"))] == 1
+        assert found["everpoll_process_children_busy", ()] == 0
+        assert found["everpoll_process_children_limit", ()] == 3
+
+
+async def _is_ready(store: Store) -> bool:
+    page = await store.tasks(TaskFilter(name="unknown"))
+    return is_set_aside(page.tasks[0].trail) and bool(await list_schedules(store))
+
+
+async def _until(is_so: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(60):
+        for _ in itertools.count():
+            if await is_so():
+                return
+            await asyncio.sleep(0.01)
+
+
+def test_a_schedule_without_a_worker_is_late() -> None:
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    lost = ScheduleInfo(
+        name="a", job="b", timetable="", missed="once", next_at=at, last_at=None, is_registered=False, task_id=1
+    )
+    told = {one.name: one.samples[0].value for one in schedules([lost], at.timestamp() + 90.0)}
+    assert told == {"everpoll_schedule_registered": 0, "everpoll_schedule_lateness_seconds": 90.0}
 
 
 async def test_services_are_told() -> None:

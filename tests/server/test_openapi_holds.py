@@ -10,7 +10,9 @@ import jsonschema_rs
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
 from schemathesis.checks import CHECKS
+from schemathesis.generation import GenerationMode
 
 from everpoll.server.openapi import document
 from everpoll.server.route import Route
@@ -18,11 +20,12 @@ from everpoll.server.route_table import ROUTES
 from server.site import TOKEN, example_app, site
 
 NOT_WALKED = {"follow_events", "follow_changes", "follow_run", "check_service"}
-"""Streams do not end, and a look that is asked for takes its time."""
+"""Streams do not end, and a look that is asked for takes its time: `test_events_are_seen_once`, `test_streams_end` and
+`test_operators_of_services_are_named` call them."""
 AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 NOT_SAID = "positive_data_acceptance"
 """A document cannot say everything that a value must be: a known name, a duration, an address."""
-EXAMPLES = 10
+EXAMPLES, WRONG_EXAMPLES = 10, 4
 # The server is a thread of this process and draws random numbers of its own, also while a strategy is at work.
 pytestmark = pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies")
 
@@ -52,15 +55,24 @@ def address(url: str) -> Iterator[str]:
 
 
 def test_no_answer_is_undocumented(address: str) -> None:
-    _walk(address, EXAMPLES)
+    _walk(address, EXAMPLES, GenerationMode.POSITIVE)
+
+
+@pytest.mark.parametrize("url", ["sqlite"], indirect=True)
+def test_no_wrong_call_is_accepted_or_breaks_anything(address: str) -> None:
+    """What the document forbids is refused before any database is asked: one of them is enough."""
+    assert 422 in _walk(address, WRONG_EXAMPLES, GenerationMode.NEGATIVE)
 
 
 @pytest.mark.prove
-def test_no_answer_is_undocumented_however_long_one_looks(address: str) -> None:
-    _walk(address, 500)
+@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+def test_no_answer_is_undocumented_however_long_one_looks(address: str, mode: GenerationMode) -> None:
+    _walk(address, 500, mode)
 
 
-def _walk(address: str, examples: int) -> None:
+def _walk(address: str, examples: int, mode: GenerationMode) -> set[int]:
+    """Call every operation; return the statuses of the answers."""
+    statuses: set[int] = set()
     made = httpx.get(f"{address}/openapi.json", headers=AUTHORIZED).json()
     schema: Any = schemathesis.openapi.from_dict(made)
     schema.config.update(base_url=address)
@@ -68,10 +80,11 @@ def _walk(address: str, examples: int) -> None:
     assert len(operations) == len(ROUTES)
     for operation in operations:
         if operation.definition.raw["operationId"] not in NOT_WALKED:
-            _try(operation, examples)
+            _try(operation, examples, mode, statuses)
+    return statuses
 
 
-def _try(operation: Any, examples: int) -> None:
+def _try(operation: Any, examples: int, mode: GenerationMode, statuses: set[int]) -> None:
     excluded = [check for check in CHECKS.get_all() if check.__name__ == NOT_SAID]
     assert excluded
 
@@ -83,12 +96,16 @@ def _try(operation: Any, examples: int) -> None:
         suppress_health_check=list(HealthCheck),
         phases=[Phase.generate],
     )
-    @given(case=operation.as_strategy())
+    @given(case=operation.as_strategy(generation_mode=mode))
     def call(case: Any) -> None:
         answer = case.call(headers=AUTHORIZED, timeout=60)
+        statuses.add(answer.status_code)
         case.validate_response(answer, excluded_checks=excluded)
 
-    call()
+    try:
+        call()
+    except Unsatisfiable:
+        assert mode is GenerationMode.NEGATIVE, "a call without parameters and body cannot be called wrongly"
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")

@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from everpoll import Retry
+import pytest
+
+from everpoll import Everpoll, Retry
+from everpoll.server import bulk_routes
 from server.site import Site, example_app, site, until
 
 
@@ -187,3 +190,41 @@ async def test_failed_jobs_are_grouped_by_cause(url: str) -> None:
         assert (cause["name"], cause["count"]) == ("breaks", 3)
         assert sorted(cause["examples"]) == sorted(one["id"] for one in jobs)
         assert (await here.get("/api/jobs/causes", name="other"))["items"] == []
+
+
+async def test_a_bulk_that_takes_long_goes_on_and_tells_how_far_it_is(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer comes before the end: it has the id under which the events tell the rest."""
+    monkeypatch.setattr(bulk_routes, "WAIT_S", 0.0)
+    async with site(example_app(url), works=False) as here:
+        await here.app.jobs["audit"].enqueue_many([(str(number),) for number in range(1_200)])
+        going = await _bulk(here, 202, action="cancel", filter={"name": "audit"})
+        assert not going["is_done"]
+
+        async def told() -> Any:
+            log = (await here.get("/api/log", kind="bulk", key=going["id"]))["items"]
+            return log if log and log[0]["body"]["what"] == "finished" else None
+
+        log = await until(told)
+        assert len(log) > 1, "the end is not the first that is told"
+        moved = [one["body"]["moved"] for one in reversed(log)]
+        assert moved == sorted(moved)
+        assert moved[-1] == 1_200
+        assert (await here.get("/api/jobs", state="queued"))["items"] == []
+
+
+async def test_a_server_without_an_app_operates_what_others_run(url: str) -> None:
+    app = example_app(url)
+    async with site(app), site(Everpoll(url), works=False, alone=True) as bare:
+        await app.watches["export"].begin({"never": True}, id="1")
+        assert (await bare.post("/api/runs/export:1/extend", {"looks": 5}))["budget_looks"] == 125
+        await bare.post("/api/runs/export:1/look-now")
+        assert (await bare.post("/api/services/billing/mute", {"span": "1h"}))["muted_until"]
+        assert (await bare.post("/api/services", {"name": "shop", "target": "http://127.0.0.1:9/"}, 201))[
+            "name"
+        ] == "shop"
+        assert (await bare.post("/api/queues/default/pause", {"reason": "test"}))["paused"]["reason"] == "test"
+        assert (await bare.post("/api/queues/default/resume"))["paused"] is None
+        refused = await bare.http.post("/api/jobs", json={"name": "audit", "args": ["x"]})
+        assert refused.status_code in {409, 422}, "it starts no new work"

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -35,6 +36,7 @@ site = FastAPI()
 site.mount("/polls", app.asgi(token={token!r}))
 uvicorn.run(site, port=int(sys.argv[1]), log_level="warning")
 """
+END_S = 1.0
 STREAMS = ("/api/events", "/api/changes")
 
 
@@ -68,6 +70,16 @@ async def test_closing_the_server_ends_every_stream_long_before_its_grace_is_ove
             stopping = asyncio.create_task(here.server.stop(GRACE_S))
             await asyncio.gather(*map(_read_to_the_end, opened))
             await stopping
+
+
+@pytest.mark.prove
+async def test_every_stream_ends_within_a_second_of_the_shutdown() -> None:
+    async with site(example_app("memory://")) as here, _open(here.server.url, 100) as opened:
+        began = time.monotonic()
+        stopping = asyncio.create_task(here.server.stop(GRACE_S))
+        await asyncio.gather(*map(_read_to_the_end, opened))
+        assert time.monotonic() - began < END_S
+        await stopping
 
 
 @pytest.mark.parametrize("mounted", [False, True])

@@ -333,3 +333,17 @@ async def test_a_task_that_takes_what_others_bring_is_not_replaced_and_lets_go_o
     await stage.store.settle(worker, [done(lease, 1)])
     lease = await stage.take_one(worker)
     assert (lease.id, lease.name, input_of(lease)) == (second, "parse", 1)
+
+
+async def test_queues_count_what_waits_for_others(stage: Stage) -> None:
+    """Tasks of chains and groups, each in its own queue; also in a queue that has no other tasks."""
+    first, *_ = await put_chain(stage, "a", "b", "c")
+    await put(stage, group(task("end", queue="mail"), [task("member", delay_s=60.0)]))
+    counts = {one.queue: (one.ready, one.waiting, one.blocked) for one in await stage.store.queues()}
+    assert counts == {"default": (1, 1, 2), "mail": (0, 0, 1)}
+    worker = await stage.worker()
+    lease = await stage.take_one(worker)
+    assert lease.id == first
+    await stage.store.settle(worker, [done(lease, 1)])
+    counts = {one.queue: (one.ready, one.waiting, one.blocked) for one in await stage.store.queues()}
+    assert counts == {"default": (1, 1, 1), "mail": (0, 0, 1)}

@@ -10,6 +10,7 @@ from everpoll.monitors.alerts.mailbox import MAILBOX, Mail
 from everpoll.monitors.checks.assignment import CHECK
 from everpoll.monitors.checks.assignment import KIND as CHECK_KIND
 from everpoll.monitors.checks.assignment import QUEUE as CHECK_QUEUE
+from everpoll.stores.contract import Limit
 from stores.stage import LEASE_S, Stage, json
 
 LATE_S = 120.0
@@ -66,6 +67,45 @@ async def test_a_queue_that_no_live_worker_serves_is_a_problem(stage: Stage) -> 
     await stage.worker(queues=("default",))
     found = await levels(stage)
     assert (found["workers"], found["queues"]) == ("ok", "problem")
+
+
+async def test_tasks_with_a_limit_without_any_worker_are_a_problem(stage: Stage) -> None:
+    """They wait in a line of their own."""
+    await stage.put(2, queue="mail", name="send", limit=Limit("tenant", running=1))
+    await stage.pass_time(LATE_S)
+    # A look moves what has fallen due into that line.
+    await stage.take(await stage.worker(), 1, "default", "mail")
+    await stage.pass_time(LATE_S)
+    found = await checks(stage)
+    assert found["workers"].level == "problem"
+    assert "1 task waits" in found["workers"].says
+    assert found["queues"].level == "problem"
+    assert "'mail'" in found["queues"].says
+
+
+async def test_running_tasks_with_a_limit_past_their_deadline_are_a_warning(stage: Stage) -> None:
+    worker = await stage.worker(names=("job",))
+    lease = await stage.running(worker, timeout_s=1.0, limit=Limit("tenant", running=1))
+    await stage.pass_time(600.0)
+    await stage.beat(worker, [lease.id])
+    assert "1 task past the deadline, by up to" in (await checks(stage))["leases"].says
+
+
+async def test_a_version_that_no_live_worker_registers_is_a_problem(stage: Stage) -> None:
+    """A worker of the release before registers the name, and cannot run the task."""
+    await stage.put(name="buy", version=2)
+    await stage.put(name="buy")
+    await stage.pass_time(LATE_S)
+    old = await stage.worker(names=("buy",))
+    found = (await checks(stage))["names"]
+    assert found.level == "problem"
+    assert "registers 'buy' with version 2" in found.says
+    assert "1 due task" in found.says
+    assert "restart the workers" in (await checks(stage, "buy", "buy@2"))["names"].remedy
+    assert "restart the workers" not in (await checks(stage, "buy"))["names"].remedy
+    await stage.store.sign_off(old)
+    await stage.worker(names=("buy", "buy@2"))
+    assert (await levels(stage))["names"] == "ok"
 
 
 async def test_a_paused_queue_with_tasks_is_a_warning(stage: Stage) -> None:

@@ -58,21 +58,21 @@ class RemoteStory:
     def __init__(self, app: Everpoll) -> None:
         self.counts: Counter[str] = Counter()
         self._rng = random.Random()  # noqa: S311 - a story, no secret
-        self._url = ""
+        self._address = HOST
         self._add(app)
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Serve the remote for the length of the block."""
         async with SmallServer(Exports(self._rng).answer).serving() as port:
-            self._url = f"http://{HOST}:{port}/exports"
+            self._address = f"{HOST}:{port}"
             yield
 
     def _add(self, app: Everpoll) -> None:
         counts, cloud = self.counts, Http202()
         every = Backoff("500ms", factor=1.5, cap="3s", jitter=0.2)
 
-        @app.watch(every=every, budget=Budget("2m", looks=60), remote=HOST)
+        @app.watch(every=every, budget=Budget("2m", looks=60), remote=lambda _op: self._address)
         async def export(_op: dict[str, Any], w: Any) -> Done | Fail | Wait:
             counts["looks"] += 1
             verdict = await cloud.look(w.handle, w.memory)
@@ -81,7 +81,7 @@ class RemoteStory:
 
         @export.start
         async def start(op: dict[str, Any], key: str) -> Any:
-            return await cloud.start(Request(self._url, json=op), key)
+            return await cloud.start(Request(f"http://{self._address}/exports", json=op), key)
 
         @app.loop(every=NEW_EVERY_S, name="new exports", first=0, when_hidden=1)
         async def begin() -> None:

@@ -43,6 +43,7 @@ from everpoll.engine.work import Works
 from everpoll.errors import BadInput, TaskNotFound, WrongState
 from everpoll.jobs import Jobs
 from everpoll.jobs.causes import instant_of
+from everpoll.jobs.groups import GroupInfo, group_info
 from everpoll.jobs.task import refuse_to_retry_a_run
 from everpoll.stores.contract import (
     END_STATES,
@@ -74,6 +75,8 @@ NOTHING = {2: "default", 5: "0"}
 """What most jobs have in these columns of the list."""
 USUALLY_ZERO = frozenset({"priority", "rescues", "cancel_requested", "blockers"})
 """Fields that `show` prints only where they are not zero or false."""
+FIRST_VERSION = ("version", 1)
+"""Most jobs have no other: `show` prints it only where it is another one."""
 
 jobs = typer.Typer(name="jobs", help="List, show, cancel, retry and delete jobs.", no_args_is_help=True)
 
@@ -155,9 +158,10 @@ def _row(task: TaskInfo) -> list[str]:
 @jobs.command("show")
 def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
     """Show one job, with its decisions and the error of each attempt."""
-    task = _safe(with_store(url, lambda store: _found(store, task_id)))
+    found, group = with_store(url, lambda store: _with_group(store, task_id))
+    task = _safe(found)
     if as_json:
-        print_json(msgspec.structs.asdict(task) | {"errors": task.errors})
+        print_json(msgspec.structs.asdict(task) | {"errors": task.errors, "members": group and _members(group)})
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="dim")
@@ -166,8 +170,14 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
         value = getattr(task, field)
         if field == "trail" or value is None or (field in USUALLY_ZERO and not value):
             continue
+        if (field, value) == FIRST_VERSION:
+            continue
         shown = _shown(field, value)
         table.add_row(field, f"[{STATE_STYLE[task.state]}]{shown}[/]" if field == "state" else plain(shown))
+    if group is not None:
+        counts = [(state, getattr(group, state)) for state in STATE_STYLE]
+        states = ", ".join(f"{count} {state}" for state, count in counts if count)
+        table.add_row("members", f"{group.ended} of {group.total} ended" + (f": {states}" if states else ""))
     out = console()
     out.print(table)
     if task.trail:
@@ -176,6 +186,16 @@ def show(task_id: TaskId, url: Url = None, as_json: AsJson = False) -> None:
         out.print(plain(recorded(entry)), style="red" if "error" in entry else "", soft_wrap=True)
         if entry.get("traceback"):
             out.print(plain(str(entry["traceback"]).rstrip()), style="dim", soft_wrap=True)
+
+
+async def _with_group(store: Store, task_id: int) -> tuple[TaskInfo, GroupInfo | None]:
+    task = await _found(store, task_id)
+    return task, await group_info(store, task)
+
+
+def _members(group: GroupInfo) -> dict[str, int]:
+    names = ("total", "ended", "queued", "running", "done", "failed", "canceled")
+    return {name: getattr(group, name) for name in names}
 
 
 def _safe(task: TaskInfo) -> TaskInfo:

@@ -27,12 +27,12 @@ def list_queues(url: Url = None, as_json: AsJson = False) -> None:
         return
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("queue", style="bold", overflow="fold")
-    for column in ("ready", "running", "limited", "waiting", "oldest"):
+    for column in ("ready", "running", "limited", "waiting", "blocked", "oldest"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("state", overflow="fold")
     for one in found:
         running = f"{one.running:,}+" if one.has_more_running else _count(one.running)
-        counts = (_count(one.ready), running, _count(one.limited), _count(one.waiting))
+        counts = (_count(one.ready), running, _count(one.limited), _count(one.waiting), _count(one.blocked))
         table.add_row(plain(one.queue), *counts, ago(one.oldest_due_at), _state(one))
     console().print(table if found else "No queue has tasks.")
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from everpoll.doctor.diagnosis import Verdict, counted, fine, listed, problem, warning, worst_of
+from everpoll.engine.work import called, is_known
 from everpoll.policy import human
 from everpoll.stores.contract import QueueInfo, WorkerInfo
 from everpoll.stores.examination import DueTasks, LeaseFacts
@@ -141,22 +142,24 @@ def paused(found: Sequence[QueueInfo]) -> Verdict:
 
 
 def names(due: Sequence[DueTasks], fleet: Fleet, registered: Collection[str] = ()) -> Verdict:
-    """Judge whether a live worker registers the name of each due task. `registered`: the names of the app."""
+    """Judge whether a live worker of its queue can run each due task, by its name and version. `registered`: the
+    names of the app, as its worker publishes them."""
     verdicts = []
     for one in due:
         serving = [worker for worker in fleet.alive if one.queue in worker.queues]
         # A worker that did not say what it registers may well know the name.
-        is_known = one.kind == GROUP_KIND or any(not worker.names or one.name in worker.names for worker in serving)
-        if not serving or is_known:
+        if one.kind == GROUP_KIND or not serving:
+            continue
+        if any(not worker.names or is_known(one.name, one.version, worker.names) for worker in serving):
             continue
         hint = (
             "its own app has it: restart the workers with this release"
-            if one.name in registered
+            if is_known(one.name, one.version, registered)
             else ("start a worker with an app that registers it, or cancel these tasks with `everpoll jobs cancel`")
         )
         says = (
-            f"no live worker of queue {one.queue!r} registers {one.name!r}: {counted(one.tasks, 'due task')}, "
-            f"the oldest for {human(round(one.oldest_s))}"
+            f"no live worker of queue {one.queue!r} registers {called(one.name, one.version)}: "
+            f"{counted(one.tasks, 'due task')}, the oldest for {human(round(one.oldest_s))}"
         )
         verdicts.append(problem(says, hint) if one.oldest_s >= LATE_S else warning(says, hint))
     return worst_of(verdicts, fine("live workers register every name that is due"))

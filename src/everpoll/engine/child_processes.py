@@ -122,6 +122,11 @@ class ChildProcesses:
     def __len__(self) -> int:
         return sum(child.is_alive for child in self._all)
 
+    @property
+    def busy(self) -> int:
+        """How many run a function, or start."""
+        return len(self) - sum(child.is_alive for child in self._idle)
+
     async def call(self, request: Any, timeout_s: float | None, on_begin: Callable[[], None]) -> bytes:
         """Run a request in a free child. The timeout counts from the start of its function, which also calls
         `on_begin`.

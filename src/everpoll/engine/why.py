@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from everpoll.engine.work import called
 from everpoll.policy import human
 from everpoll.policy.start_window import Span, counting, left, opens_at, window_s
 from everpoll.stores.contract import Limit, LimitInfo, QueueInfo, TaskInfo, WorkerInfo
@@ -135,8 +136,9 @@ def _set_aside(task: TaskInfo, workers: Sequence[WorkerInfo], now: datetime) -> 
     fails_at = last.get("fails_at")
     limit = "" if fails_at is None else f"; it fails {_relative(datetime.fromtimestamp(fails_at, now.tzinfo), now)}"
     since = _span(datetime.fromtimestamp(last.get("since", now.timestamp()), now.tzinfo), now)
+    name = called(task.name, task.version)
     return Why(
-        f"It waits for a worker of queue {task.queue!r} that registers {task.name!r}, since {since}{limit}.",
+        f"It waits for a worker of queue {task.queue!r} that registers {name}, since {since}{limit}.",
         tuple(evidence),
         advice="start a worker of the release that has this job: `everpoll run module:app`",
     )

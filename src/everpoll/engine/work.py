@@ -225,3 +225,8 @@ def is_known(name: str, version: int, names: Collection[str]) -> bool:
         return name in names
     later = (one.removeprefix(f"{name}@") for one in names if one.startswith(f"{name}@"))
     return any(one.isdecimal() and int(one) >= version for one in later)
+
+
+def called(name: str, version: int) -> str:
+    """Return the name of a task as messages have it, with the version of its arguments where that is not the first."""
+    return repr(name) if version <= 1 else f"{name!r} with version {version} or newer"

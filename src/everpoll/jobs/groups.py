@@ -19,7 +19,7 @@ from everpoll.errors import BadInput, JobCanceled, JobFailed, TaskNotFound
 from everpoll.jobs.flows import Chain, JobCall, call_of, enqueue_flow
 from everpoll.policy import Duration, human, seconds, shown
 from everpoll.policy.storable_texts import ERROR_LIMIT, storable
-from everpoll.stores.contract import END_STATES, Ended, Enqueued, NewTask, Settlement, TaskInfo, TaskState
+from everpoll.stores.contract import END_STATES, Ended, Enqueued, NewTask, Settlement, Store, TaskInfo, TaskState
 from everpoll.stores.flows import GROUP_KIND, FlowTask
 
 if TYPE_CHECKING:
@@ -51,6 +51,17 @@ class GroupInfo(Struct, frozen=True, kw_only=True):
     def ended(self) -> int:
         """How many members have ended."""
         return self.done + self.failed + self.canceled
+
+
+async def group_info(store: Store, task: TaskInfo) -> GroupInfo | None:
+    """Return how far the group is that this task waits for, or waited for; None: it waits for no group."""
+    if task.takes != "end":
+        return None
+    counts: dict[Any, int] = dict(await store.member_counts(task.id))
+    total = task.args.get("group") if isinstance(task.args, dict) else None
+    return GroupInfo(
+        id=task.id, state=task.state, total=total if isinstance(total, int) else sum(counts.values()), **counts
+    )
 
 
 class NewGroup:

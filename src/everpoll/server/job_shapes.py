@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from everpoll.http.stored_secrets import each_without_secrets, without_secrets
 from everpoll.jobs import Jobs
+from everpoll.jobs.groups import GroupInfo
 from everpoll.server.answers import exact_text
 from everpoll.server.shapes import Page, instant_example
 from everpoll.stores.contract import Event, TaskInfo, TaskState
@@ -73,6 +74,18 @@ class LeadingJob(Struct, frozen=True, kw_only=True):
     state: TaskState
 
 
+class JobMembers(Struct, frozen=True, kw_only=True):
+    """How far the group is that a job waits for. Members that history has no more are in `total` only."""
+
+    total: int
+    ended: int
+    queued: int
+    running: int
+    done: int
+    failed: int
+    canceled: int
+
+
 class JobAction(Struct, frozen=True, kw_only=True):
     """What an operator did: `what`, `by`, `why`."""
 
@@ -83,6 +96,8 @@ class JobAction(Struct, frozen=True, kw_only=True):
 class JobDetail(JobItem, frozen=True, kw_only=True):
     """Everything about a job."""
 
+    version: int
+    """Of its arguments; a job takes new ones with the version that it is registered with."""
     result: Any
     exact: dict[str, str]
     """The JSON of those of `args`, `kwargs`, `result` and `progress` that have an integer beyond 2^53: a string in the
@@ -97,6 +112,9 @@ class JobDetail(JobItem, frozen=True, kw_only=True):
     deadline_at: datetime | None
     waits_for: list[LeadingJob]
     """Up to ten jobs that it waits for, or waited for; those that have not ended first."""
+    members: JobMembers | None
+    """Of the end of a group, and of its callback: how many of its jobs are in which state; null: it waits for no
+    group."""
 
 
 class JobPage(Page, frozen=True, kw_only=True, omit_defaults=True):
@@ -117,7 +135,13 @@ def job_items(tasks: Sequence[TaskInfo], jobs: Jobs) -> list[JobItem]:
     return [_item(JobItem, task, jobs, safe) for task, safe in zip(tasks, texts, strict=True)]
 
 
-def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: Sequence[TaskInfo] = ()) -> JobDetail:
+def job_detail(
+    task: TaskInfo,
+    jobs: Jobs,
+    actions: Sequence[Event],
+    waits_for: Sequence[TaskInfo] = (),
+    group: GroupInfo | None = None,
+) -> JobDetail:
     """Return everything about a job, without what are secrets by their names."""
     texts, result = without_secrets(_texts(task)), without_secrets(task.result)
     args, kwargs, progress, _ = texts
@@ -127,6 +151,7 @@ def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: 
         task,
         jobs,
         texts,
+        version=task.version,
         result=result,
         exact={name: text for name, value in fields.items() if (text := exact_text(value)) is not None},
         errors=[_error(entry) for entry in task.errors],
@@ -135,6 +160,19 @@ def job_detail(task: TaskInfo, jobs: Jobs, actions: Sequence[Event], waits_for: 
         rescues=task.rescues,
         deadline_at=task.deadline_at,
         waits_for=[LeadingJob(id=one.id, name=one.name, state=one.state) for one in waits_for],
+        members=None if group is None else _members(group),
+    )
+
+
+def _members(group: GroupInfo) -> JobMembers:
+    return JobMembers(
+        total=group.total,
+        ended=group.ended,
+        queued=group.queued,
+        running=group.running,
+        done=group.done,
+        failed=group.failed,
+        canceled=group.canceled,
     )
 
 
@@ -234,6 +272,7 @@ ITEM: dict[str, Any] = {
     "blockers": 0,
 }
 DETAIL = ITEM | {
+    "version": 1,
     "result": None,
     "exact": {},
     "errors": [ITEM["error"] | {"traceback": "Traceback (most recent call last): …"}],
@@ -242,4 +281,5 @@ DETAIL = ITEM | {
     "rescues": 0,
     "deadline_at": None,
     "waits_for": [],
+    "members": None,
 }

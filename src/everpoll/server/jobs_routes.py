@@ -11,6 +11,7 @@ from everpoll.engine.why import Why
 from everpoll.engine.why import why as why_task
 from everpoll.engine.why_blocked import leading_to, why_blocked
 from everpoll.errors import JobNotFound, TaskNotFound
+from everpoll.jobs.groups import group_info
 from everpoll.jobs.options import EnqueueOptions
 from everpoll.server import cursors
 from everpoll.server.answers import Reply
@@ -22,6 +23,7 @@ from everpoll.server.route import Asked
 from everpoll.server.route_kinds import detail, listing, order
 from everpoll.server.shapes import TASKS_LIMIT, After, Limit, Reason, task_number
 from everpoll.stores.contract import OnConflict, Store, TaskInfo, TaskPage
+from everpoll.stores.flows import GROUP_KIND
 from everpoll.stores.operations import Retried
 
 LIST = "jobs"
@@ -55,6 +57,10 @@ class NewJob(Struct, frozen=True, forbid_unknown_fields=True):
     """Where another task has the key: answer with it, refuse (409), or let a waiting one take the new arguments."""
     unique_for: str | float | None = None
     """`"10m"`, or a number of seconds: for so long a task has its key, also if it has ended."""
+
+
+SHOWN = (GROUP_KIND,)
+"""Kinds of tasks that are shown beside jobs."""
 
 
 class CancelOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -107,14 +113,15 @@ async def start_job(asked: Asked) -> Reply:
 
 
 async def show_job(asked: Asked) -> JobDetail:
-    """Answer `GET /api/jobs/{id}`."""
-    return await _detail(asked, _id(asked))
+    """Answer `GET /api/jobs/{id}`. The end of a group without a callback is shown, too: its members lead to it."""
+    store = await asked.serving.store()
+    return await _detailed(asked, store, await _found(store, _id(asked), *SHOWN))
 
 
 async def explain_job(asked: Asked) -> Why:
     """Answer `GET /api/jobs/{id}/why`."""
     store = await asked.serving.store()
-    task = await _found(store, _id(asked))
+    task = await _found(store, _id(asked), *SHOWN)
     if task.blockers and (leading := await leading_to(store, task)) is not None:
         return without_secrets_in(why_blocked(task, leading))
     workers = await store.workers()
@@ -166,17 +173,22 @@ async def run_job_now(asked: Asked) -> JobDetail:
 
 async def _detail(asked: Asked, task_id: int) -> JobDetail:
     store = await asked.serving.store()
-    task = await _found(store, task_id)
+    return await _detailed(asked, store, await _found(store, task_id))
+
+
+async def _detailed(asked: Asked, store: Store, task: TaskInfo) -> JobDetail:
     leading = await leading_to(store, task)
     waits_for = () if leading is None else leading.first
-    return job_detail(task, asked.serving.app.jobs, await store.actions_of(task_id), waits_for)
+    group = await group_info(store, task)
+    return job_detail(task, asked.serving.app.jobs, await store.actions_of(task.id), waits_for, group)
 
 
-async def _found(store: Store, task_id: int) -> TaskInfo:
+async def _found(store: Store, task_id: int, *kinds: str) -> TaskInfo:
+    """Return a job, or a task of one of these kinds."""
     task = (await store.info([task_id])).get(task_id)
     if task is None:
         raise TaskNotFound(f"no task {task_id}: it never existed here, or its history was dropped")
-    if task.kind != "job":
+    if task.kind != "job" and task.kind not in kinds:
         where = f": GET /api/runs/{task_id}" if task.kind == "watch" else ""
         raise TaskNotFound(f"task {task_id} is a {task.kind}, not a job{where}")
     return task

@@ -6,16 +6,20 @@ bounded: names of jobs, watches, loops, queues and tables that this process know
 
 import itertools
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from everpoll.engine.child_processes import ChildProcesses
 from everpoll.engine.meter import Meter, PollerHealth
 from everpoll.engine.tally_entry import Entry
+from everpoll.jobs.schedule_listing import ScheduleInfo
 from everpoll.policy.histogram import BASE
-from everpoll.stores.contract import QueueInfo, WorkerInfo
+from everpoll.stores.contract import QueueInfo, TaskInfo, WorkerInfo
 from everpoll.stores.figures import LoopCard
+from everpoll.stores.set_aside import is_set_aside
 
 BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1_800.0)
 PHASES = ("idle", "waiting", "running", "paused", "open", "stopped", "closed")
@@ -131,12 +135,44 @@ def queues(infos: Iterable[QueueInfo], now: float) -> Iterator[Metric]:
     oldest = GaugeMetricFamily("everpoll_queue_oldest_wait_seconds", "Of its ready tasks.", labels=("queue",))
     paused = GaugeMetricFamily("everpoll_queue_paused", "1: no worker leases from it.", labels=("queue",))
     for info in itertools.islice(infos, LABELS_LIMIT):
-        for state in ("ready", "waiting", "running", "limited"):
+        for state in ("ready", "waiting", "running", "limited", "blocked"):
             family.add_metric((info.queue, state), getattr(info, state))
         since = info.oldest_due_at
         oldest.add_metric((info.queue,), 0.0 if since is None else max(0.0, now - since.timestamp()))
         paused.add_metric((info.queue,), info.paused is not None)
     yield from (family, oldest, paused)
+
+
+def set_aside(tasks: Iterable[TaskInfo]) -> Iterator[Metric]:
+    """Tasks that workers of the fleet have set aside, because none of them can run these."""
+    family = GaugeMetricFamily(
+        "everpoll_set_aside_tasks", "Tasks that wait for a worker that registers them, up to 1,000.", labels=("queue",)
+    )
+    counts = Counter(one.queue for one in tasks if is_set_aside(one.trail))
+    for queue, count in itertools.islice(sorted(counts.items()), LABELS_LIMIT):
+        family.add_metric((queue,), count)
+    yield family
+
+
+def schedules(infos: Iterable[ScheduleInfo], now: float) -> Iterator[Metric]:
+    """The schedules of the store, whichever process registers them."""
+    registered = GaugeMetricFamily(
+        "everpoll_schedule_registered", "1: a live worker registers it; 0: it enqueues nothing.", labels=("schedule",)
+    )
+    late = GaugeMetricFamily(
+        "everpoll_schedule_lateness_seconds", "For how long its next slot has been over.", labels=("schedule",)
+    )
+    for info in itertools.islice(infos, LABELS_LIMIT):
+        registered.add_metric((info.name,), info.is_registered)
+        next_at = now if info.next_at is None else info.next_at.timestamp()
+        late.add_metric((info.name,), max(0.0, now - next_at))
+    yield from (registered, late)
+
+
+def processes(children: ChildProcesses) -> Iterator[Metric]:
+    """The child processes that run jobs with `run="process"` in this process."""
+    yield GaugeMetricFamily("everpoll_process_children_busy", "Child processes that run a job.", children.busy)
+    yield GaugeMetricFamily("everpoll_process_children_limit", "Child processes at most.", children.limit)
 
 
 def workers(infos: Iterable[WorkerInfo]) -> Iterator[Metric]:

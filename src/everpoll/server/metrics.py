@@ -20,12 +20,15 @@ from prometheus_client.registry import Collector
 
 from everpoll.engine.worker import Worker
 from everpoll.errors import EverpollError
+from everpoll.jobs import Jobs
+from everpoll.jobs.schedule_listing import ScheduleInfo, list_schedules
 from everpoll.loops import Loops
 from everpoll.monitors.info import info_of
 from everpoll.monitors.service_rows import service_rows
 from everpoll.monitors.services import Services
 from everpoll.server import metric_families as families
-from everpoll.stores.contract import QueueInfo, Store, TaskFilter, WorkerInfo
+from everpoll.stores.contract import QueueInfo, Store, TaskFilter, TaskInfo, WorkerInfo
+from everpoll.stores.set_aside import UNKNOWN_JOB
 from everpoll.watches import Watches
 
 logger = logging.getLogger("everpoll.server")
@@ -33,11 +36,15 @@ logger = logging.getLogger("everpoll.server")
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 STORE_S = 5.0
 READ_S = 2.0
+SET_ASIDE_LIMIT = 1_000
+SET_ASIDE = TaskFilter(state="queued", error=UNKNOWN_JOB)
+"""What an index finds: tasks that a worker could not run."""
 
 
 class MeasuredApp(Protocol):
     """The parts of an app that metrics need."""
 
+    jobs: Jobs
     watches: Watches
     loops: Loops
 
@@ -92,6 +99,7 @@ class _Process(Collector):
         )
         yield from families.watches({watch.name: watch.counters for watch in app.watches})
         yield from families.loops(app.loops.cards())
+        yield from families.processes(app.jobs.children)
         yield from families.services(app.services.looks, app.services.alerts)
 
 
@@ -106,6 +114,8 @@ class _Stored(Collector):
         self._now = 0.0
         self._queues: list[QueueInfo] = []
         self._workers: list[WorkerInfo] = []
+        self._schedules: list[ScheduleInfo] = []
+        self._set_aside: tuple[TaskInfo, ...] = ()
         self._statuses: Counter[str] = Counter()
         self._open_breakers = self._incidents = self._outbox = 0
 
@@ -115,6 +125,8 @@ class _Stored(Collector):
         if self._is_up:
             yield from families.queues(self._queues, self._now)
             yield from families.workers(self._workers)
+            yield from families.set_aside(self._set_aside)
+            yield from families.schedules(self._schedules, self._now)
             yield from families.monitoring(self._statuses, self._open_breakers, self._incidents, self._outbox)
 
     async def refresh(self) -> None:
@@ -150,6 +162,8 @@ class _Stored(Collector):
         self._now = app.services.wall()
         self._queues = await store.queues()
         self._workers = await store.workers()
+        self._schedules = await list_schedules(store)
+        self._set_aside = (await store.tasks(SET_ASIDE, SET_ASIDE_LIMIT)).tasks
         infos = [info_of(row, self._now) for row in await service_rows(store)]
         self._statuses = Counter(str(one.status) for one in infos)
         self._open_breakers = sum(one.breaker == "open" for one in infos)

@@ -25,6 +25,8 @@ class QueueItem(Struct, frozen=True, kw_only=True):
     running: int
     limited: int
     """Due jobs that wait until their limit lets them start; they are not among the ready ones."""
+    blocked: int
+    """Jobs of chains and groups that wait for others to end."""
     oldest_due_at: datetime | None
     """Since when the ready task that has waited longest has been due."""
     paused: Pause | None
@@ -81,6 +83,7 @@ def _queue(one: QueueInfo) -> QueueItem:
         waiting=one.waiting,
         running=one.running,
         limited=one.limited,
+        blocked=one.blocked,
         oldest_due_at=one.oldest_due_at,
         paused=one.paused,
         has_more_running=one.has_more_running,
@@ -93,6 +96,7 @@ _QUEUE: dict[str, Any] = {
     "waiting": 10,
     "running": 1,
     "limited": 0,
+    "blocked": 0,
     "oldest_due_at": instant_example(0),
     "paused": None,
     "has_more_running": False,

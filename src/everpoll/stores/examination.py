@@ -172,14 +172,17 @@ class LeaseFacts(Struct, frozen=True, kw_only=True):
 
 
 class DueTasks(Struct, frozen=True, kw_only=True):
-    """Due tasks of one queue, kind and name that no worker has leased; of each queue the first HEAD_LIMIT.
+    """Due tasks of one queue, kind, name and version that no worker has leased; of each queue the first HEAD_LIMIT.
 
-    Among them those that workers have set aside: they wait for a worker that registers their name.
+    Among them those that wait for their limit, and those that workers have set aside: they wait for a worker that
+    registers their name.
     """
 
     queue: str
     kind: str
     name: str
+    version: int = 1
+    """Of the arguments."""
     tasks: int
     oldest_s: float
     keys: tuple[str, ...] = ()

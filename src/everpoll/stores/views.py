@@ -36,6 +36,8 @@ class TaskInfo(Struct, frozen=True, kw_only=True, gc=False):
     incarnation: int | None = None
     cancel_requested: bool = False
     args: Any = None
+    version: int = 1
+    """Of the arguments: which form they have."""
     memory: Any = None
     progress: Any = None
     result: Any = None
@@ -107,11 +109,13 @@ class QueueInfo(Struct, frozen=True, kw_only=True):
     running: int
     oldest_due_at: datetime | None = None
     """Since when the ready task that has waited longest has been due; None: none is ready. Of thousands of priorities
-    the lowest are not looked at."""
+    the lowest are not looked at. Those that wait for their limit are not ready: they are to wait."""
     paused: Pause | None = None
     """None: workers lease from it. A paused queue is listed also without tasks."""
     limited: int = 0
     """Due tasks that count for a limit, and wait until it lets them start; they are not among the ready ones."""
+    blocked: int = 0
+    """Tasks of chains and groups that wait for others to end; no worker leases them before."""
     has_more_running: bool = False
     """More tasks may run than were counted: a store that counts them by reading lines of tasks has a bound on that."""
 

@@ -16,6 +16,7 @@ from everpoll.stores.sqlite import (
     enqueueing,
     feed,
     figures,
+    health,
     leasing,
     limited,
     listing,
@@ -97,7 +98,12 @@ STATEMENTS: list[tuple[str, str]] = [
     (limited.FORGET_OLD, "everpoll_starts_old (until_at<?)"),
     (reading.BY_ID, BY_ID),
     (reading.ENDS, BY_ID),
+    (reading.LIVE_OF_KIND, "everpoll_tasks_indexed"),
+    (health.ALIASES, "everpoll_health_aliases"),
+    (health.WINDOWS, "everpoll_health_windows"),
+    (figures.LOOPS, "SCAN w"),
 ]
+"""The last ones read a small table whole, in its order: aliases, windows; workers of a day, and their loops."""
 
 
 async def test_every_frequent_statement_beside_many_future_rows(store: SqliteStore) -> None:
@@ -217,7 +223,13 @@ LISTS: list[tuple[TaskFilter, tuple[str, ...]]] = [
     (TaskFilter(error="ValueError"), ("everpoll_tasks_error", "everpoll_history_error")),
     (TaskFilter(error="ValueError", state="failed", name="job"), ("everpoll_history_error",)),
     (TaskFilter(is_retrying=True), ("everpoll_tasks_retrying",)),
-    (TaskFilter(kind="watch", indexed=True), ("everpoll_tasks_indexed", "everpoll_history_indexed")),
+    *(
+        (TaskFilter(kind=kind, indexed=True), ("everpoll_tasks_indexed", "everpoll_history_indexed"))
+        for kind in ("watch", "check", "incident", "schedule")
+    ),
+    (TaskFilter(kind="incident", indexed=True, state="done"), ("everpoll_history_indexed",)),
+    (TaskFilter(kind="incident", indexed=True, state="queued"), ("everpoll_tasks_indexed",)),
+    (TaskFilter(state="canceled"), ("everpoll_history_ill",)),
 ]
 
 

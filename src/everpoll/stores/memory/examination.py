@@ -61,20 +61,22 @@ def _leases(rows: Sequence[TaskRow], now: float) -> LeaseFacts:
 
 
 def _due(rows: Sequence[TaskRow], now: float) -> tuple[DueTasks, ...]:
-    groups: dict[tuple[str, str, str], list[TaskRow]] = {}
+    groups: dict[tuple[str, str, str, int], list[TaskRow]] = {}
     for row in sorted(rows, key=_waits_since):
         if row.state == "queued" and _waits_since(row) <= now and not row.blockers:
-            groups.setdefault((row.new.queue, row.new.kind, row.new.name), []).append(row)
+            group = (row.new.queue, row.new.kind, row.new.name, row.new.version)
+            groups.setdefault(group, []).append(row)
     return tuple(
         DueTasks(
             queue=queue,
             kind=kind,
             name=name,
+            version=version,
             tasks=len(some),
             oldest_s=now - _waits_since(some[0]),
             keys=tuple([row.new.key for row in some if row.new.key is not None][:KEYS_SHOWN]),
         )
-        for (queue, kind, name), some in sorted(groups.items())
+        for (queue, kind, name, version), some in sorted(groups.items())
     )
 
 

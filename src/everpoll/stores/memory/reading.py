@@ -119,10 +119,11 @@ class MemoryReading(MemoryState):
         """See the contract."""
         with self._lock:
             now = self._now()
-            counts: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
+            counts: defaultdict[str, list[int]] = defaultdict(lambda: [0] * 5)
             dues: defaultdict[str, list[float]] = defaultdict(list)
             for row in self._index.live.values():
                 if row.blockers:
+                    counts[row.new.queue][4] += 1
                     continue
                 is_ready = row.state == "queued" and row.due_at <= now
                 is_limited = is_ready and row.new.limit is not None
@@ -138,11 +139,12 @@ class MemoryReading(MemoryState):
                     waiting=waiting,
                     running=running,
                     limited=limited,
+                    blocked=blocked,
                     oldest_due_at=instant(min(dues[queue])) if dues[queue] else None,
                     paused=self._pauses.get(queue),
                 )
                 for queue in sorted({*capped, *self._pauses})
-                for ready, waiting, running, limited in [capped.get(queue, [0] * 4)]
+                for ready, waiting, running, limited, blocked in [capped.get(queue, [0] * 5)]
             ]
 
     async def limit(self, key: str) -> LimitInfo:

@@ -105,6 +105,7 @@ class TaskRow:
             kind=self.new.kind,
             name=self.new.name,
             queue=self.new.queue,
+            version=self.new.version,
             key=self.new.key,
             state=self.state,
             priority=self.new.priority,

@@ -180,8 +180,16 @@ class PostgresExaminer:
 
     async def _due(self) -> tuple[DueTasks, ...]:
         return tuple(
-            DueTasks(queue=queue, kind=kind, name=name, tasks=tasks, oldest_s=oldest_s, keys=tuple(keys or ()))
-            for queue, kind, name, tasks, oldest_s, keys in await self._ask(sql.DUE, HEAD_LIMIT)
+            DueTasks(
+                queue=queue,
+                kind=kind,
+                name=name,
+                version=version,
+                tasks=tasks,
+                oldest_s=oldest_s,
+                keys=tuple(keys or ()),
+            )
+            for queue, kind, name, version, tasks, oldest_s, keys in await self._ask(sql.DUE, HEAD_LIMIT)
         )
 
     async def _listed(self, kind: str) -> tuple[TaskInfo, ...]:

@@ -32,28 +32,34 @@ HIDDEN = """select count(*) filter (where query = '<insufficient privilege>'),
     from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"""
 LEASES = versioned("""select owner, sum(tasks) from everpoll.running($1) where owner is not null
     group by owner order by owner""")
-# Tasks that were leased a moment ago are in another line: none of them is long past its deadline.
+# Of those without a limit, what was leased a moment ago is in another line: none of it is long past its deadline.
 OVERDUE = """select count(*), max(late_s) from (
     select extract(epoch from clock_timestamp() - started_at)::float8 - timeout_s as late_s
-      from (select started_at, timeout_s from everpoll.tasks where line = 2 limit $1) held
+      from (select * from (select started_at, timeout_s from everpoll.tasks where line = 2 limit $1) held
+            union all
+            select * from (select started_at, timeout_s from everpoll.tasks where line = 4 limit $1) limited) leased
      where timeout_s is not null) late where late_s > $2"""
-DUE = versioned(f"""select q.queue, head.kind, head.name, count(*),
+DUE = versioned(f"""select q.queue, head.kind, head.name, head.version, count(*),
         max(extract(epoch from clock_timestamp() - head.due_at))::float8,
         (array_agg(head.key order by head.due_at) filter (where head.key is not null))[1:{KEYS_SHOWN}]
     from everpoll.queue_names() q(queue) cross join lateral (
-        (select t.kind, t.name, t.key, t.due_at from everpoll.tasks t
+        (select t.kind, t.name, t.version, t.key, t.due_at from everpoll.tasks t
           where t.line = 0 and not t.is_leased and t.queue = q.queue
           order by t.queue, t.rank, t.due_at, t.id limit $1)
         union all
-        (select t.kind, t.name, t.key, t.due_at from everpoll.tasks t
+        (select t.kind, t.name, t.version, t.key, t.due_at from everpoll.tasks t
+          where t.line = 3 and t.queue = q.queue
+          order by t.queue, t.rank, t.limit_key, t.due_at, t.id limit $1)
+        union all
+        (select t.kind, t.name, t.version, t.key, t.due_at from everpoll.tasks t
           where t.line = 1 and t.queue = q.queue and t.due_at <= now()
           order by t.queue, t.due_at limit $1)
         union all
-        (select t.kind, t.name, t.key, t.created_at from everpoll.tasks t
+        (select t.kind, t.name, t.version, t.key, t.created_at from everpoll.tasks t
           where t.error_type = '{UNKNOWN_JOB}' and t.line = 1 and t.queue = q.queue and t.due_at > now()
             and t.trail[cardinality(t.trail)] like '%"what":"{SET_ASIDE}"%'
           order by t.id limit $1)) head
-    group by 1, 2, 3 order by 1, 2, 3""")  # noqa: S608 - a constant
+    group by 1, 2, 3, 4 order by 1, 2, 3, 4""")  # noqa: S608 - a constant
 ROWS = """select relname, n_live_tup, n_dead_tup, pg_total_relation_size(relid),
         extract(epoch from clock_timestamp() - greatest(last_vacuum, last_autovacuum))::float8
     from pg_stat_user_tables where schemaname = 'everpoll' order by n_dead_tup desc limit 20"""

@@ -28,8 +28,9 @@ from everpoll.stores.health import (
 )
 from everpoll.stores.health_answers import asked, check_limit
 from everpoll.stores.health_batches import batch_of
-from everpoll.stores.health_limits import check_name, check_names, dependency_name, milliseconds, window_body
+from everpoll.stores.health_limits import check_name, check_names, dependency_name, milliseconds
 from everpoll.stores.health_ranges import buckets_of, for_buckets, for_summary, summary_of
+from everpoll.stores.health_settings import HealthSettings
 from everpoll.stores.operations import LogEntry
 from everpoll.stores.postgres import health_reading, health_recording, health_upkeep
 from everpoll.stores.postgres.functions import versioned
@@ -47,8 +48,11 @@ LOGGED = """with changed as ({}) select 1, everpoll.log_events(
 DELETE_WINDOW = "delete from everpoll.health_windows where id = $1 returning 1"
 
 
-class PostgresHealth:
+class PostgresHealth(HealthSettings):
     """Records in tables of the schema."""
+
+    set_alias_sql, delete_alias_sql = SET_ALIAS, DELETE_ALIAS
+    set_window_sql, delete_window_sql = SET_WINDOW, DELETE_WINDOW
 
     def __init__(self, records: Lane, reads: Lane, upkeep: Lane) -> None:
         self._records = records
@@ -119,39 +123,19 @@ class PostgresHealth:
         rows: list[tuple[str, str]] = await self._reads.rows(ALIASES)
         return dict(rows)
 
-    async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
-        """See the contract."""
-        check_name("alias", alias)
-        check_name("canonical name", canonical)
-        await self._set(SET_ALIAS, (alias, canonical), entry)
-
-    async def delete_alias(self, alias: str, entry: LogEntry | None = None) -> bool:
-        """See the contract."""
-        check_name("alias", alias)
-        return await self._set(DELETE_ALIAS, (alias,), entry)
-
     async def windows(self) -> list[MaintenanceWindow]:
         """See the contract."""
         rows = await self._reads.rows(WINDOWS)
         return [MaintenanceWindow(window_id, msgspec.json.decode(body)) for window_id, body in rows]
 
-    async def set_window(self, window: MaintenanceWindow, entry: LogEntry | None = None) -> None:
-        """See the contract."""
-        check_name("maintenance window", window.id)
-        await self._set(SET_WINDOW, (window.id, window_body(window.body)), entry)
-
-    async def delete_window(self, window_id: str, entry: LogEntry | None = None) -> bool:
-        """See the contract."""
-        check_name("maintenance window", window_id)
-        return await self._set(DELETE_WINDOW, (window_id,), entry)
-
-    async def _set(self, statement: str, values: tuple[str | None, ...], entry: LogEntry | None) -> bool:
-        """Make a change, and write its entry in the same statement; return whether anything was changed."""
-        if entry is not None:
-            numbers = range(len(values) + 1, len(values) + 5)
-            statement = versioned(LOGGED.format(statement) % tuple(numbers))
-            values = (*values, entry.kind, entry.name, entry.key, entry.body)
-        return await self._upkeep.value(statement, *values) is not None
+    async def _set(self, statement: str, values: tuple[str, ...], entry: LogEntry | None) -> bool:
+        """Make a change, and write its entry in the same statement."""
+        if entry is None:
+            return await self._upkeep.value(statement, *values) is not None
+        numbers = range(len(values) + 1, len(values) + 5)
+        logged = versioned(LOGGED.format(statement) % tuple(numbers))
+        said = (entry.kind, entry.name, entry.key, entry.body)
+        return await self._upkeep.value(logged, *values, *said) is not None
 
     async def forget(self, service: str) -> bool:
         """See the contract."""

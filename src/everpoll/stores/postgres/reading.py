@@ -41,6 +41,7 @@ QUEUES = versioned("""select queue, 'running' as what, tasks, null::timestamptz 
       from everpoll.running($2)
     union all select queue, 'ready', tasks, null, null, null from everpoll.ready($1)
     union all select queue, 'limited', tasks, null, null, null from everpoll.limited($1)
+    union all select queue, 'blocked', tasks, null, null, null from everpoll.blocked($1)
     union all select queue, case when is_late then 'ready' else 'waiting' end, tasks, null, null, null
       from everpoll.waiting($1)
     union all select queue, 'oldest', 0, due_at, null, null from everpoll.oldest_due()
@@ -122,6 +123,7 @@ async def queues(lane: Lane) -> list[QueueInfo]:
             oldest_due_at=oldest.get(queue),
             paused=pauses.get(queue),
             limited=min(counted["limited"], COUNT_LIMIT),
+            blocked=min(counted["blocked"], COUNT_LIMIT),
             has_more_running=has_more_running,
         )
         for queue, counted in sorted(counts.items())

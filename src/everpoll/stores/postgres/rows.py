@@ -12,13 +12,13 @@ LIVE = """t.id, t.kind, t.name, t.queue, t.key, case when t.is_leased then 'runn
     case when t.is_leased then t.started_at + t.timeout_s * interval '1 second' end as deadline_at,
     case when t.is_leased then (select w.label from everpoll.workers w where w.incarnation = t.owner) else t.worker end,
     t.owner, t.cancel_requested, t.args, t.memory, t.progress, null::text as result, t.trail,
-    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, t.blockers"""
+    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, t.blockers, t.version"""
 _ENDED = """h.id, h.kind, h.name, h.queue, h.key, h.state, h.rank,
     h.attempt, h.rescues, h.created_at, h.due_at, h.started_at, h.ended_at,
     null::timestamptz as deadline_at,
     h.worker,
     h.owner, h.cancel_requested, {payloads},
-    h.limit_key, h.limit_running, h.limit_starts, h.limit_per_s, h.then_id, h.takes, 0 as blockers"""
+    h.limit_key, h.limit_running, h.limit_starts, h.limit_per_s, h.then_id, h.takes, 0 as blockers, h.version"""
 ENDED = _ENDED.format(payloads="h.args, h.memory, h.progress, h.result, h.trail")
 END = _ENDED.format(
     payloads="""'null' as args, null::text as memory, null::text as progress,
@@ -63,6 +63,7 @@ def task_info(row: Any) -> TaskInfo:
         then_id=row[26],
         takes=row[27],
         blockers=row[28],
+        version=row[29],
     )
 
 

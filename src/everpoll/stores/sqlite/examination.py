@@ -63,11 +63,14 @@ LEASES = f"""select owner, count(*) from (select owner from everpoll_tasks index
 OVERDUE = f"""select count(*), max(late_s) from (select (:now - started_at) / 1000000.0 - timeout_s as late_s
     from (select started_at, timeout_s from everpoll_tasks indexed by everpoll_tasks_leased
           where is_leased = 1 limit {LEASES_LIMIT}) where timeout_s is not null) where late_s > :grace"""  # noqa: S608
-DUE = f"""select kind, name, key, due_at from (select kind, name, key, due_at from everpoll_tasks
+DUE = f"""select kind, name, version, key, due_at from (select kind, name, version, key, due_at from everpoll_tasks
         where line = 0 and is_leased = 0 and queue = :queue order by rank, due_at limit {HEAD_LIMIT})
-    union all select kind, name, key, due_at from (select kind, name, key, due_at from everpoll_tasks
+    union all select kind, name, version, key, due_at from (select kind, name, version, key, due_at from everpoll_tasks
+        where line = 3 and is_leased = 0 and queue = :queue order by rank, limit_key, due_at limit {HEAD_LIMIT})
+    union all select kind, name, version, key, due_at from (select kind, name, version, key, due_at from everpoll_tasks
         where line = 1 and queue = :queue and due_at <= :now order by due_at limit {HEAD_LIMIT})
-    union all select kind, name, key, due_at from (select kind, name, key, created_at as due_at from everpoll_tasks
+    union all select kind, name, version, key, due_at from (select kind, name, version, key, created_at as due_at
+        from everpoll_tasks
         where {IS_SET_ASIDE} and queue = :queue and everpoll_tasks.due_at > :now order by id limit {HEAD_LIMIT})"""  # noqa: S608
 QUESTIONS = (
     (
@@ -266,20 +269,21 @@ def _leases(con: Connection, now: int) -> LeaseFacts:
 def _due(con: Connection, now: int) -> tuple[DueTasks, ...]:
     found: list[DueTasks] = []
     for queue in reading.queue_names(con):
-        groups: dict[tuple[str, str], list[tuple[int, str | None]]] = {}
-        for kind, name, key, due_at in con.execute(DUE, {"queue": queue, "now": now}):
-            groups.setdefault((kind, name), []).append((due_at, key))
-        found += [_group(queue, kind, name, dues, now) for (kind, name), dues in sorted(groups.items())]
+        groups: dict[tuple[str, str, int], list[tuple[int, str | None]]] = {}
+        for kind, name, version, key, due_at in con.execute(DUE, {"queue": queue, "now": now}):
+            groups.setdefault((kind, name, version), []).append((due_at, key))
+        found += [_group(queue, *group, dues, now) for group, dues in sorted(groups.items())]
     return tuple(found)
 
 
-def _group(queue: str, kind: str, name: str, dues: list[tuple[int, Any]], now: int) -> DueTasks:
+def _group(queue: str, kind: str, name: str, version: int, dues: list[tuple[int, Any]], now: int) -> DueTasks:
     dues.sort(key=lambda one: one[0])
     keys = [str(key) for _, key in dues if key is not None]
     return DueTasks(
         queue=queue,
         kind=kind,
         name=name,
+        version=version,
         tasks=len(dues),
         oldest_s=(now - dues[0][0]) / 1e6,
         keys=tuple(keys[:KEYS_SHOWN]),

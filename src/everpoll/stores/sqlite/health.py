@@ -28,8 +28,9 @@ from everpoll.stores.health import (
 )
 from everpoll.stores.health_answers import asked, check_limit
 from everpoll.stores.health_batches import batch_of, size_of_batch
-from everpoll.stores.health_limits import check_name, check_names, dependency_name, milliseconds, window_body
+from everpoll.stores.health_limits import check_name, check_names, dependency_name, milliseconds
 from everpoll.stores.health_ranges import buckets_of, for_buckets, for_summary, summary_of
+from everpoll.stores.health_settings import HealthSettings
 from everpoll.stores.operations import LogEntry
 from everpoll.stores.sqlite import feed, health_figures, health_reading, health_recording, health_upkeep
 
@@ -57,8 +58,11 @@ class Read(Protocol):
         """Run a function in a snapshot."""
 
 
-class SqliteHealth:
+class SqliteHealth(HealthSettings):
     """Records in tables of the store's file."""
+
+    set_alias_sql, delete_alias_sql = SET_ALIAS, DELETE_ALIAS
+    set_window_sql, delete_window_sql = SET_WINDOW, DELETE_WINDOW
 
     def __init__(self, write: Write, read: Read, now: Callable[[], int]) -> None:
         self._now = now
@@ -121,17 +125,6 @@ class SqliteHealth:
         check_names(services)
         return await self._read(lambda con: health_figures.availability(con, services, from_at)) if services else {}
 
-    async def set_alias(self, alias: str, canonical: str, entry: LogEntry | None = None) -> None:
-        """See the contract."""
-        check_name("alias", alias)
-        check_name("canonical name", canonical)
-        await self._set(SET_ALIAS, (alias, canonical), entry)
-
-    async def delete_alias(self, alias: str, entry: LogEntry | None = None) -> bool:
-        """See the contract."""
-        check_name("alias", alias)
-        return await self._set(DELETE_ALIAS, (alias,), entry)
-
     async def aliases(self) -> dict[str, str]:
         """See the contract."""
         return dict(await self._read(lambda con: con.execute(ALIASES).fetchall()))
@@ -141,18 +134,8 @@ class SqliteHealth:
         rows = await self._read(lambda con: con.execute(WINDOWS).fetchall())
         return [MaintenanceWindow(window_id, msgspec.json.decode(body)) for window_id, body in rows]
 
-    async def set_window(self, window: MaintenanceWindow, entry: LogEntry | None = None) -> None:
-        """See the contract."""
-        check_name("maintenance window", window.id)
-        await self._set(SET_WINDOW, (window.id, window_body(window.body)), entry)
-
-    async def delete_window(self, window_id: str, entry: LogEntry | None = None) -> bool:
-        """See the contract."""
-        check_name("maintenance window", window_id)
-        return await self._set(DELETE_WINDOW, (window_id,), entry)
-
     async def _set(self, statement: str, values: tuple[str, ...], entry: LogEntry | None) -> bool:
-        """Make a change, and write its entry in the same transaction; return whether anything was changed."""
+        """Make a change, and write its entry in the same transaction."""
 
         def write(con: Connection) -> bool:
             is_changed = con.execute(statement, values).rowcount > 0

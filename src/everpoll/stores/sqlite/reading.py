@@ -15,6 +15,7 @@ import msgspec
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.stores import limits
 from everpoll.stores.contract import COUNT_LIMIT, Limit, LiveTask, QueueInfo, TaskInfo, WorkerInfo, encode
+from everpoll.stores.flows import BLOCKED_LINE
 from everpoll.stores.operations import Pause
 
 WORKERS_SHOWN_US = 86_400 * 1_000_000
@@ -24,11 +25,11 @@ LIVE = f"""t.id, t.kind, t.name, t.queue, t.key, iif(t.is_leased, 'running', 'qu
     t.rescues, t.created_at, t.due_at, t.started_at, null,
     iif(t.is_leased, t.started_at + cast(t.timeout_s * 1000000 as integer), null),
     {LABEL}, iif(t.is_leased, t.owner, null), t.cancel_requested, t.args, t.memory, t.progress, null, t.trail,
-    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, t.blockers"""
+    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, t.blockers, t.version"""
 _ENDED = """t.id, t.kind, t.name, t.queue, t.key, t.state, -t.rank, t.attempt,
     t.rescues, t.created_at, t.due_at, t.started_at, t.ended_at, null,
     {label}, iif(t.was_leased, t.owner, null), t.cancel_requested, {payloads},
-    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, 0"""
+    t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, 0, t.version"""
 ENDED = _ENDED.format(label=LABEL, payloads="t.args, t.memory, t.progress, t.result, t.trail")
 END = _ENDED.format(label=LABEL, payloads="'null', null, null, t.result, case when t.state <> 'done' then t.trail end")
 """What waiters are told."""
@@ -69,6 +70,7 @@ RANKS_LIMIT = 100
 READY = "line = 0 and is_leased = 0"
 WAITING = "line = 1"
 LIMITED = "line = 3 and is_leased = 0"
+BLOCKED = f"line = {BLOCKED_LINE}"
 LEASED = "is_leased = 1"
 
 
@@ -163,7 +165,7 @@ def queues(con: Connection, now: int, paused: Mapping[str, Pause]) -> list[Queue
 
 def queue_names(con: Connection) -> list[str]:
     """Return every queue that has live tasks."""
-    return sorted({name for where in (READY, WAITING, LIMITED, LEASED) for name in _queue_names(con, where)})
+    return sorted({name for where in (READY, WAITING, LIMITED, BLOCKED, LEASED) for name in _queue_names(con, where)})
 
 
 def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueInfo:
@@ -176,6 +178,7 @@ def _queue(con: Connection, name: str, now: int, pause: Pause | None) -> QueueIn
         oldest_due_at=instant_or_none(_oldest_due(con, name, now)),
         paused=pause,
         limited=_count(con, LIMITED, name, now),
+        blocked=_count(con, BLOCKED, name, now),
     )
 
 
@@ -235,6 +238,7 @@ def shown(row: tuple[Any, ...]) -> TaskInfo:
         then_id=row[26],
         takes=row[27],
         blockers=row[28],
+        version=row[29],
         trail=tuple(trail) if trail else (),
     )
 

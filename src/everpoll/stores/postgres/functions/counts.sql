@@ -159,6 +159,22 @@ as $$
     where counted.tasks > 0
 $$;
 
+-- How many tasks of each queue wait for others to end, up to `most`; by jumping from queue to queue.
+create function everpoll.blocked(most int) returns table (queue text, tasks bigint)
+language sql stable
+set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+    with recursive names(queue) as (
+        (select t.queue from everpoll.tasks t where t.line = 5 order by t.queue limit 1)
+        union all
+        select (select t.queue from everpoll.tasks t where t.line = 5 and t.queue > n.queue order by t.queue limit 1)
+          from names n where n.queue is not null)
+    select n.queue, counted.tasks from names n cross join lateral (
+        select count(*) as tasks from (
+            select from everpoll.tasks t where t.line = 5 and t.queue = n.queue limit most) head) counted
+    where counted.tasks > 0
+$$;
+
 -- How many tasks of each queue wait, up to `most`: those whose time has come apart from the others. What is not due is
 -- leased by no worker, so the index alone counts it: reading 50,000 rows for that took 30 ms, and takes 5 without them.
 create function everpoll.waiting(most int) returns table (queue text, is_late boolean, tasks bigint)

@@ -65,6 +65,8 @@ create index tasks_retrying on everpoll.tasks (id) where error_type is not null;
 create index tasks_limited on everpoll.tasks (queue, rank, limit_key, due_at, id) where line = 3;
 -- What runs is counted here: nothing else says how much of a limit is in use.
 create index tasks_limited_running on everpoll.tasks (limit_key) where line = 4;
+-- Tasks that wait for others are counted by queue.
+create index tasks_blocked on everpoll.tasks (queue) where line = 5;
 create index tasks_then on everpoll.tasks (then_id) where then_id is not null;
 
 -- Ended tasks, one partition a day: old ones are dropped, not deleted.

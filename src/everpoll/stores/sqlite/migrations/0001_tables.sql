@@ -54,6 +54,8 @@ create index everpoll_tasks_retrying on everpoll_tasks (id) where error_type is 
 create index everpoll_tasks_limited on everpoll_tasks (queue, rank, limit_key, due_at) where line = 3 and is_leased = 0;
 -- What runs is counted here: nothing else says how much of a limit is in use.
 create index everpoll_tasks_limited_running on everpoll_tasks (limit_key) where is_leased = 1 and limit_key is not null;
+-- Tasks that wait for others are counted by queue.
+create index everpoll_tasks_blocked on everpoll_tasks (queue) where line = 5;
 create index everpoll_tasks_then on everpoll_tasks (then_id) where then_id is not null;
 
 create table everpoll_history (
