@@ -65,6 +65,14 @@ def test_live_jobs_are_canceled_by_filter(shell: Shell, url: str) -> None:
     assert [one["state"] for one in listed] == ["failed"]
 
 
+def test_jobs_are_listed_by_when_they_ended(shell: Shell, url: str) -> None:
+    """Whatever was enqueued long ago: live jobs have not ended."""
+    listed = shell.json("jobs", "list", "--ended-within", "1h", "--url", url)
+    assert {one["state"] for one in listed} == {"failed"}
+    assert shell.json("jobs", "list", "--ended-within", "1ms", "--url", url) == []
+    assert "--ended-within='soon'" in shell("jobs", "list", "--ended-within", "soon", "--url", url).err
+
+
 def test_a_dry_run_cancels_nothing_by_id_either(shell: Shell, url: str) -> None:
     said = shell("jobs", "cancel", "4", "--dry-run", "--url", url)
     assert (said.code, said.out.strip()) == (0, "task 4 would be canceled: it is queued")

@@ -45,6 +45,15 @@ async def report(month: str) -> str:
     return month
 
 
+@app.job(queue="scans", concurrency=1)
+async def scan(page: int) -> None:
+    await asyncio.sleep(3600)
+
+
+@app.job()
+async def report_day(day: int) -> None: ...
+
+
 @app.watch(every="1s", budget=Budget("29m", looks=120), remote=lambda op: op.get("remote", "export"))
 async def export(op: dict[str, Any], w: Any) -> Done | Fail | Wait:
     if steps := op.get("steps"):

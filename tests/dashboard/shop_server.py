@@ -40,10 +40,15 @@ class ShopServer:
     environment: dict[str, str]
     ids: dict[str, str] = field(default_factory=dict)
     process: "subprocess.Popen[bytes] | None" = None
+    works: bool = True
+    """Whether the server runs a worker, too."""
 
     def start(self) -> None:
         """Start the server, and wait until it answers."""
-        command = [sys.executable, "-m", "everpoll", "run", "dashboard.shop:app", "--serve", "--grace", "0s"]
+        words = (
+            ["run", "dashboard.shop:app", "--serve", "--grace", "0s"] if self.works else ["serve", "dashboard.shop:app"]
+        )
+        command = [sys.executable, "-m", "everpoll", *words]
         command += ["--port", self.url.rpartition(":")[2]]
         self.process = subprocess.Popen(command, cwd=TESTS, env=self.environment)
         self.until(self._is_up)
@@ -150,7 +155,7 @@ def _make_orders(database: Path, *, is_filled: bool) -> None:
 
 
 @contextlib.contextmanager
-def shop_server(folder: Path, *, is_filled: bool = True, **variables: str) -> Iterator[ShopServer]:
+def shop_server(folder: Path, *, is_filled: bool = True, works: bool = True, **variables: str) -> Iterator[ShopServer]:
     """Serve the shop from a database in this folder."""
     database = f"sqlite:///{folder / 'shop.db'}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EVERPOLL_")}
@@ -158,7 +163,9 @@ def shop_server(folder: Path, *, is_filled: bool = True, **variables: str) -> It
     sources = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     with serving(paths) as remote:
         own = {"EVERPOLL_URL": database, "SHOP_REMOTE": remote.url, "PYTHONPATH": sources}
-        server = ShopServer(f"http://127.0.0.1:{reserved_port()}", database, remote, kept | own | variables)
+        server = ShopServer(
+            f"http://127.0.0.1:{reserved_port()}", database, remote, kept | own | variables, works=works
+        )
         try:
             _make_orders(folder / "shop.db", is_filled=is_filled)
             server.start()

@@ -73,7 +73,7 @@ def test_dragging_over_the_histogram_sets_the_range(shop: ShopServer, pages: Pag
     page.mouse.down()
     page.mouse.move(box["x"] + box["width"] * 0.5, y, steps=5)
     page.mouse.up()
-    expect(page).to_have_url(re.compile(r"from=.+&to=.+"))
+    expect(page).to_have_url(re.compile(r"ended_from=.+&ended_to=.+"))
     expect(page.locator("[data-state=filtered-empty]")).to_be_visible()
 
 

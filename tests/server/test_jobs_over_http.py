@@ -1,5 +1,6 @@
 """Jobs over HTTP: started, listed, shown, explained, canceled, retried; nothing is lost on the way."""
 
+import json
 from typing import Any
 
 from everpoll import Everpoll
@@ -77,7 +78,10 @@ async def test_integers_beyond_two_to_the_53rd_are_strings(url: str) -> None:
         args = [{"large": LARGE, "least": -LARGE, "edge": 2**53, "text": f"id {LARGE}", "list": [LARGE]}]
         store = await here.app.store()
         [made] = await store.enqueue([NewTask(name="audit", args=encode({"args": args, "kwargs": {}}), delay_s=3600)])
-        shown = (await here.get(f"/api/jobs/{made.id}"))["args"][0]
+        detail = await here.get(f"/api/jobs/{made.id}")
+        assert detail["exact"].keys() == {"args"}
+        assert json.loads(detail["exact"]["args"]) == args, "as numbers, for clients that read them exactly"
+        shown = detail["args"][0]
         assert shown == {
             "large": str(LARGE),
             "least": str(-LARGE),

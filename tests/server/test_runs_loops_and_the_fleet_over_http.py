@@ -140,6 +140,13 @@ async def test_tables_of_this_process(tmp_path: Path) -> None:
         assert (table["name"], table["mapping"]["status"], table["findings"]) == ("orders", "status", None)
         [table] = (await here.get("/api/tables", check="true"))["items"]
         assert not all(one["is_fit"] for one in table["findings"])
+        [table] = (await here.get("/api/tables", counts="true"))["items"]
+        assert table["counts"] is None, "there is no such table to count"
+        with sqlite3.connect(tmp_path / "tasks.db") as database:
+            database.execute("create table orders (id integer primary key, status text, created_at text)")
+            database.execute("insert into orders (status) values ('queued'), ('queued'), ('done')")
+        [table] = (await here.get("/api/tables", counts="true"))["items"]
+        assert {one["status"]: one["rows"] for one in table["counts"]}["queued"] == 2
 
 
 async def test_a_screen_hears_what_is_worth_reading_again(url: str) -> None:

@@ -35,6 +35,12 @@ async def test_jobs_are_found_by_error_arguments_and_time(url: str) -> None:
         now = datetime.now(UTC)
         assert len(await ids(**{"from": (now - timedelta(hours=1)).isoformat()})) == 3
         assert await ids(to=(now - timedelta(hours=1)).isoformat()) == []
+        # Whenever it was enqueued; live jobs have not ended.
+        await here.http.post(f"/api/jobs/{found['id']}/cancel", json={})
+        an_hour_ago = (now - timedelta(hours=1)).isoformat()
+        assert await ids(ended_from=an_hour_ago, name="audit") == [found["id"]]
+        assert await ids(ended_to=(now - timedelta(hours=1)).isoformat()) == []
+        assert (await here.http.get("/api/jobs", params={"ended_from": "2020-01-01T00:00:00"})).status_code == 422
         assert (await here.http.get("/api/jobs", params={"from": "yesterday"})).status_code == 422
         assert (await here.http.get("/api/jobs", params={"from": "2020-01-01T00:00:00"})).status_code == 422
         dry = {"action": "cancel", "filter": {"q": "b.example"}, "dry_run": True}

@@ -183,6 +183,33 @@ async def test_by_the_time_of_the_enqueue(stage: Stage) -> None:
     assert await found(stage, until=datetime.min.replace(tzinfo=UTC)) == []
 
 
+async def test_by_the_time_of_the_end(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was enqueued long before its end is found by the end; a live task has none."""
+    worker = await stage.worker(lease_s=100 * HOUR_S)
+    live = await stage.put_one(delay_s=1000 * HOUR_S)
+    old = await stage.running(worker)
+    await stage.pass_time(2 * HOUR_S)
+    young = await stage.running(worker)
+    await stage.store.settle(worker, [failing(young, "ValueError", is_last=True)])
+    await stage.pass_time(HOUR_S)
+    await stage.store.settle(worker, [failing(old, "ValueError", is_last=True)])
+    ends = [(await stage.show(one.id)).ended_at for one in (young, old)]
+    assert ends[0] is not None
+    assert ends[1] is not None
+    for limit in (1, 50):
+        for error in (None, "ValueError"):
+            assert await found(stage, limit, error=error, ended_since=ends[1]) == [old.id]
+            assert await found(stage, limit, error=error, ended_until=ends[1]) == [young.id]
+            assert await found(stage, limit, error=error, ended_since=ends[0], state="failed") == [young.id, old.id]
+        assert await found(stage, limit, ended_since=ends[0], ended_until=ends[0]) == []
+        assert await found(stage, limit, ended_since=ends[0], state="done") == []
+        assert await found(stage, limit, ended_since=ends[0], state="queued") == []
+        assert await found(stage, limit, ended_since=ends[0], is_retrying=True) == []
+    assert live in await found(stage)
+    monkeypatch.setattr("everpoll.stores.task_search.SEARCH_LIMIT", 1)
+    assert await found(stage, ended_since=ends[1]) == [old.id], "page after page"
+
+
 async def test_the_bounds_are_exact(stage: Stage) -> None:
     """From an instant on, and before an instant."""
     first, second = await stage.put_one(), await stage.put_one()

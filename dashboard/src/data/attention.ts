@@ -1,6 +1,16 @@
 /** What needs a person, ranked, from what the lists say. Pure. */
 
-import type { IncidentItem, JobItem, LoopItem, QueueItem, RunItem, ServiceItem, WorkerItem } from "./shapes.ts";
+import type {
+  IncidentItem,
+  JobItem,
+  LoopItem,
+  QueueItem,
+  RunItem,
+  ScheduleItem,
+  ServiceItem,
+  TableItem,
+  WorkerItem,
+} from "./shapes.ts";
 import { counted } from "./text.ts";
 import { ms, roughSpan } from "./times.ts";
 
@@ -26,14 +36,28 @@ export interface Observed {
   /** What explains a service that is down or degraded, by its name. */
   roots: Map<string, string[]>;
   loops: LoopItem[];
+  schedules: ScheduleItem[];
+  tables: TableItem[];
+  /** Those that ended within the hour, the newest of them. */
   failedJobs: JobItem[];
   failedRuns: RunItem[];
+  liveRuns: RunItem[];
+  /** Lists that could not be read, or not far enough: what they would say is not known. */
+  unread: Unread[];
   nowMs: number;
+}
+
+export interface Unread {
+  name: string;
+  path: string;
+  why: string;
 }
 
 const LONG_WAIT_S = 60;
 const LOOP_FAILURES = 2;
 const RECENT_MS = 3_600_000;
+/** As many rows the overview reads of a list: there may be more. */
+export const READ = 200;
 
 /** Return everything that needs attention, the worst first. */
 export function concerns(seen: Observed): Concern[] {
@@ -43,7 +67,11 @@ export function concerns(seen: Observed): Concern[] {
     ...services(seen),
     ...failedJobs(seen),
     ...failedRuns(seen),
+    ...parkedRuns(seen),
     ...loops(seen),
+    ...tables(seen),
+    ...schedules(seen),
+    ...unread(seen),
   ];
   return all.sort((one, other) => other.weight - one.weight || other.since - one.since || one.id.localeCompare(other.id));
 }
@@ -51,7 +79,7 @@ export function concerns(seen: Observed): Concern[] {
 function fleet({ workers: all, queues, nowMs }: Observed): Concern[] {
   // A worker of an adopted table runs no tasks.
   const workers = all.filter((worker) => !worker.table);
-  const ready = queues.reduce((sum, queue) => sum + queue.ready, 0);
+  const ready = queues.reduce((sum, queue) => sum + queue.ready + queue.limited, 0);
   const found: Concern[] = [];
   if (!workers.some((worker) => worker.is_alive) && (ready > 0 || workers.length > 0)) {
     found.push({
@@ -86,13 +114,14 @@ function queues({ queues, workers, nowMs }: Observed): Concern[] {
   for (const queue of queues) {
     const path = `/queues/${encodeURIComponent(queue.name)}`;
     const waited = queue.oldest_due_at === null ? 0 : (nowMs - ms(queue.oldest_due_at)) / 1000;
+    const due = queue.ready + queue.limited;
     if (queue.paused !== null) {
-      if (queue.ready === 0) continue;
+      if (due === 0) continue;
       found.push({
         id: `queue-${queue.name}`,
         tone: "warn",
         subject: `Queue ${queue.name}`,
-        says: `Paused, and ${counted(queue.ready, "task waits", "tasks wait")}.`,
+        says: `Paused, and ${counted(due, "task waits", "tasks wait")}.`,
         why: `Paused by ${queue.paused.by || "an operator"}${queue.paused.reason ? `: ${queue.paused.reason}` : ""}.`,
         path,
         since: ms(queue.paused.at),
@@ -149,7 +178,7 @@ function failedJobs({ failedJobs }: Observed): Concern[] {
     const newest = jobs[0] as JobItem;
     const type = newest.error?.type;
     const filter = new URLSearchParams({ state: "failed", name: newest.name, ...(type ? { error: type } : {}) });
-    const count = failedJobs.length >= 200 ? `${jobs.length}+` : String(jobs.length);
+    const count = atLeast(jobs.length, failedJobs.length);
     return {
       id: `jobs-${newest.name}-${type ?? ""}`,
       tone: "fail" as const,
@@ -178,13 +207,79 @@ function failedRuns({ failedRuns, nowMs }: Observed): Concern[] {
       id: `runs-${newest.watch}-${word}`,
       tone: "fail" as const,
       subject: isOne ? `Run ${newest.watch}:${newest.id}` : `Watch ${newest.watch}`,
-      says: isOne ? `It ${word}.` : `${runs.length} runs ${word} within the hour.`,
+      says: isOne ? `It ${word}.` : `${atLeast(runs.length, failedRuns.length)} runs ${word} within the hour.`,
       why: newest.reason ?? "",
       path: isOne ? `/runs/${newest.task_id}` : `/runs?state=failed&watch=${encodeURIComponent(newest.watch)}`,
       since: Math.max(...runs.map((run) => ms(run.ended_at ?? run.created_at))),
       weight: 62,
     };
   });
+}
+
+function atLeast(value: number, read: number): string {
+  return read >= READ ? `${value}+` : String(value);
+}
+
+function parkedRuns({ liveRuns }: Observed): Concern[] {
+  const groups = new Map<string, RunItem[]>();
+  for (const run of liveRuns) if (run.phase === "needs_code") groups.set(run.watch, [...(groups.get(run.watch) ?? []), run]);
+  return [...groups].map(([watch, runs]) => ({
+    id: `parked-${watch}`,
+    tone: "warn",
+    subject: `Watch ${watch}`,
+    says: `${counted(runs.length, "run is", "runs are")} parked: no worker has the code.`,
+    why: runs[0]?.reason ?? "",
+    path: `/runs?state=queued&watch=${encodeURIComponent(watch)}`,
+    since: 0,
+    weight: 57,
+  }));
+}
+
+function tables({ tables }: Observed): Concern[] {
+  return tables.flatMap(({ name, poller }) =>
+    poller === null || poller.healthy
+      ? []
+      : {
+          id: `table-${name}`,
+          tone: "fail" as const,
+          subject: `Table ${name}`,
+          says: poller.consecutive_errors > 0 ? `Its poller failed ${counted(poller.consecutive_errors, "time")} in a row.` : "Its poller does not run as it should.",
+          why: poller.last_error ?? "",
+          path: `/tables/${encodeURIComponent(name)}`,
+          since: 0,
+          weight: 68,
+        },
+  );
+}
+
+function schedules({ schedules, workers }: Observed): Concern[] {
+  // Without any worker that is the one concern.
+  if (!workers.some((worker) => worker.is_alive && !worker.table)) return [];
+  return schedules
+    .filter((one) => !one.is_registered)
+    .map(({ name, job }) => ({
+      id: `schedule-${name}`,
+      tone: "warn",
+      subject: `Schedule ${name}`,
+      says: `No live worker has it, so ${job} is not enqueued.`,
+      why: "Start a worker whose program registers it. After an hour the schedule is removed.",
+      path: `/schedules?q=${encodeURIComponent(name)}`,
+      since: 0,
+      weight: 52,
+    }));
+}
+
+function unread({ unread }: Observed): Concern[] {
+  return unread.map(({ name, path, why }) => ({
+    id: `unread-${name}`,
+    tone: "warn",
+    subject: name,
+    says: "Not known: this list could not be read to its end.",
+    why,
+    path,
+    since: 0,
+    weight: 90,
+  }));
 }
 
 function loops({ loops }: Observed): Concern[] {

@@ -1,8 +1,9 @@
 /** What happened to a job, in order: its own decisions and what operators did. Pure. */
 
+import { exactText } from "./exact.ts";
 import type { JobDetail, TrailEntry } from "./shapes.ts";
 import type { Tone } from "./status.ts";
-import { ms } from "./times.ts";
+import { ms, span } from "./times.ts";
 
 export interface StoryEntry {
   at: number | null;
@@ -58,6 +59,12 @@ function storyEntry(entry: TrailEntry): StoryEntry {
   };
 }
 
+/** Return a limit in words: "mail/a.example: 3 at a time, 5 starts in 1s". */
+export function limitText({ key, running, starts, per_s }: NonNullable<JobDetail["limit"]>): string {
+  const words = [running ? `${running} at a time` : "", starts ? `${starts} ${starts === 1 ? "start" : "starts"} in ${span(per_s ?? 0)}` : ""];
+  return `${key}: ${words.filter((one) => one !== "").join(", ")}`;
+}
+
 /** Return the call that enqueues the same job again, as Python. */
 export function asPython(job: JobDetail, write: (value: unknown) => string): string {
   const parts = job.args.map(write);
@@ -67,6 +74,6 @@ export function asPython(job: JobDetail, write: (value: unknown) => string): str
 
 /** Return the call that enqueues the same job again over HTTP, for a shell. */
 export function asCommand(job: JobDetail, address: string, quote: (text: string) => string): string {
-  const body = JSON.stringify({ name: job.name, args: job.args, kwargs: job.kwargs });
+  const body = exactText({ name: job.name, args: job.args, kwargs: job.kwargs });
   return `curl -X POST ${quote(address)} -H 'Content-Type: application/json' -d ${quote(body)}`;
 }

@@ -36,6 +36,8 @@ export class Resource<T> implements Readable {
   error = $state.raw<ApiError | undefined>(undefined);
   /** No data yet, for longer than a moment. */
   isLoading = $state(false);
+  /** There is nothing to read: its path is null. */
+  isIdle = $state(true);
   /** The data is of the path before. */
   isOld = $state(false);
   readonly topics: readonly Topic[];
@@ -126,6 +128,7 @@ export class Resource<T> implements Readable {
 
   #turnTo(path: string | null, keeps: boolean): void {
     this.#path = path;
+    this.isIdle = path === null;
     this.error = undefined;
     const before = path === null ? undefined : kept.get(path);
     this.#tag = before?.tag ?? null;

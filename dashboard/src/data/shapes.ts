@@ -6,7 +6,7 @@ export type JobState = "queued" | "running" | "done" | "failed" | "canceled";
 export interface Page<T> {
   items: T[];
   after: string | null;
-  searched_back_to?: string;
+  searched_back_to?: string | null;
 }
 
 export interface JobError {
@@ -41,6 +41,8 @@ export interface JobItem {
   error: JobError | null;
   then_id: Id | null;
   blockers: number;
+  /** What it shares with the other jobs of the key: how many run at a time, how many start in a while. */
+  limit: { key: string; running?: number | null; starts?: number | null; per_s?: number | null } | null;
 }
 
 export interface TrailEntry {
@@ -60,6 +62,8 @@ export interface JobAction {
 }
 
 export interface JobDetail extends JobItem {
+  /** The JSON of those fields that have an integer which a number cannot hold. */
+  exact: Partial<Record<"args" | "kwargs" | "result" | "progress", string>>;
   result: unknown;
   errors: JobError[];
   trail: TrailEntry[];
@@ -134,6 +138,8 @@ export interface QueueItem {
   ready: number;
   waiting: number;
   running: number;
+  /** Due, but their limit does not let them start yet; not among the ready ones. */
+  limited: number;
   oldest_due_at: string | null;
   paused: Pause | null;
 }
@@ -378,7 +384,7 @@ export interface ScheduleItem {
 
 export interface DoctorCheck {
   name: string;
-  level: string;
+  level: "ok" | "warning" | "problem";
   says: string;
   remedy: string;
 }
@@ -417,6 +423,8 @@ export interface TableItem {
   mapping: Record<string, string | null>;
   poller: PollerHealth | null;
   findings: TableFinding[] | null;
+  /** Rows by status; `rows` is null where counting would take too long. */
+  counts: { status: string; rows: number | null; is_capped: boolean }[] | null;
 }
 
 export interface PollingCost {

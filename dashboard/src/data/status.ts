@@ -14,6 +14,7 @@ const TONES: Record<string, Tone> = {
   waiting: "idle",
   idle: "idle",
   queued: "idle",
+  limited: "idle",
   canceled: "idle",
   unknown: "idle",
   stopped: "idle",

@@ -1,5 +1,7 @@
 /** Values as text. */
 
+import { exactText } from "./exact.ts";
+
 const WIDEST = 200;
 
 /** Return a count with separators, "10,000+" where it is capped. */
@@ -21,7 +23,7 @@ export function callText(args: unknown[], kwargs: Record<string, unknown>): stri
 }
 
 function short(value: unknown): string {
-  const text = JSON.stringify(value) ?? "null";
+  const text = exactText(value);
   return text.length > WIDEST ? `${text.slice(0, WIDEST)}…` : text;
 }
 
@@ -35,7 +37,7 @@ export function pythonText(value: unknown): string {
     const members = Object.entries(value).map(([name, one]) => `${JSON.stringify(name)}: ${pythonText(one)}`);
     return `{${members.join(", ")}}`;
   }
-  return JSON.stringify(value);
+  return exactText(value);
 }
 
 /** Return a text as one word of a POSIX shell. */

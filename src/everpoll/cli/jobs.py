@@ -91,6 +91,9 @@ def list_jobs(  # noqa: PLR0913, PLR0917 - the options of the command
     queue: QueueOption = None,
     name: Name = None,
     error: Error = None,
+    ended: Annotated[
+        str | None, typer.Option("--ended-within", help="Only jobs that ended within this time, such as 2h.")
+    ] = None,
     limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1000)] = 20,
     after: Annotated[int | None, typer.Option(help="Continue after this id.")] = None,
     url: Url = None,
@@ -99,7 +102,8 @@ def list_jobs(  # noqa: PLR0913, PLR0917 - the options of the command
     """List jobs, newest first."""
     if state is not None and state not in STATES:
         raise BadInput(f"--state {state!r}: write one of {', '.join(STATES)}")
-    wanted = msgspec.convert({"state": state, "queue": queue, "name": name, "error": error, "kind": "job"}, TaskFilter)
+    plain = {"state": state, "queue": queue, "name": name, "error": error, "kind": "job"}
+    wanted = msgspec.convert(plain | {"ended_since": instant_of(ended, "--ended-within")}, TaskFilter)
     after = None if after is None else numbered(after, "the last line of a page says which")
     page: TaskPage = with_store(url, lambda store: store.tasks(wanted, limit, after))
     if as_json:

@@ -184,12 +184,12 @@ async def redriven(store: Store, wanted: RedriveFilter, *, by: str = "", dry_run
     )
 
 
-def instant_of(since: datetime | Duration | None) -> datetime | None:
+def instant_of(since: datetime | Duration | None, name: str = "since") -> datetime | None:
     """Return an instant; a duration counts back from now."""
     if since is None:
         return None
     if isinstance(since, datetime):
         if since.tzinfo is None:
-            raise BadInput(f"since={since.isoformat()} has no time zone: write an aware datetime, or a duration")
+            raise BadInput(f"{name}={since.isoformat()} has no time zone: write an aware datetime, or a duration")
         return since
-    return datetime.now(UTC) - timedelta(seconds=seconds(since, name="since"))
+    return datetime.now(UTC) - timedelta(seconds=seconds(since, name=name))

@@ -53,6 +53,12 @@ def encoded(value: Any) -> bytes:
     return _encoder.encode(_exact(msgspec.json.decode(text)))
 
 
+def exact_text(value: Any) -> str | None:
+    """Return the JSON of a value that has a number which `encoded` writes as a string; None: it has none."""
+    text = _encoder.encode(value)
+    return None if encoded(value) == text else text.decode()
+
+
 def _exact(value: Any) -> Any:
     """Return decoded JSON with long numbers as texts; it is changed in place."""
     # A list instead of recursion: JSON may be nested as deep as the interpreter's stack is.

@@ -1,5 +1,6 @@
 """The fleet: workers, schedules, adopted tables."""
 
+import logging
 import os
 import socket
 from datetime import UTC, datetime, timedelta
@@ -17,7 +18,10 @@ from everpoll.server.shapes import After, Limit, Page, instant_example
 from everpoll.stores.contract import WorkerInfo
 from everpoll.tables import AdoptedTable
 from everpoll.tables.contract import Finding
+from everpoll.tables.overview import StatusCount
 from everpoll.version import __version__
+
+logger = logging.getLogger("everpoll.server")
 
 
 class FleetQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,6 +72,8 @@ class TablesQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     check: bool = False
     """Look at columns, indexes and push of each table, too."""
+    counts: bool = False
+    """Count the rows of each status, too."""
 
 
 class TableItem(Struct, frozen=True, kw_only=True):
@@ -81,6 +87,8 @@ class TableItem(Struct, frozen=True, kw_only=True):
     """None while it does not run here."""
     findings: list[Finding] | None
     """None unless they were asked for."""
+    counts: list[StatusCount] | None
+    """Rows by status of the mapping; null unless they were asked for, and where they cannot be counted."""
 
 
 class TablePage(Page, frozen=True, kw_only=True):
@@ -122,7 +130,7 @@ async def list_tables(asked: Asked) -> TablePage:
     """Answer `GET /api/tables`."""
     query: TablesQuery = asked.query
     tables = asked.serving.app.tables
-    return TablePage(items=[await _table(tables[name], query.check) for name in sorted(tables)], after=None)
+    return TablePage(items=[await _table(tables[name], query) for name in sorted(tables)], after=None)
 
 
 def _worker(one: WorkerInfo, gone: set[int]) -> WorkerItem:
@@ -166,7 +174,7 @@ def _table_worker(adopted: AdoptedTable) -> WorkerItem | None:
     )
 
 
-async def _table(adopted: AdoptedTable, check: bool) -> TableItem:
+async def _table(adopted: AdoptedTable, query: TablesQuery) -> TableItem:
     table = adopted.table
     columns = ("status", "order_by", "worker", "started_at", "finished_at", "error", "heartbeat", "retries", "priority")
     words = ("queued", "running", "done", "failed", "guard")
@@ -175,8 +183,19 @@ async def _table(adopted: AdoptedTable, check: bool) -> TableItem:
         has_handler=adopted.has_handler,
         mapping={name: getattr(table, name, None) for name in (*columns, *words)},
         poller=adopted.health(),
-        findings=await adopted.source.inspect() if check else None,
+        findings=await adopted.source.inspect() if query.check else None,
+        counts=await _counts(adopted) if query.counts else None,
     )
+
+
+async def _counts(adopted: AdoptedTable) -> list[StatusCount] | None:
+    """Return the rows by status; None where they cannot be counted."""
+    try:
+        return await adopted.source.counts()
+    except Exception:
+        # The table is away, or does not fit: its findings and its poller say why, so the list must not fail with it.
+        logger.debug("the rows of table %r cannot be counted", adopted.name, exc_info=True)
+        return None
 
 
 _WORKER: dict[str, Any] = {
@@ -200,6 +219,7 @@ _TABLE: dict[str, Any] = {
     "mapping": {"status": "status", "queued": "queued", "order_by": "created_at"},
     "poller": None,
     "findings": None,
+    "counts": [{"status": "queued", "rows": 12, "is_capped": False}],
 }
 
 _SCHEDULE: dict[str, Any] = {

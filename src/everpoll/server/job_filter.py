@@ -21,6 +21,10 @@ class JobFilter(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Enqueued then or later …"""
     until: datetime | None = field(default=None, name="to")
     """… and before that."""
+    ended_from: datetime | None = None
+    """Ended then or later: only ended jobs …"""
+    ended_to: datetime | None = None
+    """… and before that."""
     retrying: bool = False
     """Only jobs that failed and wait for their next attempt."""
 
@@ -38,5 +42,7 @@ class JobFilter(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
             q=q or None,
             since=self.since,
             until=self.until,
+            ended_since=self.ended_from,
+            ended_until=self.ended_to,
             is_retrying=self.retrying,
         )

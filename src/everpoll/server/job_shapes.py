@@ -10,6 +10,7 @@ from msgspec import Struct
 from everpoll.http.stored_secrets import each_without_secrets, without_secrets
 from everpoll.jobs import Jobs
 from everpoll.jobs.groups import GroupInfo
+from everpoll.server.answers import exact_text
 from everpoll.server.shapes import Page, instant_example
 from everpoll.stores.contract import Event, TaskInfo, TaskState
 from everpoll.stores.contract import Limit as JobLimit
@@ -98,6 +99,9 @@ class JobDetail(JobItem, frozen=True, kw_only=True):
     version: int
     """Of its arguments; a job takes new ones with the version that it is registered with."""
     result: Any
+    exact: dict[str, str]
+    """The JSON of those of `args`, `kwargs`, `result` and `progress` that have an integer beyond 2^53: a string in the
+    field itself, a number here."""
     errors: list[JobError]
     """One for each failed attempt, with traceback."""
     trail: list[dict[str, Any]]
@@ -139,13 +143,17 @@ def job_detail(
     group: GroupInfo | None = None,
 ) -> JobDetail:
     """Return everything about a job, without what are secrets by their names."""
+    texts, result = without_secrets(_texts(task)), without_secrets(task.result)
+    args, kwargs, progress, _ = texts
+    fields = {"args": args, "kwargs": kwargs, "result": result, "progress": progress}
     return _item(
         JobDetail,
         task,
         jobs,
-        without_secrets(_texts(task)),
+        texts,
         version=task.version,
-        result=without_secrets(task.result),
+        result=result,
+        exact={name: text for name, value in fields.items() if (text := exact_text(value)) is not None},
         errors=[_error(entry) for entry in task.errors],
         trail=without_secrets(list(task.trail)),
         actions=[JobAction(at=one.at, body=without_secrets(one.body)) for one in actions],
@@ -266,6 +274,7 @@ ITEM: dict[str, Any] = {
 DETAIL = ITEM | {
     "version": 1,
     "result": None,
+    "exact": {},
     "errors": [ITEM["error"] | {"traceback": "Traceback (most recent call last): …"}],
     "trail": [{"what": "failed", "attempt": 3, "error": "503 Service Unavailable", "type": "HTTPError"}],
     "actions": [{"at": instant_example(60), "body": {"what": "retry", "by": "HTTP from 10.1.2.3"}}],

@@ -37,6 +37,10 @@ class RunsQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     state: TaskState | None = None
     watch: str | None = None
+    ended_from: datetime | None = None
+    """Ended then or later: only ended runs …"""
+    ended_to: datetime | None = None
+    """… and before that."""
     limit: Limit = 50
     """A page has at most 500 runs, also for a higher limit: `after` continues the list."""
     after: After = None
@@ -63,7 +67,14 @@ async def list_runs(asked: Asked) -> RunPage:
     """Answer `GET /api/runs`."""
     query: RunsQuery = asked.query
     store = await asked.serving.store()
-    wanted = TaskFilter(state=query.state, name=query.watch, kind="watch", indexed=True)
+    wanted = TaskFilter(
+        state=query.state,
+        name=query.watch,
+        kind="watch",
+        indexed=True,
+        ended_since=query.ended_from,
+        ended_until=query.ended_to,
+    )
     page = await store.tasks(wanted, min(query.limit, TASKS_LIMIT), cursors.read_number(LIST, query.after))
     after = None if page.after is None else cursors.write(LIST, page.after)
     return RunPage(items=run_items(page.tasks), after=after, searched_back_to=page.searched_back_to)

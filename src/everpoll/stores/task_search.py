@@ -9,6 +9,7 @@ search looks at thousands of them.
 
 import re
 from collections.abc import Callable
+from datetime import datetime
 
 import msgspec
 
@@ -37,11 +38,21 @@ def checked(wanted: TaskFilter) -> TaskFilter:
         value = getattr(wanted, name)
         if value is not None and (flaw := flaw_of(value, SEARCH_CHARS)) is not None:
             raise BadInput(f"{name}={shown(value)} {flaw}: write a text of 1 to {SEARCH_CHARS} characters")
-    for name in ("since", "until"):
+    for name in ("since", "until", "ended_since", "ended_until"):
         instant = getattr(wanted, name)
         if instant is not None and instant.tzinfo is None:
             raise BadInput(f"{name}={instant.isoformat()} has no time zone: write an aware datetime")
     return wanted
+
+
+def is_of_ends(wanted: TaskFilter) -> bool:
+    """Return whether only ended tasks can match."""
+    return wanted.ended_since is not None or wanted.ended_until is not None
+
+
+def created_before(wanted: TaskFilter) -> datetime | None:
+    """Return before when the tasks were enqueued, if the filter tells: none ends before that."""
+    return min((one for one in (wanted.until, wanted.ended_until) if one is not None), default=None)
 
 
 def searched(wanted: TaskFilter) -> int:

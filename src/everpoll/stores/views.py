@@ -159,6 +159,10 @@ class TaskFilter(Struct, frozen=True, kw_only=True):
     """Enqueued then or later …"""
     until: datetime | None = None
     """… and before that."""
+    ended_since: datetime | None = None
+    """Ended then or later: only ended tasks …"""
+    ended_until: datetime | None = None
+    """… and before that."""
     is_retrying: bool = False
     """Only tasks that failed and wait for their next attempt."""
 

@@ -320,6 +320,8 @@ LISTS: list[tuple[TaskFilter, tuple[str, ...]]] = [
         ("using tasks_pkey on tasks", HISTORY + "id_idx "),
     ),
     (TaskFilter(state="running"), ("using tasks_pkey on tasks",)),
+    (TaskFilter(ended_since=datetime(2026, 1, 1, tzinfo=UTC)), (HISTORY + "id_idx ",)),
+    (TaskFilter(state="failed", ended_since=datetime(2026, 1, 1, tzinfo=UTC)), (HISTORY + "id_idx1? ",)),
     (TaskFilter(error="ValueError"), (r"using tasks_(error|retrying) on tasks", HISTORY + "error_type_id_idx ")),
     (TaskFilter(error="ValueError", state="failed", name="job"), (HISTORY + "error_type_id_idx ",)),
     (TaskFilter(is_retrying=True), ("using tasks_retrying on tasks",)),

@@ -218,6 +218,8 @@ LISTS: list[tuple[TaskFilter, tuple[str, ...]]] = [
     (TaskFilter(state="running"), (LEASED,)),
     (TaskFilter(state="done"), (BY_ID,)),
     (TaskFilter(state="failed"), ("everpoll_history_ill",)),
+    (TaskFilter(state="failed", ended_since=datetime(2026, 1, 1, tzinfo=UTC)), ("everpoll_history_ill",)),
+    (TaskFilter(ended_until=datetime(2099, 1, 1, tzinfo=UTC)), (BY_ID,)),
     (TaskFilter(error="ValueError"), ("everpoll_tasks_error", "everpoll_history_error")),
     (TaskFilter(error="ValueError", state="failed", name="job"), ("everpoll_history_error",)),
     (TaskFilter(is_retrying=True), ("everpoll_tasks_retrying",)),

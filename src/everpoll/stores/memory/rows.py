@@ -17,7 +17,7 @@ from everpoll.stores.contract import (
 )
 from everpoll.stores.flows import Takes
 from everpoll.stores.limits import size_of
-from everpoll.stores.task_search import error_class, is_found, needles
+from everpoll.stores.task_search import error_class, is_found, is_of_ends, needles
 
 
 @dataclass(slots=True)
@@ -84,7 +84,18 @@ class TaskRow:
             and (not wanted.is_retrying or (self.state == "queued" and self.error_type is not None))
             and (wanted.since is None or self.created_at >= wanted.since.timestamp())
             and (wanted.until is None or self.created_at < wanted.until.timestamp())
+            and self._ended_within(wanted)
             and (wanted.q is None or is_found(needles(wanted.q), self.new.args))
+        )
+
+    def _ended_within(self, wanted: TaskFilter) -> bool:
+        if not is_of_ends(wanted):
+            return True
+        since, until = wanted.ended_since, wanted.ended_until
+        return (
+            self.ended_at is not None
+            and (since is None or self.ended_at >= since.timestamp())
+            and (until is None or self.ended_at < until.timestamp())
         )
 
     def shown(self) -> TaskInfo:

@@ -16,7 +16,7 @@ from everpoll.stores import limits
 from everpoll.stores.contract import END_STATES, TaskFilter, TaskPage
 from everpoll.stores.postgres.functions import versioned
 from everpoll.stores.postgres.rows import ENDED, LIVE, task_info
-from everpoll.stores.task_search import CREATED_SLACK_S, condition, needles, searched
+from everpoll.stores.task_search import CREATED_SLACK_S, condition, created_before, is_of_ends, needles, searched
 
 SLACK = timedelta(seconds=CREATED_SLACK_S)
 # Statistics of the empty tables make the planner read and sort everything, as long as it plans for each call. There is
@@ -109,7 +109,7 @@ async def _searched(lane: Lane, wanted: TaskFilter, after: int | None) -> _Searc
     """Find the ids between which the tasks of that time are, and those of running tasks."""
     bounds: dict[str, dict[str, Any]] = {}
     earliest = None if wanted.since is None else _moved(wanted.since, -SLACK)
-    latest = None if wanted.until is None else _moved(wanted.until, SLACK)
+    latest = None if (until := created_before(wanted)) is None else _moved(until, SLACK)
     for table, letter in (("tasks", "t"), ("history", "h")):
         if not _may_have(wanted, table):
             continue
@@ -130,6 +130,8 @@ def _moved(at: datetime, by: timedelta) -> datetime:
 
 
 def _may_have(wanted: TaskFilter, table: str) -> bool:
+    if table == "tasks" and is_of_ends(wanted):
+        return False
     if wanted.is_retrying and (table == "history" or wanted.state not in {None, "queued"}):
         return False
     return wanted.state is None or (wanted.state in END_STATES) == (table == "history")
@@ -166,6 +168,9 @@ def _wishes(wanted: TaskFilter, letter: str, values: list[Any]) -> list[str]:
         "kind =": None if has_index else wanted.kind,
         "created_at >=": wanted.since,
         "created_at <": wanted.until,
+        # Postgres leaves out the days before and after, too.
+        "ended_at >=": wanted.ended_since,
+        "ended_at <": wanted.ended_until,
     }
     wishes = _conditions(plain, letter, values)
     if wanted.error is not None and wanted.state is not None:

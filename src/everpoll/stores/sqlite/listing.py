@@ -17,7 +17,7 @@ from everpoll.stores.contract import TaskFilter, TaskPage
 from everpoll.stores.limits import those_that_fit
 from everpoll.stores.sqlite.clock import microseconds
 from everpoll.stores.sqlite.reading import ENDED, LIVE, instant, payload_bytes, shown
-from everpoll.stores.task_search import CREATED_SLACK_S, condition, needles, searched
+from everpoll.stores.task_search import CREATED_SLACK_S, condition, created_before, is_of_ends, needles, searched
 
 SLACK_US = microseconds(CREATED_SLACK_S)
 # The first task at that id or behind it.
@@ -59,7 +59,7 @@ def tasks(con: Connection, wanted: TaskFilter, limit: int, after: int | None) ->
 
 def _values(wanted: TaskFilter) -> dict[str, Any]:
     plain = {name: getattr(wanted, name) for name in ("state", "queue", "name", "kind", "error")}
-    return plain | {name: _us(getattr(wanted, name)) for name in ("since", "until")}
+    return plain | {name: _us(getattr(wanted, name)) for name in ("since", "until", "ended_since", "ended_until")}
 
 
 def _wishes(wanted: TaskFilter, bound: dict[str, Any]) -> list[str]:
@@ -69,6 +69,10 @@ def _wishes(wanted: TaskFilter, bound: dict[str, Any]) -> list[str]:
         wishes.append("t.created_at >= :since")
     if wanted.until is not None:
         wishes.append("t.created_at < :until")
+    if wanted.ended_since is not None:
+        wishes.append("t.ended_at >= :ended_since")
+    if wanted.ended_until is not None:
+        wishes.append("t.ended_at < :ended_until")
     if wanted.error is not None and wanted.state is not None:
         # A state belongs to one table: the other has been left out.
         wishes.append(_state(wanted))
@@ -95,8 +99,8 @@ def _places(con: Connection, wanted: TaskFilter, bound: dict[str, Any]) -> Itera
         since_us = bound["since"]
         bound[f"from_{table}"] = 0 if since_us is None else _first_since(con, table, since_us - SLACK_US)
         where.append(f"t.id >= :from_{table}")
-        if wanted.until is not None:
-            bound[f"to_{table}"] = _first_since(con, table, bound["until"] + SLACK_US)
+        if (until := created_before(wanted)) is not None:
+            bound[f"to_{table}"] = _first_since(con, table, _microseconds(until) + SLACK_US)
             where.append(f"t.id < :to_{table}")
         by = "" if index is None else f"indexed by {index} "
         yield columns, f"from {table} t {by}where {' and '.join(where)}"
@@ -104,6 +108,8 @@ def _places(con: Connection, wanted: TaskFilter, bound: dict[str, Any]) -> Itera
 
 def _may_have(wanted: TaskFilter, table: str) -> bool:
     is_live = table == "everpoll_tasks"
+    if is_live and is_of_ends(wanted):
+        return False
     if wanted.is_retrying and (not is_live or wanted.state not in {None, "queued"}):
         return False
     return wanted.state is None or (wanted.state in {"queued", "running"}) == is_live
@@ -155,4 +161,8 @@ def _first_since(con: Connection, table: str, since_us: int) -> int:
 
 
 def _us(at: datetime | None) -> int | None:
-    return None if at is None else round(at.timestamp() * 1e6)
+    return None if at is None else _microseconds(at)
+
+
+def _microseconds(at: datetime) -> int:
+    return round(at.timestamp() * 1e6)

@@ -1,0 +1,121 @@
+"""What holds a job shows: its limit, its queue, its workers. What charts, lists and copies show of it is exact."""
+
+import json
+import re
+
+from playwright.sync_api import Page, expect
+
+from dashboard.pages import Pages
+from dashboard.shop_server import ShopServer
+
+LARGE = "9007199254740993"
+
+
+def _copied(page: Page, label: str) -> str:
+    page.evaluate("navigator.clipboard.writeText('')")
+    page.get_by_role("button", name=label).click()
+    expect(page.get_by_role("button", name=label)).to_be_visible()
+    return str(page.evaluate("navigator.clipboard.readText()"))
+
+
+def test_limited_jobs_are_seen_in_job_queue_queues_and_overview(shop: ShopServer, pages: Pages) -> None:
+    """A queue of which all jobs wait behind a limit does not look idle."""
+    first, second = shop.enqueue("scan", 1), shop.enqueue("scan", 2)
+    shop.until(lambda: any(one["name"] == "scans" and one["limited"] for one in shop.get("/api/queues")["items"]))
+    held = second if shop.get(f"/api/jobs/{first}")["state"] == "running" else first
+    page = pages.open(f"/jobs/{held}")
+    expect(page.get_by_role("region", name="Facts")).to_contain_text("scan: 1 at a time")
+    expect(page.get_by_role("list", name="Path")).to_contain_text(
+        re.compile(r"late .*: its limit may hold it"), timeout=20_000
+    )
+    page = pages.open("/queues")
+    expect(page.get_by_role("row").filter(has_text="scans")).to_contain_text("1 due, held by a limit")
+    page = pages.open("/queues/scans")
+    expect(page.get_by_role("link", name="Limited")).to_contain_text("1")
+    page = pages.open("/")
+    expect(page.get_by_role("link", name="Queued")).to_contain_text("1 limited")
+
+
+def test_a_late_job_says_that_its_queue_is_paused(shop: ShopServer, pages: Pages) -> None:
+    page = pages.open(f"/jobs/{shop.ids['held']}")
+    path = page.get_by_role("list", name="Path")
+    expect(path).to_contain_text(re.compile(r"late .*: the queue is paused"), timeout=20_000)
+    page = pages.open("/queues/reports")
+    expect(page.get_by_role("link", name="Oldest wait")).to_contain_text("the queue is paused")
+
+
+def test_long_integers_are_shown_and_copied_as_numbers(shop: ShopServer, pages: Pages) -> None:
+    """And what is copied to enqueue it again has a number, too."""
+    made = shop.post("/api/jobs", {"name": "scan", "kwargs": {"page": int(LARGE)}, "delay": "3h"})["id"]
+    page = pages.open(f"/jobs/{made}", permissions=["clipboard-read", "clipboard-write"])
+    arguments = page.get_by_role("region", name="Arguments")
+    expect(arguments).to_contain_text(LARGE)
+    expect(arguments).not_to_contain_text(f'"{LARGE}"')
+    assert json.loads(_copied(page, "Copy arguments as JSON")) == {"page": int(LARGE)}
+    assert f"enqueue(page={LARGE})" in _copied(page, "Copy as Python")
+    assert f'{{"page":{LARGE}}}' in _copied(page, "Copy as curl")
+
+
+def test_masked_secrets_are_not_copied_without_a_warning(shop: ShopServer, pages: Pages) -> None:
+    made = shop.post("/api/jobs", {"name": "charge", "args": [1], "kwargs": {"password": "p"}, "delay": "3h"})["id"]
+    page = pages.open(f"/jobs/{made}")
+    expect(page.get_by_role("region", name="Enqueue again")).to_contain_text("Secrets are masked")
+    page = pages.open(f"/jobs/{shop.ids['done']}")
+    expect(page.get_by_role("region", name="Facts")).to_be_visible()
+    expect(page.get_by_role("region", name="Enqueue again")).not_to_contain_text("Secrets are masked")
+
+
+def test_a_bar_of_the_chart_leads_to_its_jobs(shop: ShopServer, pages: Pages) -> None:
+    """Dragging over a bar lists the jobs that ended then, whenever they were enqueued, and no others."""
+    page = pages.open("/jobs?state=failed")
+    chart = page.get_by_role("region", name="Jobs ended over time").locator("svg[role=img]")
+    bars = chart.locator("rect.bar-fail")
+    expect(bars.first).to_be_visible()
+    expect(chart.locator("rect.bar-ok")).to_have_count(0)
+    bar = bars.last.bounding_box()
+    assert bar is not None
+    x, y = bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    page.mouse.up()
+    expect(page).to_have_url(re.compile(r"ended_from=.+&ended_to=.+"))
+    expect(page.get_by_text(re.compile("^Ended from"))).to_be_visible()
+    expect(page.locator(f"[data-row-id='{shop.ids['failed']}']")).to_be_visible()
+    expect(page.locator("[data-row-id]")).to_have_count(1)
+
+
+def test_selected_jobs_are_run_now(shop: ShopServer, pages: Pages) -> None:
+    """Those that wait; the others are counted."""
+    waiting = [shop.enqueue("audit", f"https://later.example/{n}", delay="4h") for n in range(2)]
+    page = pages.open("/jobs?q=later.example")
+    expect(page.locator("[data-row-id]")).to_have_count(2)
+    page.get_by_role("checkbox", name="Select all rows that are loaded").check()
+    page.get_by_role("region", name="Selected jobs").get_by_role("button", name="Run now").click()
+    expect(page.locator(".notice")).to_contain_text("2 jobs are due now.")
+    for one in waiting:
+        shop.until_job(one, state="done")
+
+
+def test_the_durations_have_this_job_also_where_sixty_newer_ones_ran(shop: ShopServer, pages: Pages) -> None:
+    last = ""
+    for n in range(61):
+        last = shop.enqueue("report_day", n)
+    shop.until_job(last, state="done")
+    oldest = str(int(last) - 60)
+    shop.until_job(oldest, state="done")
+    page = pages.open(f"/jobs/{oldest}")
+    durations = page.get_by_role("region", name="Durations")
+    expect(durations.locator("rect.marked")).to_have_count(1)
+    expect(durations).to_contain_text("This one")
+
+
+def test_a_table_shows_its_rows_by_status_and_the_palette_leads_to_it(pages: Pages) -> None:
+    page = pages.open("/")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("attention")
+    page.keyboard.press("Control+k")
+    page.get_by_role("combobox").fill("orders")
+    page.get_by_role("option", name="orders").first.click()
+    expect(page).to_have_url(re.compile("/tables/orders$"))
+    rows = page.get_by_role("list", name="Rows by status")
+    expect(rows).to_contain_text("completed 1")
+    expect(rows).to_contain_text("failed 1")
