@@ -152,7 +152,7 @@ def holders() -> list[tuple[dict[str, Any], str]]:
 
 def end(code: int, imported: set[str], holding: list[tuple[dict[str, Any], str]]) -> NoReturn:
     """End as the interpreter does, in its order, and skip the destruction of what was imported before the fork."""
-    threading._shutdown()  # type: ignore[attr-defined] # waits for threads that are no daemons
+    threading._shutdown()  # type: ignore[attr-defined] # waits for threads that are not daemons
     atexit._run_exitfuncs()
     gc.collect()
     # The newest come last. To look at all others would be to copy them.
@@ -165,7 +165,7 @@ def end(code: int, imported: set[str], holding: list[tuple[dict[str, Any], str]]
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
     except OSError:
-        code = 120  # as the interpreter has it when nobody reads its output
+        code = 120  # as the interpreter has it when no process reads its output
     os._exit(code)
 
 

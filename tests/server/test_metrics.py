@@ -91,7 +91,7 @@ async def test_jobs_watches_loops_and_queues_are_told() -> None:
 
 
 async def test_schedules_set_aside_tasks_and_child_processes_are_told() -> None:
-    """A schedule that no live worker registers is told from one that a worker does."""
+    """A schedule that no live worker registers is reported from one that a worker does."""
     app = Everpoll("memory://", processes=3)
 
     @app.schedule(every="1h", name="hourly")
@@ -132,8 +132,8 @@ def test_a_schedule_without_a_worker_is_late() -> None:
     lost = ScheduleInfo(
         name="a", job="b", timetable="", missed="once", next_at=at, last_at=None, is_registered=False, task_id=1
     )
-    told = {one.name: one.samples[0].value for one in schedules([lost], at.timestamp() + 90.0)}
-    assert told == {"everpoll_schedule_registered": 0, "everpoll_schedule_lateness_seconds": 90.0}
+    reported = {one.name: one.samples[0].value for one in schedules([lost], at.timestamp() + 90.0)}
+    assert reported == {"everpoll_schedule_registered": 0, "everpoll_schedule_lateness_seconds": 90.0}
 
 
 async def test_services_are_told() -> None:

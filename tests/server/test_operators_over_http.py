@@ -202,11 +202,11 @@ async def test_a_bulk_that_takes_long_goes_on_and_tells_how_far_it_is(
         going = await _bulk(here, 202, action="cancel", filter={"name": "audit"})
         assert not going["is_done"]
 
-        async def told() -> Any:
+        async def finished() -> Any:
             log = (await here.get("/api/log", kind="bulk", key=going["id"]))["items"]
             return log if log and log[0]["body"]["what"] == "finished" else None
 
-        log = await until(told)
+        log = await until(finished)
         assert len(log) > 1, "the end is not the first that is told"
         moved = [one["body"]["moved"] for one in reversed(log)]
         assert moved == sorted(moved)

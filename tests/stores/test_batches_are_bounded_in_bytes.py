@@ -85,7 +85,7 @@ async def test_a_call_with_more_than_one_statement_carries_is_stored_whole(stage
 
 
 async def test_a_look_at_results_brings_no_more_than_fit(stage: Stage) -> None:
-    """Callers are told first about some, and hear that the others have ended, too."""
+    """Callers are read first about some, and hear that the others have ended, too."""
     worker = await stage.worker()
     waiting = await stage.put_one()
     leases = await stage.take(worker)
@@ -96,13 +96,13 @@ async def test_a_look_at_results_brings_no_more_than_fit(stage: Stage) -> None:
     assert await stage.store.settle(worker, ends) == set()
     looks, left = 0, [waiting, *ids]
     while (found := await stage.store.ended(left)) and looks < 10:
-        told = {task_id: task for task_id, task in found.items() if task is not None}
-        assert len(told) in (2, 4)
-        assert {(task.state, json(task.result), task.args, task.memory) for task in told.values()} == {
+        read = {task_id: task for task_id, task in found.items() if task is not None}
+        assert len(read) in (2, 4)
+        assert {(task.state, json(task.result), task.args, task.memory) for task in read.values()} == {
             ("done", QUARTER, None, None)
         }
         assert list(found) == [task_id for task_id in left if task_id != waiting]
-        left = [task_id for task_id in left if task_id not in told]
+        left = [task_id for task_id in left if task_id not in read]
         looks += 1
     assert (left, looks) == ([waiting], 3)
 

@@ -154,7 +154,7 @@ class Incidents:
             known = acknowledge(_incident(state_of(row), orders), by, now)
             return replace(orders, acknowledged_at=known.acknowledged_at, acknowledged_by=known.acknowledged_by)
 
-        note = action("acknowledge", actor or by[:ACTOR_LIMIT])
+        note = action("acknowledge", actor or str(by)[:ACTOR_LIMIT])  # `acknowledge` refuses what is not text
         await IncidentRows(await self._store()).order(incident_id, edit, note)
         return await self.get(incident_id)
 
