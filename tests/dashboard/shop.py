@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from everpoll import Backoff, Budget, Everpoll, Retry
+from everpoll.jobs import Group
 from everpoll.tables import Row, Table
 from everpoll.watches import Done, Fail, Wait
 
@@ -52,6 +53,16 @@ async def scan(page: int) -> None:
 
 @app.job()
 async def report_day(day: int) -> None: ...
+
+
+@app.job(version=2)
+async def total(group: Group, label: str) -> str:
+    return label
+
+
+@app.job()
+async def close_books(month: str) -> None:
+    await app.group([audit.call("https://example.com/books"), report.call(month)]).then(total, month).enqueue()
 
 
 @app.watch(every="1s", budget=Budget("29m", looks=120), remote=lambda op: op.get("remote", "export"))

@@ -44,6 +44,35 @@ def test_a_late_job_says_that_its_queue_is_paused(shop: ShopServer, pages: Pages
     expect(page.get_by_role("link", name="Oldest wait")).to_contain_text("the queue is paused")
 
 
+def test_a_late_job_in_the_list_says_what_holds_it(shop: ShopServer, pages: Pages) -> None:
+    page = pages.open("/jobs?queue=reports&state=queued")
+    row = page.locator(f"[data-row-id='{shop.ids['held']}']")
+    expect(row).to_contain_text(re.compile(r"late .*: the queue is paused"), timeout=20_000)
+
+
+def test_the_end_of_a_group_says_how_far_its_group_is(shop: ShopServer, pages: Pages) -> None:
+    """In the job, in the list, in its queue and in the overview; its version is shown, because it is not the first."""
+    closing = shop.enqueue("close_books", "2026-11")
+    shop.until_job(closing, state="done")
+    end = str(shop.get("/api/jobs", name="total")["items"][0]["id"])
+    shop.until(lambda: shop.get(f"/api/jobs/{end}")["members"]["ended"] == 1)
+    page = pages.open(f"/jobs/{end}")
+    facts = page.get_by_role("region", name="Facts")
+    expect(facts.locator("dt:has-text('Group') + dd")).to_have_text("1 of 2 ended")
+    expect(facts.locator("dt:has-text('Version') + dd")).to_have_text("2")
+    expect(page.get_by_role("list", name="Path")).to_contain_text("for 1 other job")
+    page.goto(f"{shop.url}/jobs/{closing}")
+    expect(facts).to_contain_text("Priority")
+    expect(facts).not_to_contain_text("Version")
+    expect(facts).not_to_contain_text("Group")
+    page.goto(f"{shop.url}/jobs?name=total")
+    expect(page.locator(f"[data-row-id='{end}']")).to_contain_text("waits for 1 other job")
+    page.goto(f"{shop.url}/queues")
+    expect(page.get_by_role("row").filter(has_text="default")).to_contain_text("1 waits for other jobs")
+    page.goto(f"{shop.url}/queues/default")
+    expect(page.get_by_role("link", name="Blocked")).to_contain_text("1")
+
+
 def test_long_integers_are_shown_and_copied_as_numbers(shop: ShopServer, pages: Pages) -> None:
     """And what is copied to enqueue it again has a number, too."""
     made = shop.post("/api/jobs", {"name": "scan", "kwargs": {"page": int(LARGE)}, "delay": "3h"})["id"]

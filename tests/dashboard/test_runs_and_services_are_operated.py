@@ -83,8 +83,16 @@ def test_names_with_markup_spaces_and_slashes_stay_text_and_open(shop: ShopServe
 
 
 def test_a_degraded_service_names_what_is_to_blame(shop: ShopServer, pages: Pages) -> None:
-    """In the overview, and on its own page with the time since when."""
-    page = pages.open("/")
+    """In the overview, also behind five loops that fail, and on its own page with the time since when."""
+    page = pages.open("/doctor")
+
+    def failing(route: Route) -> None:
+        answer = route.fetch()
+        one = answer.json()["items"][0] | {"is_alive": True, "failures": 3}
+        route.fulfill(response=answer, json={"items": [one | {"name": f"loop-{n}"} for n in range(5)], "after": None})
+
+    page.route("**/api/loops?*", failing)
+    page.goto(f"{shop.url}/")
     concerns = page.get_by_role("region", name="Needs attention")
     concerns.get_by_role("button", name="Show all").click()
     expect(concerns).to_contain_text("Service search Degraded. Because of redis.")

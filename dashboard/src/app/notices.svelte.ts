@@ -27,7 +27,7 @@ export interface Answer {
 const SHOWN_MS = 8000;
 
 class Notices {
-  list = $state<Notice[]>([]);
+  list = $state.raw<Notice[]>([]);
   question = $state.raw<Question | null>(null);
   #answer: ((answer: Answer | null) => void) | null = null;
   #count = 0;

@@ -15,6 +15,14 @@ export interface ChartPoint {
   values: Record<string, number | null | undefined>;
 }
 
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 3_600_000;
+/** Of jobs that ended. */
+export const OUTCOMES: ChartSeries[] = [
+  { key: "done", label: "done", tone: "ok" },
+  { key: "failed", label: "failed", tone: "fail" },
+  { key: "canceled", label: "canceled", tone: "idle" },
+];
 const POINTS_LIMIT = 120;
 
 /** Return a round number that is not below the value: where the axis ends. */

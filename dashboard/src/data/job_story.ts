@@ -65,6 +65,12 @@ export function limitText({ key, running, starts, per_s }: NonNullable<JobDetail
   return `${key}: ${words.filter((one) => one !== "").join(", ")}`;
 }
 
+/** Return how far a group is: "7 of 10 ended, 1 failed". */
+export function groupText({ total, ended, failed, canceled }: NonNullable<JobDetail["members"]>): string {
+  const words = [`${ended} of ${total} ended`, failed > 0 ? `${failed} failed` : "", canceled > 0 ? `${canceled} canceled` : ""];
+  return words.filter((one) => one !== "").join(", ");
+}
+
 /** Return the call that enqueues the same job again, as Python. */
 export function asPython(job: JobDetail, write: (value: unknown) => string): string {
   const parts = job.args.map(write);

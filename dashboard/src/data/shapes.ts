@@ -64,6 +64,8 @@ export interface JobAction {
 export interface JobDetail extends JobItem {
   /** The JSON of those fields that have an integer which a number cannot hold. */
   exact: Partial<Record<"args" | "kwargs" | "result" | "progress", string>>;
+  /** Of its arguments. */
+  version: number;
   result: unknown;
   errors: JobError[];
   trail: TrailEntry[];
@@ -71,6 +73,8 @@ export interface JobDetail extends JobItem {
   rescues: number;
   deadline_at: string | null;
   waits_for: { id: Id; name: string; state: JobState }[];
+  /** The group that it waits for. Members that history has no more are in `total` only. */
+  members: { total: number; ended: number; failed: number; canceled: number } | null;
 }
 
 export interface Why {
@@ -140,6 +144,8 @@ export interface QueueItem {
   running: number;
   /** Due, but their limit does not let them start yet; not among the ready ones. */
   limited: number;
+  /** Of chains and groups; they wait for other jobs to end. */
+  blocked: number;
   oldest_due_at: string | null;
   paused: Pause | null;
 }

@@ -1,9 +1,10 @@
 /** Which tone a word of the API has. A status is always an icon and a word; the tone alone says nothing. */
 
-import type { JobItem } from "./shapes.ts";
+import type { JobItem, QueueItem } from "./shapes.ts";
 
 export type Tone = "ok" | "active" | "warn" | "fail" | "idle";
 
+/** Every other word is "idle". */
 const TONES: Record<string, Tone> = {
   done: "ok",
   ready: "ok",
@@ -11,19 +12,10 @@ const TONES: Record<string, Tone> = {
   ok: "ok",
   alive: "ok",
   passed: "ok",
-  waiting: "idle",
-  idle: "idle",
-  queued: "idle",
-  limited: "idle",
-  canceled: "idle",
-  unknown: "idle",
-  stopped: "idle",
-  closed: "idle",
   running: "active",
   looking: "active",
   canceling: "warn",
   retrying: "warn",
-  snoozed: "idle",
   degraded: "warn",
   stale: "warn",
   paused: "warn",
@@ -47,4 +39,12 @@ export function jobWord(job: JobItem): string {
   if (job.state === "running" && job.cancel_requested) return "canceling";
   if (job.state === "queued" && job.error !== null) return "retrying";
   return job.state;
+}
+
+/** Return the word for what a queue is doing. */
+export function queueWord(queue: QueueItem): string {
+  if (queue.paused !== null) return "paused";
+  if (queue.running > 0) return "running";
+  if (queue.ready > 0) return "waiting";
+  return queue.limited > 0 ? "limited" : queue.blocked > 0 ? "blocked" : "idle";
 }

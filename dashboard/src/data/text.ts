@@ -3,10 +3,17 @@
 import { exactText } from "./exact.ts";
 
 const WIDEST = 200;
+/** Counts of the API that are not exact above. */
+export const CAP = 10_000;
 
 /** Return a count with separators, "10,000+" where it is capped. */
 export function count(value: number, cap = Number.POSITIVE_INFINITY): string {
   return value >= cap ? `${cap.toLocaleString("en-US")}+` : value.toLocaleString("en-US");
+}
+
+/** Return a count to one decimal, for the axis of a chart. */
+export function roundCount(value: number): string {
+  return count(Math.round(value * 10) / 10);
 }
 
 /** Return "1 job" or "3 jobs". */

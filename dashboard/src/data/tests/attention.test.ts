@@ -8,7 +8,7 @@ import type { JobItem, QueueItem, RunItem, ScheduleItem, TableItem, WorkerItem }
 const NOW = Date.parse("2026-01-02T03:00:00Z");
 const before = (seconds: number): string => new Date(NOW - seconds * 1000).toISOString();
 const worker = { incarnation: "1", label: "w", is_alive: true, queues: ["default"], slots: 2, running: 0, stopped_at: null, beat_at: before(1) } as WorkerItem;
-const queue: QueueItem = { name: "default", ready: 0, waiting: 0, running: 0, limited: 0, oldest_due_at: null, paused: null };
+const queue: QueueItem = { name: "default", ready: 0, waiting: 0, running: 0, limited: 0, blocked: 0, oldest_due_at: null, paused: null };
 const well: Observed = {
   workers: [worker],
   queues: [queue],
