@@ -84,7 +84,7 @@ class Wish(NamedTuple):
 
 
 class Connections:
-    """Of one store in one process.
+    """The connections of one store in one process.
 
     `ask_for_room` tells the other processes that one of them has no connection for its heartbeat.
     """
