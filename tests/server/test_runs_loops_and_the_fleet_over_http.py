@@ -143,7 +143,10 @@ async def test_tables_of_this_process(tmp_path: Path) -> None:
         [table] = (await here.get("/api/tables", counts="true"))["items"]
         assert table["counts"] is None, "there is no such table to count"
         with sqlite3.connect(tmp_path / "tasks.db") as database:
-            database.execute("create table orders (id integer primary key, status text, created_at text)")
+            database.execute(
+                "create table orders (id integer primary key, status text, created_at text, worker_id text, "
+                "started_at text, customer text)"
+            )
             database.execute("insert into orders (status) values ('queued'), ('queued'), ('done')")
         [table] = (await here.get("/api/tables", counts="true"))["items"]
         assert {one["status"]: one["rows"] for one in table["counts"]}["queued"] == 2
