@@ -23,7 +23,7 @@ class SqlAlchemy:
         self._connection = connection
 
     def perform(self, work: CallerWork[T]) -> T:
-        """Run the work in the open transaction, or in the one that its statement opens."""
+        """Run the work in the open transaction, or let its statement open one."""
         found = self._connection
         if callable(found):  # a scoped session
             found = found()
@@ -40,7 +40,7 @@ class AsyncSqlAlchemy:
         self._connection = connection
 
     async def perform(self, work: CallerWork[T]) -> T:
-        """Run the work in the open transaction, or in the one that its statement opens."""
+        """Run the work in the open transaction, or let its statement open one."""
         found = self._connection
         if callable(found):  # a scoped session
             found = found()

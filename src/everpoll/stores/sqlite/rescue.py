@@ -93,7 +93,7 @@ def _taken_back_alone(con: Connection, now: int, lost: tuple[Any, ...]) -> Rescu
 
 
 def _taken_back(con: Connection, now: int, lost: Sequence[tuple[Any, ...]]) -> Rescued:
-    """Take these back, all or none."""
+    """Rescue these tasks, all or none: each is queued again, or ends."""
     ends: list[End] = []
     rows: list[Requeue] = []
     events: list[tuple[int, tuple[NewEvent, ...]]] = []
