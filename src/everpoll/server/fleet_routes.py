@@ -200,7 +200,7 @@ async def _counts(adopted: AdoptedTable) -> list[StatusCount] | None:
         async with asyncio.timeout(COUNT_S):
             return await adopted.source.counts()
     except Exception:
-        # The table is away, hangs, or does not fit: its findings and its poller say why, so the list must not fail with it.
+        # The table is away, or does not fit: its findings and its poller say why, so the list must not fail with it.
         logger.debug("the rows of table %r cannot be counted", adopted.name, exc_info=True)
         return None
 
