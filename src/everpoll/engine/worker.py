@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.drivers.wake import Wake
-from everpoll.engine.heart import BEATS_PER_LEASE, Fences, Listeners, Rhythm
+from everpoll.engine.beat_sender import BEATS_PER_LEASE, Fences, Listeners, Rhythm
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.meter import UNHEALTHY_ERRORS, Meter, PollerHealth
@@ -187,7 +187,7 @@ class Worker:
         now = asyncio.get_running_loop().time()
         polling = self._polling is not None and not self._polling.done()
         meter, heartbeat = self.meter, self._heartbeat
-        is_fenced = heartbeat is not None and heartbeat.heart.is_fenced
+        is_fenced = heartbeat is not None and heartbeat.sender.is_fenced
         return PollerHealth(
             healthy=polling and not is_fenced and meter.consecutive_errors < UNHEALTHY_ERRORS,
             polling=polling,
@@ -202,7 +202,7 @@ class Worker:
             running=len(self._pool),
             slots=self._pool.slots,
             stopping=self._pool.stopping,
-            heartbeat_age_s=None if heartbeat is None else heartbeat.heart.silence_s,
+            heartbeat_age_s=None if heartbeat is None else heartbeat.sender.silence_s,
             is_fenced=is_fenced,
         )
 

@@ -57,7 +57,7 @@ def publish_nothing(_pulse: Pulse) -> None:
     """Publish nothing."""
 
 
-class Heart:
+class BeatSender:
     """Sends the heartbeats of one incarnation, each when `Heartbeat` or `LoopHeartbeat` calls `beat`."""
 
     def __init__(
