@@ -15,7 +15,7 @@ NOTHING: dict[str, object] = {"items": [], "after": None}
 LISTS = {
     "/jobs": ("**/api/jobs?*", NOTHING, "No job yet", "/jobs?q=x", "No job fits this filter"),
     "/jobs/causes": (
-        "**/api/causes*",
+        "**/api/jobs/causes*",
         {"items": [], "is_capped": False, "searched": 0},
         "No job has failed",
         "/jobs/causes?name=x",

@@ -14,9 +14,9 @@ export class Lateness {
   readonly queues: Resource<Page<QueueItem>>;
   readonly workers: Resource<Page<WorkerItem>>;
 
-  /** Call while a component begins; it reads nothing while `isAsked` says so. */
-  constructor(isAsked: () => boolean = () => true) {
-    this.queues = resource(() => (isAsked() ? "/api/queues" : null), { topics: ["queues"], restMs: 2000 });
+  /** Call while a component begins. It reads workers while `isAsked` says so; queues, too, or always for views that list them. */
+  constructor(isAsked: () => boolean = () => true, readsQueues: () => boolean = isAsked) {
+    this.queues = resource(() => (readsQueues() ? "/api/queues" : null), { topics: ["queues"], restMs: 2000 });
     this.workers = resource(() => (isAsked() ? "/api/workers" : null), { topics: ["workers"], restMs: 2000 });
   }
 
