@@ -22,9 +22,10 @@ def counted(app: Everpoll, operation: str) -> list[tuple[Any, ...]]:
 
 
 async def ended(task: Task, limit_s: float = LIMIT_S) -> TaskInfo:
-    """The task, once it has ended, however it did."""
+    """Return the whole task, once it has ended, however it did."""
     async with asyncio.timeout(limit_s):
-        return await (await task._jobs.results()).wait(task.id)
+        await (await task._jobs.results()).wait(task.id)
+        return await task.info()
 
 
 async def soon(event: asyncio.Event) -> None:

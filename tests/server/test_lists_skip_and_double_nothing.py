@@ -111,6 +111,7 @@ async def test_more_open_incidents_than_one_page_are_listed_and_counted(url: str
         page = await here.get("/api/incidents", limit=1000)
         rest = await _page(here, "/api/incidents", page["after"], limit=1000)
         assert (len(page["items"]), len(rest["items"]), rest["after"]) == (1_000, 3, None)
+        assert [len(await app.services.incidents.list(limit=limit)) for limit in (0, 1, 1_003)] == [0, 1, 1_003]
         assert "everpoll_incidents_open 1003.0" in (await here.http.get("/metrics")).text
 
 

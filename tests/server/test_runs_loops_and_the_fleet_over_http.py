@@ -7,8 +7,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from everpoll import Everpoll
+from everpoll.server import fleet_routes
 from everpoll.tables import Table
+from everpoll.tables.overview import StatusCount
 from server.site import Site, events_of, example_app, site, until
 
 
@@ -143,10 +147,33 @@ async def test_tables_of_this_process(tmp_path: Path) -> None:
         [table] = (await here.get("/api/tables", counts="true"))["items"]
         assert table["counts"] is None, "there is no such table to count"
         with sqlite3.connect(tmp_path / "tasks.db") as database:
-            database.execute("create table orders (id integer primary key, status text, created_at text)")
+            database.execute(
+                "create table orders (id integer primary key, status text, created_at text, worker_id text, "
+                "started_at text, customer text)"
+            )
             database.execute("insert into orders (status) values ('queued'), ('queued'), ('done')")
         [table] = (await here.get("/api/tables", counts="true"))["items"]
         assert {one["status"]: one["rows"] for one in table["counts"]}["queued"] == 2
+
+
+async def test_a_table_that_does_not_answer_leaves_the_others_in_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    app = example_app("memory://")
+    for name in ("orders", "parcels"):
+        app.table(Table(name), url="sqlite:///tables.db")
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    async def at_once() -> list[StatusCount]:
+        return [StatusCount(status="queued", rows=2)]
+
+    monkeypatch.setattr(fleet_routes, "COUNT_S", 0.05)
+    monkeypatch.setattr(app.tables["orders"].source, "counts", hang)
+    monkeypatch.setattr(app.tables["parcels"].source, "counts", at_once)
+    async with site(app, works=False) as here:
+        orders, parcels = (await here.get("/api/tables", counts="true"))["items"]
+    assert orders["counts"] is None
+    assert parcels["counts"] == [{"status": "queued", "rows": 2, "is_capped": False}]
 
 
 async def test_a_screen_hears_what_is_worth_reading_again(url: str) -> None:

@@ -142,6 +142,36 @@ async def test_an_aged_task_behind_a_full_key_is_found(stage: Stage) -> None:
     assert [lease.id for lease in await stage.take(worker, 1)] == [old]
 
 
+async def taken_before(stage: Stage, worker: int, fresh: set[int], most: int) -> set[int]:
+    """What looks with so many slots take until one of these is taken, that look included."""
+    taken: set[int] = set()
+    while not taken & fresh:
+        taken |= {lease.id for lease in await stage.take(worker, most)}
+    return taken
+
+
+async def test_no_task_takes_the_slot_of_an_aged_one_whose_look_was_cut(stage: Stage) -> None:
+    """A look opens as many keys as it has slots: of these, two are one key, at two priorities, with room for one."""
+    worker = await stage.worker(aging_s=AGING_S)
+    one = Limit("one", running=1)
+    first = await stage.put_one(priority=5, limit=one)
+    await stage.put_one(priority=0, limit=one)
+    others = [await stage.put_one(priority=0, limit=Limit(key, running=1)) for key in ("x", "y")]
+    await stage.pass_time(AGING_S + 1)
+    fresh = set(await stage.put(2, priority=9))
+    assert {first, *others} <= await taken_before(stage, worker, fresh, 3)
+
+
+async def test_no_task_takes_the_slot_of_an_aged_one_of_a_key_with_room(stage: Stage) -> None:
+    """A look takes an even share of each key; here one key has too few, and the other one has more."""
+    worker = await stage.worker(aging_s=AGING_S)
+    few = await stage.put_one(priority=-5, limit=Limit("few", running=9))
+    many = await stage.put(4, priority=-5, limit=Limit("many", running=9))
+    await stage.pass_time(AGING_S + 1)
+    fresh = set(await stage.put(2, priority=9))
+    assert {few, *many} <= await taken_before(stage, worker, fresh, 5)
+
+
 async def test_an_aged_task_behind_more_keys_than_a_look_visits_is_found(stage: Stage) -> None:
     """Each look for aged tasks goes on behind the keys that the last one saw."""
     worker = await stage.worker(aging_s=AGING_S)

@@ -117,3 +117,14 @@ def test_no_floor_makes_more_looks_and_a_longer_one_never_fewer_savings(
     assert saved == sorted(saved)
     later = [one.later_s for one in cost.floors]
     assert later == sorted(later)
+
+
+def test_a_clock_that_was_set_back_makes_no_look_negative() -> None:
+    """The last of ten equal looks seems to be an hour before the first."""
+    log = [_look(1), Decision(100.0, "cadence", "", 2.0, times=10, first_at=3_700.0, look=11)]
+    [cost] = polling_costs([_run(*log)])
+    assert cost.looks == 11
+    for floor in cost.floors:
+        assert floor.looks >= 1
+        assert floor.looks + floor.saved == cost.looks
+        assert floor.later_s == 0.0

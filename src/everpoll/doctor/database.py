@@ -28,7 +28,8 @@ def schema(facts: SchemaFacts) -> Verdict:
         )
     if facts.newer:
         return problem(
-            f"a newer release has migrated it: this one does not know {listed(facts.newer)}", "upgrade everpoll here"
+            f"another everpoll has migrated it: this one does not know {listed(facts.newer)}",
+            "if that one is newer, upgrade everpoll here; if it is older, begin with a new database",
         )
     if facts.missing:
         return problem(f"{listed(facts.missing)} is not applied", "run `everpoll migrate`")

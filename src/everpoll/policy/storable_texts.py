@@ -1,6 +1,8 @@
 """Which texts every database can keep as they are, what is wrong with others, and how to make them storable.
 
 Promises: a text without a flaw is stored and read back unchanged by every store.
+
+Never reads a clock, draws a random number, or does any I/O.
 """
 
 ERROR_LIMIT = 2_000

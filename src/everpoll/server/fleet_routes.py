@@ -1,5 +1,6 @@
 """The fleet: workers, schedules, adopted tables."""
 
+import asyncio
 import logging
 import os
 import socket
@@ -22,6 +23,9 @@ from everpoll.tables.overview import StatusCount
 from everpoll.version import __version__
 
 logger = logging.getLogger("everpoll.server")
+
+COUNT_S = 3.0
+"""How long the rows of a table are counted: the list must come although the database of one table does not answer."""
 
 
 class FleetQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -129,8 +133,10 @@ async def list_fleet_schedules(asked: Asked) -> SchedulePage:
 async def list_tables(asked: Asked) -> TablePage:
     """Answer `GET /api/tables`."""
     query: TablesQuery = asked.query
-    tables = asked.serving.app.tables
-    return TablePage(items=[await _table(tables[name], query) for name in sorted(tables)], after=None)
+    tables = [one for _, one in sorted(asked.serving.app.tables.items())]
+    counts = await asyncio.gather(*map(_counts, tables)) if query.counts else [None] * len(tables)
+    items = [await _table(one, query.check, counted) for one, counted in zip(tables, counts, strict=True)]
+    return TablePage(items=items, after=None)
 
 
 def _worker(one: WorkerInfo, gone: set[int]) -> WorkerItem:
@@ -174,7 +180,7 @@ def _table_worker(adopted: AdoptedTable) -> WorkerItem | None:
     )
 
 
-async def _table(adopted: AdoptedTable, query: TablesQuery) -> TableItem:
+async def _table(adopted: AdoptedTable, check: bool, counts: list[StatusCount] | None) -> TableItem:
     table = adopted.table
     columns = ("status", "order_by", "worker", "started_at", "finished_at", "error", "heartbeat", "retries", "priority")
     words = ("queued", "running", "done", "failed", "guard")
@@ -183,15 +189,16 @@ async def _table(adopted: AdoptedTable, query: TablesQuery) -> TableItem:
         has_handler=adopted.has_handler,
         mapping={name: getattr(table, name, None) for name in (*columns, *words)},
         poller=adopted.health(),
-        findings=await adopted.source.inspect() if query.check else None,
-        counts=await _counts(adopted) if query.counts else None,
+        findings=await adopted.source.inspect() if check else None,
+        counts=counts,
     )
 
 
 async def _counts(adopted: AdoptedTable) -> list[StatusCount] | None:
     """Return the rows by status; None where they cannot be counted."""
     try:
-        return await adopted.source.counts()
+        async with asyncio.timeout(COUNT_S):
+            return await adopted.source.counts()
     except Exception:
         # The table is away, or does not fit: its findings and its poller say why, so the list must not fail with it.
         logger.debug("the rows of table %r cannot be counted", adopted.name, exc_info=True)

@@ -96,14 +96,15 @@ def _pairs(log: Sequence[Decision]) -> list[tuple[Decision | None, Decision]]:
 def _waits(log: Sequence[Decision]) -> list[tuple[float, int, bool]]:
     """Return the wait before looks of a log, how many had it, and whether they brought a change.
 
-    The first look of a log has no known wait. Of equal looks in a row, those behind the first waited as the entry says.
+    The first look of a log has no known wait. Of equal looks in a row, those behind the first waited as the entry says:
+    not at all where the clock was set back meanwhile.
     """
     found: list[tuple[float, int, bool]] = []
     for before, one in _pairs(log):
         if before is not None and before.next_s is not None:
             found.append((before.next_s, 1, _is_change(one, before)))
         if one.times > 1:
-            wait_s = one.next_s if one.first_at is None else (one.at - one.first_at) / (one.times - 1)
+            wait_s = one.next_s if one.first_at is None else max(0.0, one.at - one.first_at) / (one.times - 1)
             if wait_s is not None:
                 found.append((wait_s, one.times - 1, False))
     return found

@@ -114,7 +114,7 @@ async def test_a_waiting_row_committed_late_is_found(
     try:
         writing = writer.transaction()
         await writing.start()
-        late = await writer.fetchval(PUT.replace("(name, due_at)", "(line, name, due_at)").replace("('", "(1, '"), 5.0)
+        late = await writer.fetchval(PUT.replace("(kind,", "(line, kind,").replace("('job'", "(1, 'job'"), 5.0)
         assert await stage.take(worker, 10) == []
         clock = make_slow(store)
         assert await stage.take(worker, 10) == []

@@ -81,6 +81,8 @@ class Incidents:
         limit: int = 100,
     ) -> tuple[IncidentInfo, ...]:
         """Return incidents, newest first: open ones, past ones (`open=False`), or both (`open=None`)."""
+        if limit < 1:
+            return ()
         store = await self._store()
 
         def is_wanted(info: IncidentInfo) -> bool:

@@ -23,7 +23,7 @@ ENDED = _ENDED.format(payloads="h.args, h.memory, h.progress, h.result, h.trail"
 END = _ENDED.format(
     payloads="""'null' as args, null::text as memory, null::text as progress,
     case when h.fits then h.result end as result,
-    case when h.state <> 'done' then h.trail end as trail"""
+    case when h.fits and h.state <> 'done' then h.trail end as trail"""
 )
 """What waiters are told. It may be asked of a subquery."""
 WORKER = """w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,

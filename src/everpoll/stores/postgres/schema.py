@@ -33,15 +33,15 @@ def migrations() -> dict[str, str]:
 
 
 async def missing(connection: Connection) -> list[str]:
-    """Return what has not been applied yet; a schema from the future is refused."""
+    """Return what has not been applied yet; a schema that another release has changed is refused."""
     known = migrations()
     applied = set()
     if await connection.fetchval(IS_THERE):
         applied = {str(row[0]) for row in await connection.fetch(APPLIED)}
     if unknown := sorted(applied - known.keys()):
         raise SchemaOutdated(
-            f"the database's schema is newer than this release of everpoll, which does not know {unknown[-1]}: "
-            "upgrade everpoll"
+            f"another everpoll has migrated the database ({', '.join(unknown)} is unknown to this one): if that one is "
+            "newer, upgrade everpoll; if it is older, it was never released: begin with a new database"
         )
     missed = [name for name in known if name not in applied]
     return missed if await functions.is_installed(connection) else [*missed, f"functions {functions.digest()}"]

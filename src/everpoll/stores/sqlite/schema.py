@@ -83,11 +83,11 @@ def _apply(con: Connection, missing: list[str]) -> None:
 def _missing(con: Connection) -> list[str]:
     known = migrations()
     applied = _applied(con)
-    newer = sorted(applied - known.keys())
-    if newer:
+    unknown = sorted(applied - known.keys())
+    if unknown:
         raise SchemaOutdated(
-            f"{con.path} was migrated by a newer everpoll ({', '.join(newer)}), and this one is too old for it: "
-            "upgrade everpoll"
+            f"{con.path} was migrated by another everpoll ({', '.join(unknown)} is unknown to this one): if that one "
+            "is newer, upgrade everpoll; if it is older, it was never released: begin with a new database"
         )
     return [name for name in known if name not in applied]
 

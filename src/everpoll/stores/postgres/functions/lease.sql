@@ -67,7 +67,8 @@ declare
     take_queues text[] := wanted; take_rooms int[] := rooms; is_one boolean := cardinality(wanted) = 1;
     has_pauses boolean; left_over int := room; extra tid[]; extra_bytes bigint := 0; limited record; aged record;
     asked_at timestamptz; opens_at timestamptz; aged_before timestamptz;
-    are_limits_cut boolean := false; is_aged boolean := false; due_queues text[]; due_from timestamptz[]; has_due_limit boolean; due_room int;
+    are_limits_cut boolean := false; is_aged boolean := false; are_more_aged boolean := false;
+    due_queues text[]; due_from timestamptz[]; has_due_limit boolean; due_room int;
     last_due timestamptz;
 begin
     is_direct := false;
@@ -182,6 +183,7 @@ begin
         visited := limited.visited;
         opens_at := limited.opens_at;
         are_limits_cut := limited.is_cut;
+        are_more_aged := limited.are_more_aged;
         if limited.places is not null then
             started := everpoll.fitting(limited.bytes, most_bytes);
             extra := limited.places[:started];
@@ -203,6 +205,8 @@ begin
     if is_aged then
         extra := extra || aged.places[:least(left_over, everpoll.fitting(aged.bytes, most_bytes - extra_bytes))];
         left_over := 0;
+    elsif are_more_aged then
+        left_over := 0;  -- for the next look, which follows at once
     end if;
     if started = 0 and is_settling and not asks_waiting then
         perform set_config('synchronous_commit', 'off', true);

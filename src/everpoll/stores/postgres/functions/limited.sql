@@ -38,13 +38,14 @@ $$;
 --   that have waited too long, which come before all others.
 --   opens_at: when the first rate that is in the way of a task allows the next start.
 --   is_cut: more may be startable; keys were left out, or locked by other looks.
+--   has_aged, are_more_aged: some of these have waited too long; more of such may be startable.
 create function everpoll.startable(most_tasks int, wanted text[], rooms int[], visits int, turn_queues text[],
     turn_keys text[], rule_names text[], rule_running int[], rule_starts int[], rule_per_s float8[],
     aged_before timestamptz, aged_queues text[], aged_dues timestamptz[], aged_ids bigint[],
     range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[], aged_after text,
     out places tid[], out bytes int[], out queues text[], out keys text[], out rates float8[], out turns int[],
     out visited int, out is_cut boolean, out opens_at timestamptz, out last_queue text, out last_key text,
-    out has_aged boolean, out aged_last text)
+    out has_aged boolean, out are_more_aged boolean, out aged_last text)
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_mergejoin = off set jit = off
 set plan_cache_mode = force_generic_plan
@@ -60,6 +61,7 @@ begin
     visited := 0;
     is_cut := false;
     has_aged := false;
+    are_more_aged := false;
     if cardinality(wanted) > 16 then
         with recursive names(queue) as (
             (select t.queue from everpoll.tasks t where t.line = 3 order by t.queue limit 1)
@@ -270,6 +272,7 @@ begin
       from compared c join unnest(wanted, rooms) q(queue, room) on q.queue = c.queue
      where c.key is not null and c.place <= most_tasks and c.place_in_queue <= q.room;
     is_cut := is_cut or is_short;
+    are_more_aged := has_aged and (is_short or aged_opened = least(most_tasks, 64));
 end $$;
 
 -- Ready tasks that have been due since before that instant, oldest first, locked. Only the first 100 priorities of
