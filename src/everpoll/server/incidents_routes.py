@@ -16,7 +16,7 @@ from everpoll.server.answers import Reply
 from everpoll.server.problems import Problem
 from everpoll.server.route import Asked
 from everpoll.server.route_kinds import listing, order, removal
-from everpoll.server.shapes import TASKS_LIMIT, After, Limit, Page, Reason, instant, instant_example
+from everpoll.server.shapes import After, Limit, Page, Reason, instant, instant_example
 
 LIST = "incidents"
 _WORDS: dict[str, bool | None] = {"open": True, "past": False, "all": None}
@@ -116,7 +116,7 @@ async def list_incidents(asked: Asked) -> IncidentPage:
     query: IncidentsQuery = asked.query
     incidents = asked.serving.app.services.incidents
     behind = cursors.read_number(LIST, query.after)
-    found, after = await incidents.page(_WORDS[query.state], query.service, min(query.limit, TASKS_LIMIT), behind)
+    found, after = await incidents.page(_WORDS[query.state], query.service, query.limit, behind)
     return IncidentPage(
         items=[incident_item(one) for one in found], after=None if after is None else cursors.write(LIST, after)
     )
