@@ -76,7 +76,7 @@ def test_a_reader_gets_what_the_tutorial_shows(reader: Reader) -> None:
     assert reader.types("begin.py", "2026") == "report:2026 is begun\n"
     assert reader.types("begin.py", "2026") == "report:2026 is there already\n"
     assert re.match(
-        r"No worker is alive.\n  it has been due for .*\n  phase intent, 0 looks, 0 failed in passing\n",
+        r"No worker is alive.\n  it has been due for .*\n  phase intent, 0 looks, 0 failed calls\n",
         reader.types(*EVERPOLL, "why", "report:2026"),
     )
     worker = reader.runs(*EVERPOLL, "run", "reports:app")

@@ -11,9 +11,8 @@ import pytest
 
 from engine.engine_stage import done
 from everpoll.drivers.wake import OnWake
-from everpoll.engine import heart as engine_heart
-from everpoll.engine import heartbeat
-from everpoll.engine.heart import BEATS_PER_LEASE, Listeners, Rhythm
+from everpoll.engine import beat_sender, heartbeat
+from everpoll.engine.beat_sender import BEATS_PER_LEASE, Listeners, Rhythm
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.options import WorkerOptions
 from everpoll.engine.work import Run, Work, Works
@@ -365,7 +364,7 @@ async def test_starting_that_fails_or_is_canceled_leaves_no_heart_beating() -> N
 
 
 def test_after_a_slow_answer_the_next_beat_comes_sooner() -> None:
-    """The lease counts from the question. A full rest after the answer would fence handlers while the heart beats."""
+    """The lease counts from the question: a full rest after the answer would fence handlers of a live worker."""
     now_s = 1_000.0
     takes_s = [1.0, 7.5, 30.0, 0.0]
 
@@ -375,6 +374,6 @@ def test_after_a_slow_answer_the_next_beat_comes_sooner() -> None:
         return Beat(is_alive=True)
 
     listeners = Listeners(*[lambda _: None] * 4)
-    heart = engine_heart.Heart(7, Rhythm(30.0, 10.0), lambda: ((), ()), lambda: now_s, listeners)
+    sender = beat_sender.BeatSender(7, Rhythm(30.0, 10.0), lambda: ((), ()), lambda: now_s, listeners)
     pulse = FakePulse(answer)
-    assert [heart.beat(pulse) for _ in takes_s] == [9.0, 2.5, 0.0, 10.0]
+    assert [sender.beat(pulse) for _ in takes_s] == [9.0, 2.5, 0.0, 10.0]

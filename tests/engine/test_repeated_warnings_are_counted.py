@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from everpoll.drivers.repeated_warnings import EVERY_S, REASONS, STEADY_S, RepeatedWarnings
-from everpoll.engine.heart import Listeners, Rhythm
+from everpoll.engine.beat_sender import Listeners, Rhythm
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.meter import Meter
 from everpoll.engine.settler import SettlementListeners, Settler

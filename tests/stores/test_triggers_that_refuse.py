@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from everpoll.engine import refused
-from everpoll.engine.heart import Heart, Listeners, Rhythm
+from everpoll.engine.beat_sender import BeatSender, Listeners, Rhythm
 from everpoll.engine.meter import Meter
 from everpoll.engine.settler import SettlementListeners, Settler
 from everpoll.policy import Backoff
@@ -172,13 +172,13 @@ async def test_on_a_rescue(stage: Stage) -> None:
     rescued: list[Rescued] = []
     answer = Listeners(lambda beat: None, rescued.append, pytest.fail, lambda silence_s: None)
     fences = [(lease.id, lease.sequence) for lease in leases]
-    heart = Heart(worker, Rhythm(60.0, 20.0), lambda: ([], fences), time.monotonic, answer)
+    sender = BeatSender(worker, Rhythm(60.0, 20.0), lambda: ([], fences), time.monotonic, answer)
     async with refusing(stage, "delete", "update"):
-        await stage.in_heart(heart.beat)
+        await stage.in_heart(sender.beat)
     assert [one.tasks for one in rescued] == [3]
     assert [(await stage.show(one.id)).state for one in leases] == ["queued", "running", "queued"]
     assert (await stage.show(leftover.id)).state == "queued"
-    await stage.in_heart(heart.beat)
+    await stage.in_heart(sender.beat)
     assert (await stage.show(leases[1].id)).state == "queued"
 
 

@@ -129,10 +129,7 @@ def test_why_tells_the_budget_and_what_was_added(stage: WatchStage) -> None:
         store = await stage.app.store()
         task = (await store.info([run.task_id]))[run.task_id]
         answer = why(task, (), (), (), datetime.fromtimestamp(stage.clock.wall(), UTC))
-        assert (
-            "of its budget 30s of 10m are used, 1 of 12 looks; 5m and 2 looks of that were added by hand"
-            in answer.evidence
-        )
+        assert "budget used: 30s of 10m, 1 of 12 looks; 5m and 2 looks of it were added by hand" in answer.evidence
         assert any("extend by ops: extended by 5m and 2 looks" in line for line in answer.evidence)
 
     stage.play(scene)

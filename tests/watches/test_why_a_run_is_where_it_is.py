@@ -39,7 +39,7 @@ def test_a_run_that_is_looked_at_again_names_rule_facts_and_time(stage: WatchSta
             "It has not ended, and is looked at again in 14s: gone: sighting 2 of 2 counts 15s after the last."
         )
         evidence = "\n".join(reported.evidence)
-        assert "phase looking, 1 look, 0 failed in passing" in evidence
+        assert "phase looking, 1 look, 0 failed calls" in evidence
         assert "the remote said running, 3 of 7 rows" in evidence
         assert "fact confirm:gone: count 1, last 1s ago" in evidence
         assert "fact due:rows: last 1s ago" in evidence
@@ -225,7 +225,7 @@ def test_a_due_run_that_no_worker_takes_has_the_reason_of_any_task(stage: WatchS
         run = await watch.begin({}, id="r")
         reported = await answer(stage, run, later_s=7)
         assert reported.verdict == "No worker is alive."
-        assert reported.evidence[:2] == ("it has been due for 7s", "phase looking, 0 looks, 0 failed in passing")
+        assert reported.evidence[:2] == ("it has been due for 7s", "phase looking, 0 looks, 0 failed calls")
         await run.cancel("stop it")
         reported = await answer(stage, run, later_s=7)
         assert "a caller asked to cancel it: stop it" in reported.evidence

@@ -54,7 +54,7 @@ def demo(
     port: Annotated[int, typer.Option(help="Where the dashboard is; 0: any free port.", min=0, max=65_535)] = 8787,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser.")] = False,
 ) -> None:
-    """Watch jobs, watches, services, loops and a table fail, back off, recover, live. Ctrl-C ends it and sums up."""
+    """Show all five kinds of work at once, as they fail, back off and recover. Ctrl-C ends it with a summary."""
     lasts_s = None if duration is None else duration_s("--for", duration)
     # The tables tell the story here; the log would tear them apart.
     logging.getLogger("everpoll").addHandler(logging.NullHandler())

@@ -28,7 +28,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "demo": Command(
         "demo:demo",
-        "Watch jobs, watches, services, loops and a table fail, back off, recover, live. Ctrl-C ends it and sums up.",
+        "Show all five kinds of work at once, as they fail, back off and recover. Ctrl-C ends it with a summary.",
     ),
     "run": Command(
         "run:run", "Run a worker for an app, a configuration file, or the stored services, until SIGTERM or Ctrl-C."

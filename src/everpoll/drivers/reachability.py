@@ -19,7 +19,7 @@ Sleeper = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]"]
 
 
 class Reachability:
-    """Of one database, as the parts of one process see it."""
+    """Whether one database is reachable, as far as the parts of one process know."""
 
     def __init__(self) -> None:
         self.is_away = False

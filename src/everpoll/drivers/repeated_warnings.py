@@ -1,4 +1,4 @@
-"""Warnings of a loop that tries again and again: said at once, then once a minute, and once when it works again.
+"""Warnings of a loop that tries again and again: logged at once, then once a minute, and once when it works again.
 
     working ──failure: logged──▶ failing ──success: "… works again"──▶ working
                                   │   ▲
@@ -29,7 +29,7 @@ def event_loop_time() -> float:
 
 
 class RepeatedWarnings:
-    """Those of one loop; `what` names it in the line that says that it works again."""
+    """The warnings of one loop; `what` is its name in the line "… works again"."""
 
     def __init__(self, logger: logging.Logger, what: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger = logger
@@ -61,7 +61,7 @@ class RepeatedWarnings:
         self._logger.log(level, message, *args, exc_info=level > logging.WARNING)
 
     def works(self) -> None:
-        """Say so if a failure was logged before."""
+        """Log that it works again, if a failure was logged."""
         if not self._failures:
             return
         now, failures, had_logged = self._clock(), self._failures, self._has_logged

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Wake(NamedTuple):
-    """There is a reason to look."""
+    """Why a worker should look for tasks, and when."""
 
     cancel: bool = False
     """A cancel of a running task may have been requested."""

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings
-from everpoll.engine.heart import Fences, Heart, Listeners, Rhythm, publish_nothing
+from everpoll.engine.beat_sender import BeatSender, Fences, Listeners, Rhythm, publish_nothing
 from everpoll.engine.threads import DaemonThreads
 from everpoll.stores.contract import Pulse
 
@@ -45,7 +45,7 @@ class Heartbeat:
             lambda text: self._tell(listeners.on_failure, text),
             lambda silence_s: self._tell(listeners.on_silence, silence_s),
         )
-        self.heart = Heart(incarnation, rhythm, running, time.monotonic, listeners_in_loop, publish)
+        self.sender = BeatSender(incarnation, rhythm, running, time.monotonic, listeners_in_loop, publish)
         self._over = False
         self._nudged = threading.Event()
         self._watcher: asyncio.TimerHandle | None = None
@@ -78,9 +78,9 @@ class Heartbeat:
             logger.warning("the last heartbeat hangs; its thread is left behind")
 
     def _watch(self) -> None:
-        if self._over or self.heart.is_over:
+        if self._over or self.sender.is_over:
             return
-        silence_s = self.heart.silence_s
+        silence_s = self.sender.silence_s
         left_s = self._rhythm.fence_s - silence_s
         if left_s <= 0:
             self._listeners.on_silence(silence_s)
@@ -91,10 +91,10 @@ class Heartbeat:
         pulse: Pulse | None = None
         warnings = RepeatedWarnings(logger, "the heartbeat")
         try:
-            while not self._over and not self.heart.is_over:
+            while not self._over and not self.sender.is_over:
                 try:
                     pulse = pulse or self._pulse()
-                    wait_s = self.heart.beat(pulse)
+                    wait_s = self.sender.beat(pulse)
                     warnings.works()
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
                     warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
@@ -105,8 +105,8 @@ class Heartbeat:
                 self._nudged.wait(wait_s)
                 self._nudged.clear()
             # What was counted since the last beat; a database that is away is not waited for.
-            if pulse is not None and not self.heart.is_fenced:
-                self.heart.publish(pulse)
+            if pulse is not None and not self.sender.is_fenced:
+                self.sender.publish(pulse)
         finally:
             _close(pulse)
 

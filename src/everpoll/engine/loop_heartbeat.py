@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
-from everpoll.engine.heart import Fences, Heart, Listeners, Rhythm, publish_nothing
+from everpoll.engine.beat_sender import BeatSender, Fences, Listeners, Rhythm, publish_nothing
 from everpoll.stores.contract import Pulse
 
 logger = logging.getLogger("everpoll.engine")
@@ -31,7 +31,7 @@ class LoopHeartbeat:
         self._pulse = pulse()
         self._rhythm = rhythm
         self._listeners = listeners
-        self.heart = Heart(incarnation, rhythm, running, asyncio.get_running_loop().time, listeners, publish)
+        self.sender = BeatSender(incarnation, rhythm, running, asyncio.get_running_loop().time, listeners, publish)
         self._nudged = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
@@ -48,21 +48,21 @@ class LoopHeartbeat:
         if self._beating is not None:
             self._beating.cancel()
             await asyncio.gather(self._beating, return_exceptions=True)
-            self.heart.publish(self._pulse)
+            self.sender.publish(self._pulse)
         self._pulse.close()
 
     async def _beat(self) -> None:
         warnings = RepeatedWarnings(logger, "the heartbeat", event_loop_time)
-        while not self.heart.is_over:
+        while not self.sender.is_over:
             try:
-                wait_s = self.heart.beat(self._pulse)
+                wait_s = self.sender.beat(self._pulse)
                 warnings.works()
             except Exception as error:  # noqa: BLE001 - whatever it is, the next beat may succeed
                 warnings.failed(error, "heartbeat failed: %s: %s; trying again", type(error).__name__, error)
                 self._listeners.on_failure(f"heartbeat: {type(error).__name__}: {error}")
                 wait_s = self._rhythm.retry_s
-                if self.heart.is_fenced:
-                    self._listeners.on_silence(self.heart.silence_s)
+                if self.sender.is_fenced:
+                    self._listeners.on_silence(self.sender.silence_s)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._nudged.wait()

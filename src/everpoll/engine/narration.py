@@ -41,7 +41,7 @@ class Narrator:
         return ends and any(logger.isEnabledFor(logging.DEBUG) for logger in LOGGERS.values()), ends
 
     def started(self, run: Run) -> None:
-        """Tell that a handler begins."""
+        """Log that a handler begins."""
         logger = LOGGERS.get(run.kind)
         if logger is not None and logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s: starts, attempt %d", run.lease.label, run.lease.attempt, extra=about(**run.log_fields()))
@@ -62,7 +62,7 @@ class Narrator:
             self._stopped(run, settlement, note, fields)
 
     def flush(self) -> None:
-        """Tell what a storm withheld, before the worker ends."""
+        """Log the summaries of withheld lines, before the worker ends."""
         for one in (*self._ends.values(), *self._failures.values()):
             one.flush()
 

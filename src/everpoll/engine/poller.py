@@ -51,7 +51,7 @@ class Capacity:
     backlog: Callable[[], int]
     """How many settlements wait to be written."""
     signals: PollSignals
-    """Tell when there is room again."""
+    """Waits until there is room again."""
 
 
 class Poller:
@@ -104,7 +104,7 @@ class Poller:
         self._may_lease.clear()
 
     def resume(self) -> None:
-        """Lease again: the heart beats."""
+        """Lease again: heartbeats are answered."""
         self._may_lease.set()
 
     def stop(self) -> None:

@@ -6,9 +6,9 @@ A carrier is an asyncio task that takes runs one after another for as long as no
 costs more than all the rest of the engine. The first run that does suspend keeps its carrier to itself, to its end; a
 spare, scheduled before, takes over what waits.
 
-Promises: never more handlers than slots; each run yields exactly one settlement, whatever its handler does. A handler
-that goes on behind its deadline although it was canceled holds no slot: the pool settles its task, runs others in its
-place, and ignores its late end.
+Promises: there are never more handlers than slots; each run yields exactly one settlement, whatever its handler does.
+A handler that goes on behind its deadline although it was canceled holds no slot: the pool settles its task, runs
+others in its place, and ignores its late end.
 A handler is canceled for a reason, and the reason decides: canceled ends the task, the others hand it back. A run that
 is stopped before it has begun is settled on the spot, however busy the event loop is, and never begins. No run sees
 the context variables of another, or is hit by a cancellation that was meant for another.
@@ -208,12 +208,12 @@ class Pool:
         self._waiting.clear()
         return [run.lease.id for run in left]
 
-    def tell_rest(self) -> None:
-        """Log what a storm of ends has withheld so far."""
+    def log_withheld_ends(self) -> None:
+        """Log the summary of ends that were too many to log one by one."""
         self._narrator.flush()
 
-    def heed(self, deadline: float) -> None:
-        """Check the deadlines again at this time, or earlier."""
+    def check_deadlines_by(self, deadline: float) -> None:
+        """Check the deadlines at this time, or earlier."""
         if self._deadlines is None or deadline < self._deadlines.when():
             if self._deadlines is not None:
                 self._deadlines.cancel()
@@ -236,7 +236,7 @@ class Pool:
             if until <= now:
                 self._abandon(run, carrier)
             else:
-                self.heed(until)
+                self.check_deadlines_by(until)
 
     def _abandon(self, run: Run, carrier: "asyncio.Task[None]") -> None:
         """Settle the task and free the slot, although the handler goes on."""

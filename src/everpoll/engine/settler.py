@@ -49,7 +49,7 @@ def _ignore() -> None:
 
 @dataclass(frozen=True, slots=True)
 class SettlementListeners:
-    """What the settler tells its worker."""
+    """The worker's callbacks for its settler."""
 
     on_lost: Callable[[Iterable[int]], None]
     """Gets the ids of the tasks whose results were dropped."""

@@ -115,7 +115,7 @@ class DaemonThreads(Executor):
             self._add_threads()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more; what is pending still runs, or is cancelled; `wait` for the threads to end."""
+        """Accept no further calls; run or cancel the pending ones; with `wait`, return when the threads have ended."""
         with self._changed:
             self._closed = True
             dropped = list(self._jobs) if cancel_futures else []

@@ -37,7 +37,7 @@ class RunHost(Protocol):
     worker: str
     """The label of its worker."""
 
-    def heed(self, deadline: float) -> None:
+    def check_deadlines_by(self, deadline: float) -> None:
         """Check the deadlines at this time, by the event loop's clock, or earlier."""
 
     def completed(self, run: "Run", ended: Ended) -> None:
@@ -83,7 +83,7 @@ class Run(Struct, eq=False):
         """Set the deadline of the call that begins now; None between two calls."""
         self.deadline, self.overdue_at = deadline, None
         if deadline is not None and self.host is not None:
-            self.host.heed(deadline)
+            self.host.check_deadlines_by(deadline)
 
     def now(self, event_loop_time: float) -> float:
         """Return the store's clock, as far as it can be known here: what lasts longer than a run is measured by it."""

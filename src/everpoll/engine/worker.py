@@ -4,8 +4,8 @@
                   ▲            │
                   └─── lost ───┘   declared dead (it was frozen, or cut off): a new incarnation signs on
 
-Promises: no outage of the database, of any length, ends a worker. What it cannot prove to
-own any more it does not settle. Shutting down takes no new work, hands back at once what has not begun, gives handlers
+Promises: no outage of the database, of any length, ends a worker. It does not settle a task whose
+lease it cannot prove to hold. Shutting down takes no new work, hands back at once what has not begun, gives handlers
 the grace period, cancels the rest, hands back what is unfinished at no attempt's cost, and beats until the last handler
 has ended.
 """
@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from everpoll.drivers.repeated_warnings import RepeatedWarnings, event_loop_time
 from everpoll.drivers.wake import Wake
-from everpoll.engine.heart import BEATS_PER_LEASE, Fences, Listeners, Rhythm
+from everpoll.engine.beat_sender import BEATS_PER_LEASE, Fences, Listeners, Rhythm
 from everpoll.engine.heartbeat import Heartbeat
 from everpoll.engine.loop_heartbeat import LoopHeartbeat
 from everpoll.engine.meter import UNHEALTHY_ERRORS, Meter, PollerHealth
@@ -105,7 +105,7 @@ class Worker:
             raise
         self._settler.start()
         self._polling = asyncio.get_running_loop().create_task(self._poller.run(), name="everpoll-poller")
-        self._polling.add_done_callback(_tell_if_it_died)
+        self._polling.add_done_callback(_log_if_it_died)
         if self.options.keep_s is not None:
             self._pruning = asyncio.get_running_loop().create_task(
                 self._prune(self.options.keep_s), name="everpoll-prune"
@@ -147,13 +147,13 @@ class Worker:
             if not await self._settler.drained(SETTLE_S):
                 logger.error("%d tasks could not be settled; the rescue will find them", self._settler.backlog)
         finally:
-            self._pool.tell_rest()
+            self._pool.log_withheld_ends()
             await self._settler.stop()
             await self._leave()
 
     async def _leave(self) -> None:
         """Stop the heartbeat and sign off, within a bounded time even if the database does not answer."""
-        # First, and whatever happens: a heart that went on would keep what is unsettled from being rescued.
+        # First, and whatever happens: while the heartbeat goes on, no worker can rescue the unsettled tasks.
         await self._silence()
         try:
             async with asyncio.timeout(SETTLE_S):
@@ -174,7 +174,7 @@ class Worker:
             try:
                 dropped = await self._store.prune(keep_s)
             except Exception as error:  # noqa: BLE001 - it is tried again in an hour
-                # Said once: where this role may never do it, another worker or a person does.
+                # Logged once: if this role lacks the right, another worker or an operator drops the history.
                 text = f"{type(error).__name__}: {error}"
                 logger.log(logging.DEBUG if text == logged else logging.WARNING, "cannot drop old history: %s", text)
                 logged = text
@@ -187,7 +187,7 @@ class Worker:
         now = asyncio.get_running_loop().time()
         polling = self._polling is not None and not self._polling.done()
         meter, heartbeat = self.meter, self._heartbeat
-        is_fenced = heartbeat is not None and heartbeat.heart.is_fenced
+        is_fenced = heartbeat is not None and heartbeat.sender.is_fenced
         return PollerHealth(
             healthy=polling and not is_fenced and meter.consecutive_errors < UNHEALTHY_ERRORS,
             polling=polling,
@@ -202,12 +202,12 @@ class Worker:
             running=len(self._pool),
             slots=self._pool.slots,
             stopping=self._pool.stopping,
-            heartbeat_age_s=None if heartbeat is None else heartbeat.heart.silence_s,
+            heartbeat_age_s=None if heartbeat is None else heartbeat.sender.silence_s,
             is_fenced=is_fenced,
         )
 
     async def _sign_on(self, *, waits_for_access: bool) -> None:
-        """Enter under a new incarnation, however long the database takes to be reachable.
+        """Sign on under a new incarnation; wait for the database as long as it takes.
 
         A refused role raises `CannotConnect`, unless the worker waits for that, too, since it ran before.
         """
@@ -329,11 +329,11 @@ class Worker:
     async def _note(self, task_id: int, note: str) -> None:
         try:
             await self._store.note_loss(task_id, note)
-        except Exception as error:  # noqa: BLE001 - a record of a loss is not worth a worker
+        except Exception as error:  # noqa: BLE001 - a loss that cannot be recorded must not end the worker
             extra = about(task_id=task_id)
             logger.warning("task %d: the loss could not be recorded: %s", task_id, error, extra=extra)
 
 
-def _tell_if_it_died(polling: asyncio.Task[None]) -> None:
+def _log_if_it_died(polling: asyncio.Task[None]) -> None:
     if not polling.cancelled() and (error := polling.exception()) is not None:
         logger.critical("the poller died: this worker takes no more work", exc_info=error)

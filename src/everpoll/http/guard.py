@@ -15,7 +15,7 @@ from everpoll.http.contract import Kind, NotReached, Reach
 from everpoll.http.urls import Target
 
 MAX_ADDRESSES = 16
-"""Of one host that are tried; all are judged."""
+"""Addresses of one host that are tried; all of them are checked."""
 
 
 def allowed(target: Target, reach: Reach, found: list[IpAddress]) -> list[IpAddress]:

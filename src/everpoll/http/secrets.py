@@ -40,7 +40,7 @@ HARMLESS = frozenset(
         "x-ms-client-request-id",
     }
 )
-# Looked at first: most values are texts or numbers, and an instance of Mapping is told slowly.
+# Looked at first: most values are texts or numbers, and the check for a Mapping is slow.
 _NUMBERS = frozenset({int, float, bool, type(None)})
 _MAPPINGS = (dict, Mapping)
 _HOLDERS = (list, tuple, *_MAPPINGS)

@@ -16,7 +16,7 @@ from everpoll.http.contract import Answer, Request
 from everpoll.http.headers import is_sendable
 
 MAX_CHARS = 1_000
-"""Of an ETag that is kept; a longer one is not worth sending back."""
+"""Characters of an ETag that is kept and sent back; a longer ETag is ignored."""
 
 
 class Validator(Struct, frozen=True, gc=False):

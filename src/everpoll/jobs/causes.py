@@ -66,11 +66,11 @@ class Causes(Struct, frozen=True):
 
 
 class Redriven(Struct, frozen=True, kw_only=True):
-    """The result of a redrive; of a dry run, what it would be."""
+    """The result of a redrive; in a dry run, the expected result."""
 
     matched: int
     moved: int
-    """Put back in the queue; of a dry run, what would be."""
+    """How many jobs it put back in the queue; in a dry run, how many it would put back."""
     skipped: int
     reasons: dict[str, int]
     """Why jobs were skipped, and how many."""
@@ -149,7 +149,7 @@ def _cause(key: tuple[str, str, str], tasks: list[TaskInfo]) -> Cause:
 
 
 class RedriveFilter(Struct, frozen=True, kw_only=True):
-    """Which ended jobs are put back."""
+    """The ended jobs to put back in the queue."""
 
     name: str | None = None
     queue: str | None = None
@@ -177,7 +177,7 @@ class RedriveFilter(Struct, frozen=True, kw_only=True):
 
 
 async def redriven(store: Store, wanted: RedriveFilter, *, by: str = "", dry_run: bool = False) -> Redriven:
-    """Put jobs back in the queue with fresh attempts, batch by batch; of a dry run, say what would be done."""
+    """Put jobs back in the queue with fresh attempts, batch by batch; in a dry run, return what it would do."""
     # Each job comes up once, since the list goes by id: no instant is needed to freeze the set.
     order = BulkOrder("redrive", wanted.checked(), (), as_of=datetime.max.replace(tzinfo=UTC), by=by)
     await (order.count(store) if dry_run else order.carry_out(store))

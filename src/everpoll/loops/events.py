@@ -80,7 +80,7 @@ Event = Start | Tick | Finished | Overran | Trigger | Pause | Resume | Reset | R
 
 
 class Effect(StrEnum):
-    """What the shell does after a step. Arming the timer for `state.next_due` goes without saying."""
+    """What the shell does after a step, beside setting the timer to `state.next_due`."""
 
     NONE = "none"
     RUN = "run"

@@ -20,7 +20,7 @@ logger = logging.getLogger("everpoll.monitors")
 
 
 class Standby:
-    """Of one app."""
+    """Waits for the first service of one app."""
 
     def __init__(self, store: Callable[[], Awaitable[Store]], begin: Callable[[], Awaitable[None]]) -> None:
         self._store = store

@@ -1,8 +1,8 @@
-"""Turns: the incidents that one decision opens and closes.
+"""Turns: opens and closes the incidents of one decision.
 
 Promises: incidents are numbered in the order in which they open, from the counter in the memory. A service has at most
 one open incident for itself and one for each dependency; of its dependencies at most MAX_TRACKED are followed at a
-time, those first that are followed already. A dependency that is not reported any more closes its incident.
+time; those that are followed already come first. A dependency that is not reported any more closes its incident.
 """
 
 from msgspec import Struct

@@ -1,4 +1,4 @@
-"""Changes: hints for screens that something is worth reading again; one shared write a tick for all of them.
+"""Changes: tells screens which topics to read again; one shared message a tick for all of them.
 
 Promises: a hint may come late (a second) and may be dropped, never the last one: a screen that reads again after each
 hint ends up with what is there. While no screen is connected, nothing is read. A tick that has nothing to tell writes

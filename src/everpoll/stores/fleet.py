@@ -1,4 +1,4 @@
-"""The workers of a store: what each says about itself, what its heartbeat learns, and how people see it."""
+"""The workers of a store: its description at sign-on, the answer to its heartbeat, and its entry in listings."""
 
 from datetime import datetime
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class WorkerCard(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Beat(Struct, frozen=True, gc=False, kw_only=True):
-    """What a heartbeat learns, beside having been heard."""
+    """The store's answer to a heartbeat."""
 
     is_alive: bool
     """False: this incarnation was declared dead; its leases belong to others by now."""
@@ -54,7 +54,7 @@ class Rescued(NamedTuple):
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
-    """A worker as people see it."""
+    """A worker as listings show it."""
 
     incarnation: int
     label: str

@@ -36,7 +36,7 @@ RECENT_LIMIT = 60
 BUCKET_LIMIT = 10_000
 """Buckets that one answer of `rollups` may span."""
 WINDOW_BYTES = 64_000
-"""Of one maintenance window, as JSON."""
+"""The most bytes of one maintenance window as JSON."""
 DAY_S = 86_400.0
 
 

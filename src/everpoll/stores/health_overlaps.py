@@ -77,7 +77,7 @@ def cut_short(known: Sequence[LookRow], rows: Sequence[LookRow]) -> Cut:
 
 
 def shorten(buckets: Buckets, excess: Iterable[Excess]) -> None:
-    """Take the excess off the buckets, as far as they are there."""
+    """Subtract the excess from the buckets that exist."""
     for (at_ms, _, status, *_), excess_ms in excess:
         hour, word = at_ms // HOUR_MS, f"{WORDS[status]}_ms"
         if hour in buckets.minutes:

@@ -51,7 +51,7 @@ class LimitLooks:
         return self._clock() >= self._visit_at + (0.0 if is_full else self._patience_s)
 
     def looked(self, found: int, asked: int) -> None:
-        """Note how much a look found."""
+        """Note how many tasks a look found, of how many that it asked for."""
         self._run = self._run + 1 if found >= asked >= RUN_ROWS else 0
 
     def visited(self, keys: int, started: int, took_s: float) -> None:
@@ -66,6 +66,6 @@ class LimitLooks:
         return aging_s is not None and self._clock() >= self._aged_at
 
     def asked_aged(self, aging_s: float, *, found: bool) -> None:
-        """Note that a look has asked for them."""
+        """Note that a look has asked for aged tasks, and whether it found some."""
         self._found_aged = found
         self._aged_at = self._clock() + (0.0 if found else min(AGED_EVERY_S, aging_s / 10))

@@ -42,7 +42,7 @@ class TaskInfo(Struct, frozen=True, kw_only=True, gc=False):
     progress: Any = None
     result: Any = None
     limit: Limit | None = None
-    """What it counts for, as it was enqueued."""
+    """The limit that it counts for, as it was enqueued."""
     then_id: int | None = None
     """The task that waits, or waited, for the end of this one."""
     takes: Takes | None = None

@@ -138,7 +138,7 @@ def _by_rule(last: Decision, info: RunInfo, pause: str, due: str) -> Why:
 
 
 def _facts(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) -> list[str]:
-    evidence = [f"phase {info.phase}, {_looks(info.looks)}, {info.errors} failed in passing"]
+    evidence = [f"phase {info.phase}, {_looks(info.looks)}, {_failed(info.errors)}"]
     if info.outcome is None and info.budget_s is not None:
         evidence.append(_budget(task, info, memory, now))
     if info.status is not None or info.progress is not None:
@@ -156,8 +156,8 @@ def _budget(task: TaskInfo, info: RunInfo, memory: RunMemory, now: datetime) -> 
     elapsed = human(round(memory.elapsed_s(now.timestamp()), 1))
     looks = "" if info.budget_looks is None else f", {info.looks} of {info.budget_looks} looks"
     extension = split_args(task.args)[1]
-    added = f"; {extension} of that were added by hand" if extension else ""
-    return f"of its budget {elapsed} of {human(info.budget_s or 0.0)} are used{looks}{added}"
+    added = f"; {extension} of it were added by hand" if extension else ""
+    return f"budget used: {elapsed} of {human(info.budget_s or 0.0)}{looks}{added}"
 
 
 def _shown(fact: dict[str, Any], now: datetime) -> str:
@@ -181,6 +181,10 @@ def _reason(last: Decision | None) -> str:
 
 def _looks(number: int) -> str:
     return "1 look" if number == 1 else f"{number} looks"
+
+
+def _failed(number: int) -> str:
+    return "1 failed call" if number == 1 else f"{number} failed calls"
 
 
 def _clock(at: float) -> str:

@@ -1,6 +1,6 @@
 """Connections of frameworks, which have a driver's underneath: SQLAlchemy 2 and Django.
 
-Promises: a framework hears of the statement as of any other, so that its own transaction begins with it, and its commit
+Promises: the framework runs the statement like any other, so that its own transaction begins with it, and its commit
 and rollback include it.
 """
 
@@ -23,7 +23,7 @@ class SqlAlchemy:
         self._connection = connection
 
     def perform(self, work: CallerWork[T]) -> T:
-        """Do it in the transaction that is open, or that the statement opens."""
+        """Run the work in the open transaction, or let its statement open one."""
         found = self._connection
         if callable(found):  # a scoped session
             found = found()
@@ -40,7 +40,7 @@ class AsyncSqlAlchemy:
         self._connection = connection
 
     async def perform(self, work: CallerWork[T]) -> T:
-        """Do it in the transaction that is open, or that the statement opens."""
+        """Run the work in the open transaction, or let its statement open one."""
         found = self._connection
         if callable(found):  # a scoped session
             found = found()
@@ -61,7 +61,7 @@ class Django:
         self._connection = connection
 
     def perform(self, work: CallerWork[T]) -> T:
-        """Do it in the transaction that is open."""
+        """Run the work in the open transaction."""
         connection = self._connection
         engine = {"postgresql": "Postgres", "sqlite": "SQLite"}.get(connection.vendor, connection.vendor)
         _check_engine(engine, work, self.kind)

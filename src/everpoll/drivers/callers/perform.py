@@ -1,4 +1,4 @@
-"""Which driver a connection is of, and doing something with it.
+"""Finds the driver of a caller's connection, and runs everpoll's statements through it.
 
 Promises: a connection of the wrong kind is refused before anything is sent, and the error says what to write.
 """
@@ -34,7 +34,7 @@ ACCEPTED = "pass one of asyncpg, psycopg 3 or sqlite3, a Connection or Session o
 
 
 def check_kind(connection: object, *, is_async: bool, instead: str) -> Any:
-    """Return the driver of the connection; `BadInput` where it is of none, or is called the other way."""
+    """Return the driver of the connection; `BadInput` for an unknown driver or the wrong kind of call."""
     for one in type(connection).__mro__:
         kind = KINDS.get((one.__module__.partition(".")[0], one.__name__))
         if kind is not None:
@@ -46,7 +46,7 @@ def check_kind(connection: object, *, is_async: bool, instead: str) -> Any:
 
 
 def perform(connection: object, work: CallerWork[T], instead: str) -> T:
-    """Do it through a synchronous connection; `instead` is what to write for an asynchronous one."""
+    """Run the work through a synchronous connection; `instead` is what to write for an asynchronous one."""
     kind = check_kind(connection, is_async=False, instead=instead)
     try:
         answer: T = kind.perform(work)
@@ -56,7 +56,7 @@ def perform(connection: object, work: CallerWork[T], instead: str) -> T:
 
 
 async def perform_async(connection: object, work: CallerWork[T], instead: str) -> T:
-    """Do it through an asynchronous connection; `instead` is what to write for a synchronous one."""
+    """Run the work through an asynchronous connection; `instead` is what to write for a synchronous one."""
     kind = check_kind(connection, is_async=True, instead=instead)
     try:
         answer: T = await kind.perform(work)

@@ -22,7 +22,7 @@ class Asyncpg:
         self._connection = connection
 
     async def perform(self, work: CallerWork[T]) -> T:
-        """Do it in the transaction that is open."""
+        """Run the work in the open transaction."""
         if isinstance(work, SqliteWork):
             raise refusals.other_engine(self.kind, "Postgres", f"SQLite ({work.path})")
         if self._connection.is_closed():
@@ -42,7 +42,7 @@ class Psycopg:
         self._connection = connection
 
     def perform(self, work: CallerWork[T]) -> T:
-        """Do it in the transaction that is open, or that the statement opens."""
+        """Run the work in the open transaction, or let its statement open one."""
         cursor = self._cursor(work)
         assert isinstance(work, PostgresWork), "else it was refused"
         with cursor:
@@ -72,7 +72,7 @@ class AsyncPsycopg(Psycopg):
     kind = "psycopg AsyncConnection"
 
     async def perform(self, work: CallerWork[T]) -> T:  # type: ignore[override]
-        """Do it in the transaction that is open, or that the statement opens."""
+        """Run the work in the open transaction, or let its statement open one."""
         cursor = self._cursor(work)
         assert isinstance(work, PostgresWork), "else it was refused"
         async with cursor:
@@ -90,7 +90,7 @@ class Sqlite3:
         self._connection = connection
 
     def perform(self, work: CallerWork[T]) -> T:
-        """Do it in the transaction that is open, or that the connection would open."""
+        """Run the work in the open transaction, or open one as the connection would."""
         if isinstance(work, PostgresWork):
             raise refusals.other_engine(self.kind, "SQLite", "Postgres")
         return work.on(self._connection, self._connection, self.kind)

@@ -1,6 +1,6 @@
 """The file, through a connection of the caller's: `sqlite3`, or what SQLAlchemy and Django have underneath.
 
-Promises: the statements run in the caller's transaction, which is begun, for writing, where the connection would begin
+Promises: the statements run in the caller's transaction, which is begun, for writing, if the connection would begin
 one itself. The caller's row and text factories are left alone. A lost lease rolls the transaction back: it must not
 be committed, and SQLite knows no transaction that has failed.
 """
@@ -17,14 +17,14 @@ from everpoll.errors import EverpollError, LeaseLost, StoreUnavailable
 T = TypeVar("T")
 
 
-class Guest:
-    """What the store's functions see of the connection."""
+class PlainRows:
+    """A caller's connection as the store's functions use it: `execute` alone, with rows as tuples."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
     def execute(self, sql: str, parameters: Any = ()) -> Any:
-        """Run one statement; its cursor, with rows as tuples."""
+        """Run one statement; return its cursor."""
         cursor = self._connection.cursor()
         if isinstance(cursor, sqlite3.Cursor):
             cursor.row_factory = None
@@ -33,20 +33,20 @@ class Guest:
 
 
 def run(connection: Any, driver: Any, work: SqliteWork[T], kind: str) -> T:
-    """Do it. `driver` is the connection of the driver itself, which knows whether a transaction is open."""
-    guest = Guest(connection)
+    """Run the work. `driver` is the driver's own connection, which knows whether a transaction is open."""
+    plain = PlainRows(connection)
     texts = getattr(driver, "text_factory", str)
     try:
         if texts is not str:
             driver.text_factory = str
-        _check_file(guest, work.path, kind)
+        _check_file(plain, work.path, kind)
         if not driver.in_transaction:
             if driver.isolation_level is None or getattr(driver, "autocommit", -1) is True:
                 raise refusals.no_transaction(kind, "write connection.execute('begin immediate') first")
-            guest.execute("begin immediate")
-        return work.run(guest)
+            plain.execute("begin immediate")
+        return work.run(plain)
     except LeaseLost:
-        guest.execute("rollback")
+        plain.execute("rollback")
         raise
     except sqlite3.ProgrammingError as error:
         if "closed" in str(error):
@@ -73,8 +73,8 @@ def _meant(error: sqlite3.OperationalError, path: Path, kind: str) -> EverpollEr
     )
 
 
-def _check_file(guest: Guest, path: Path, kind: str) -> None:
-    files = [file for _, name, file in guest.execute("pragma database_list").fetchall() if name == "main"]
+def _check_file(plain: PlainRows, path: Path, kind: str) -> None:
+    files = [file for _, name, file in plain.execute("pragma database_list").fetchall() if name == "main"]
     found = files[0] if files else ""
     if not found or not path.exists() or not path.samefile(found):
         there = found or "a database in memory"

@@ -31,13 +31,13 @@ class PostgresWork(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class SqliteWork(Generic[T]):
-    """Some statements on one file. `run` gets what has `execute`, as a connection of `sqlite3` has."""
+    """Some statements on one file. `run` gets an object with `execute`, like a `sqlite3` connection."""
 
     path: Path
     run: Callable[[Any], T]
 
     def on(self, connection: Any, driver: Any, kind: str) -> T:
-        """Do it. `driver` is the driver's own connection, which knows whether a transaction is open."""
+        """Run it. `driver` is the driver's own connection, which knows whether a transaction is open."""
         # Loaded when it is first used: most programs enqueue without a connection, and many have no SQLite.
         from everpoll.drivers.callers.sqlite import run  # noqa: PLC0415
 

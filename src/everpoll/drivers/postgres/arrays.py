@@ -27,7 +27,7 @@ RECORDS = [
 ]
 
 
-def introduce(connection: Any) -> None:
-    """Tell the driver."""
+def register_arrays(connection: Any) -> None:
+    """Register the types with the driver of this connection."""
     with contextlib.suppress(AttributeError, KeyError, TypeError):
         connection._protocol.get_settings().register_data_types(RECORDS)  # noqa: SLF001 - there is no public way

@@ -56,11 +56,11 @@ class Slot:
         self.is_warm = False
         self.idle_since = 0.0
         self.on_drop: Callable[[], None] | None = None
-        """Set while the connection listens: called when this process itself lets go of it."""
+        """Set while the connection listens: called when this process closes it."""
 
     @property
     def is_live(self) -> bool:
-        """Whether there is a connection that nothing is known against."""
+        """Whether there is a connection, as far as known not closed."""
         return self.connection is not None and not self.connection.is_closed()
 
     def emptied(self) -> Connection | None:
@@ -79,12 +79,12 @@ class Wish(NamedTuple):
     home: int = 0
     is_slow: bool = False
     opens: bool = False
-    """Its home, opened if need be, before another that is idle."""
+    """Open the home slot rather than take another idle connection."""
     only: Slot | None = None
 
 
 class Connections:
-    """Of one store in one process.
+    """The connections of one store in one process.
 
     `ask_for_room` tells the other processes that one of them has no connection for its heartbeat.
     """

@@ -64,7 +64,7 @@ class Dial:
         if host != sessions.hosts[0]:
             logger.warning("connected to Postgres at %s; %s is not used", host.place, sessions.hosts[0].place)
             sessions.hosts = sorted(sessions.hosts, key=host.__ne__)
-        arrays.introduce(connection)
+        arrays.register_arrays(connection)
         if self._on_connected is not None:
             self._on_connected()
         return connection
@@ -84,7 +84,7 @@ class Dial:
         self._sessions.settings["default_transaction_isolation"] = "read committed"
 
     def shares_statements(self) -> None:
-        """Note that a pooler mixed up prepared statements: from the second time on, use none."""
+        """Note that a pooler lost prepared statements; from the second time on, use none."""
         self._sessions.shared_statements += 1
         if self._sessions.shared_statements >= SHARED_STATEMENT_TRIES and self._sessions.statement_cache:
             self._sessions.statement_cache = 0

@@ -18,7 +18,7 @@ OPTIONS = "synchronous=full (an acknowledged task survives a power cut; the defa
 
 @dataclass(frozen=True, slots=True)
 class SqliteAddress:
-    """Which file, and how careful to be with it."""
+    """The database file, and how durable its commits are."""
 
     path: Path
     synchronous: Synchronous = "full"

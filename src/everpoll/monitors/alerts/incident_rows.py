@@ -61,7 +61,7 @@ class IncidentRows:
     ) -> TaskInfo | None:
         """Change the orders of a live incident; return the row as it was read, None where there is none.
 
-        The note goes to the log with the change; where nothing changes, it goes nowhere.
+        The note is written to the log with the change; without a change, it is dropped.
         """
         while True:
             row = await self._store.find(KIND, incident_id)

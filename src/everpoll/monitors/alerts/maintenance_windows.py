@@ -1,4 +1,4 @@
-"""Maintenance windows: planned, listed and removed by operators; all processes heed them within seconds."""
+"""Maintenance windows: planned, listed and removed by operators; all processes apply them within seconds."""
 
 import secrets
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Surroundings: what is around an incident: maintenance windows, and the failed things below and above it.
+"""Surroundings: what decides whether an incident alerts: maintenance windows, and failed services above and below it.
 
 Promises: windows are at most WINDOWS_S old, and a graph GRAPH_S; it is never older than what it is asked about. Reading
 all services for it takes at most a tenth of the time: where it is asked for more often, the caller comes again later.

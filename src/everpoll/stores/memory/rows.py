@@ -73,7 +73,7 @@ class TaskRow:
             del self.trail[:-TRAIL_LIMIT]
 
     def matches(self, wanted: TaskFilter) -> bool:
-        """Return whether it is one of those."""
+        """Return whether the filter includes this task."""
         return (
             (wanted.state is None or self.state == wanted.state)
             and (wanted.queue is None or self.new.queue == wanted.queue)
@@ -100,7 +100,7 @@ class TaskRow:
         )
 
     def shown(self) -> TaskInfo:
-        """Return the task as people see it."""
+        """Return the task as listings show it."""
         return TaskInfo(
             id=self.id,
             kind=self.new.kind,
@@ -132,7 +132,7 @@ class TaskRow:
         )
 
     def end(self) -> TaskInfo:
-        """Return what waiters are told."""
+        """Return the end that a caller waiting for the task gets."""
         trail = () if self.state == "done" else tuple(self.trail)
         return msgspec.structs.replace(self.shown(), args=None, memory=None, progress=None, trail=trail)
 
@@ -155,7 +155,7 @@ class WorkerRow:
     losses: list[dict[str, Any]] = field(default_factory=list)
 
     def shown(self, now: float, running: int) -> WorkerInfo:
-        """Return the worker as people see it."""
+        """Return the worker as listings show it."""
         card = self.card
         return WorkerInfo(
             incarnation=card.incarnation,

@@ -1,4 +1,4 @@
-"""What is done to ended tasks: put them back in the queue, or forget them.
+"""Operations on ended tasks: put them back in the queue, or delete them.
 
 Promises: BATCH_LIMIT tasks are one statement. Each statement takes its tasks in the order of their ids, so that two of
 them cannot deadlock, and the callbacks of groups behind all others, so that they wait for members of the same call; a
@@ -25,7 +25,7 @@ Requests = Sequence[tuple[int, str]]
 
 
 async def retry(lane: Lane, requests: Requests) -> list[Retried]:
-    """Put them back in the queue."""
+    """Put these tasks back in the queue."""
     return [Retried(row["outcome"], row["holder"]) for row in await _each(lane, RETRY, requests)]
 
 

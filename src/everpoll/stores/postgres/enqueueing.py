@@ -85,7 +85,7 @@ PLAIN = (None, None, False, False, False, (), None)
 
 
 async def enqueue(lane: Lane, tasks: Sequence[NewTask], notify: bool) -> list[Enqueued]:
-    """Put them in; the last statement carries the notification."""
+    """Enqueue the tasks; the last statement carries the notification."""
     size = checked_bytes(tasks)
     if len(tasks) == 1 and _shape(tasks[0])[-6:] == PLAIN[-6:]:
         return [Enqueued((await _one(lane, tasks[0], notify))[0])]
@@ -100,7 +100,7 @@ async def enqueue(lane: Lane, tasks: Sequence[NewTask], notify: bool) -> list[En
 
 
 async def enqueue_inside(connection: Connection, tasks: Sequence[NewTask]) -> list[Enqueued]:
-    """Put them in within the transaction that is open on the connection; the caller notifies after its commit."""
+    """Enqueue the tasks in the open transaction of the connection; the caller notifies after its commit."""
     checked_bytes(tasks)
     return await _in_chunks(connection, tasks, notify=False)
 

@@ -43,7 +43,7 @@ COUNTS = versioned("select state, tasks from everpoll.member_counts($1)")
 
 
 async def enqueue(lane: Lane, flow: Sequence[FlowTask]) -> list[Enqueued]:
-    """Put them in, or nothing where a key is taken."""
+    """Enqueue all tasks of the flow, or none of them if a key is taken."""
     check_flow(flow)
     checked_bytes([one.task for one in flow])
     while True:

@@ -18,7 +18,7 @@ from everpoll.stores.health_batches import DependencyRow
 from everpoll.stores.health_chunks import FIGURES
 from everpoll.stores.limit_looks import VISITS
 from everpoll.stores.postgres.health_sums import CUT_LOOKS, SUMS_OF_LOOKS, sums_of
-from everpoll.stores.postgres.lease_sql import DIFFER, IS_ODD, ODD_TASKS, WAITED
+from everpoll.stores.postgres.lease_sql import DETAILS, DIFFER, HAS_DETAILS, WAITED
 from everpoll.stores.set_aside import SET_ASIDE, UNKNOWN_JOB
 from everpoll.stores.task_events import REPLACED, canceled_event
 
@@ -60,8 +60,8 @@ _LISTS = {
     "canceled meanwhile": canceled_event().body,
     "replaced": REPLACED,
     "visits": str(VISITS),
-    "odd tasks": ODD_TASKS,
-    "is odd": IS_ODD,
+    "details": DETAILS,
+    "has details": HAS_DETAILS,
     "differ": DIFFER,
     "waited": WAITED,
     "unknown job": UNKNOWN_JOB,

@@ -325,13 +325,13 @@ def _leases(row: Any, in_queues: Iterable[str]) -> list[Lease]:
     if not ids:
         return []
     sequences = row["sequences"]
-    # The attempt is the sequence, unless some lease was not counted: such a row has its columns in the second set.
+    # The attempt equals the sequence, unless an attempt was refunded: such a task has its own values in the second set.
     leases = list(map(Lease, ids, sequences, sequences, row["names"], in_queues, row["args"]))
-    if row["odd_ids"]:
+    if row["detailed_ids"]:
         columns = ("attempts", "memories", "keys", "rescues", "versions", "canceled", "limit_keys")
         details = zip(*(row[column] for column in columns), strict=True)
-        rest = dict(zip(row["odd_ids"], details, strict=True))
-        return [_whole(lease, *rest[lease.id]) if lease.id in rest else lease for lease in leases]
+        detailed = dict(zip(row["detailed_ids"], details, strict=True))
+        return [_whole(lease, *detailed[lease.id]) if lease.id in detailed else lease for lease in leases]
     return leases
 
 

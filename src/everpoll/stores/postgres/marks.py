@@ -107,7 +107,7 @@ class Marks:
         return Ranges([], [], [], [], [LOWEST] * len(queues), is_full=True, asks_waiting=True)
 
     def looked(self, ranges: Ranges, took_s: float, found: int, asked: int, *, is_run: bool = True) -> None:
-        """Note how long a look took the server, and how many tasks it brought, of how many.
+        """Note how long a look took the server, and how many tasks it found, of how many that it asked for.
 
         `is_run=False`: it found them among waiting tasks, so the look after it has to ask for those again.
         """
@@ -120,7 +120,7 @@ class Marks:
             self._found.clear()
 
     def leased(self, marks: Iterable[tuple[str, int, datetime]]) -> None:
-        """Note how far a look came, per queue and rank."""
+        """Move the marks forward to the last task that a look leased, for each queue and rank."""
         for queue, rank, due_at in marks:
             seen = self._seen.setdefault(queue, {})
             if rank not in seen or due_at > seen[rank]:

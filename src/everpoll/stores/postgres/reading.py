@@ -1,4 +1,4 @@
-"""What people see: tasks, workers, queues.
+"""Reads for listings and detail pages: tasks, workers, queues.
 
 Promises: one snapshot per answer, since each is one statement. Nothing counts everything: names of queues are found by
 jumping through the indexes, and counts look at the head of each line only.

@@ -1,4 +1,4 @@
-"""Statements that lost a race and did nothing: they are repeated here, and their callers never hear of it.
+"""Statements that lost a race and did nothing: they are repeated here, and their callers never notice.
 
 Promises: only what Postgres has rolled back as a whole (a deadlock, a serialization failure) is repeated, up to TRIES
 times; then the error is raised. Never: repeats a statement whose outcome is unknown.

@@ -1,4 +1,4 @@
-"""Rows as people see them: which columns are asked for, and what becomes of them."""
+"""The columns that listings select, and how their rows become `TaskInfo` and `WorkerInfo`."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ END = _ENDED.format(
     case when h.fits then h.result end as result,
     case when h.fits and h.state <> 'done' then h.trail end as trail"""
 )
-"""What waiters are told. It may be asked of a subquery."""
+"""The columns that a caller waiting for a task gets. They can be selected from a subquery, too."""
 WORKER = """w.incarnation, w.label, w.host, w.pid, w.queues, w.slots, w.version, w.started_at, w.beat_at,
     extract(epoch from clock_timestamp() - w.beat_at)::float8 as beat_age_s,
     w.stopped_at is null and w.beat_at >= clock_timestamp() - w.lease_s * interval '1 second' as is_alive,

@@ -78,13 +78,13 @@ class Lanes(HeardFile):
                 await writer.stop()
 
     def write(self, op: Op[T]) -> "asyncio.Future[T]":
-        """Do it in the writer, in one transaction with others."""
+        """Run the operation in the writer, in one transaction with others."""
         if self.writer is None or self._pid != os.getpid():
             raise NotRunning(f"the store {self._address.path} is closed: call open() first")
         return self.writer.submit(op)
 
     def read(self, run: Callable[[Connection], T]) -> "asyncio.Future[T]":
-        """Do it in the reader, in one snapshot."""
+        """Run the function in the reader, in one snapshot."""
         if self._reader is None or self._pid != os.getpid():
             raise NotRunning(f"the store {self._address.path} is closed: call open() first")
         return self._reader.submit(Op(run))

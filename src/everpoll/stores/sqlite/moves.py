@@ -77,13 +77,13 @@ REQUEUE = f"""update everpoll_tasks as t
 
 
 def put_away(con: Connection, now: int, ends: Sequence[End]) -> None:
-    """Move these to history. The caller has read in this transaction that they are there, and held."""
+    """Move these to history. The caller has checked in this transaction that each is live and leased."""
     con.execute(END, {"now": now, "rows": encode(ends)})
     con.execute(DROP, (encode([one.id for one in ends]),))
 
 
 def requeue(con: Connection, now: int, rows: Sequence[Requeue]) -> None:
-    """Put these back in the queue. The caller has read in this transaction that they are there, and held."""
+    """Put these back in the queue. The caller has checked in this transaction that each is live and leased."""
     write_rows(con, REQUEUE, [_requeued(now, one) for one in rows], fills=True)
 
 

@@ -1,4 +1,4 @@
-"""What people see: tasks, workers, queues. Read by the lane for reading, so no writer ever waits for it.
+"""Reads for listings and detail pages: tasks, workers, queues. Runs in the reader, so no writer waits for it.
 
 Promises: one snapshot per answer. Counts stop at COUNT_LIMIT, and the names of the queues are found by jumping through
 the indexes, so that neither costs more when more waits.
@@ -32,7 +32,7 @@ _ENDED = """t.id, t.kind, t.name, t.queue, t.key, t.state, -t.rank, t.attempt,
     t.limit_key, t.limit_running, t.limit_starts, t.limit_per_s, t.then_id, t.takes, 0, t.version"""
 ENDED = _ENDED.format(label=LABEL, payloads="t.args, t.memory, t.progress, t.result, t.trail")
 END = _ENDED.format(label=LABEL, payloads="'null', null, null, t.result, case when t.state <> 'done' then t.trail end")
-"""What waiters are told."""
+"""The columns that a caller waiting for a task gets."""
 PAYLOADS = slice(17, 22)
 """The place of the payloads in those columns."""
 BY_ID = f"""select {LIVE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value

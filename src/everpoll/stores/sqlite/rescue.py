@@ -1,9 +1,9 @@
-"""Workers come, beat and go; what the dead ones held is taken back.
+"""Sign-on, heartbeat and sign-off of workers, and the rescue of tasks that dead workers held.
 
-Promises: no clock decides about life and death; a worker that has seen another's beat number stand still does
-(`policy/liveness.py`). Only leased rows are read: as many as there are busy slots, from an index of their own. It costs
-a task some 0.3 us, less than the spread of the measurement; without it every death would read all live rows under the
-write lock (prototype: 60 ms for 500,000).
+Promises: no clock decides that a worker is dead; another worker does, once it has seen that worker's beat number
+stand still (`policy/liveness.py`). A rescue reads leased rows only, as many as there are busy slots, from an index of
+their own. The index costs some 0.3 us a task, less than the spread of the measurement; without it each rescue would
+read all live rows under the write lock (prototype: 60 ms for 500,000).
 """
 
 # ruff: noqa: S608 - only the conditions of this module are put into SQL
@@ -93,7 +93,7 @@ def _taken_back_alone(con: Connection, now: int, lost: tuple[Any, ...]) -> Rescu
 
 
 def _taken_back(con: Connection, now: int, lost: Sequence[tuple[Any, ...]]) -> Rescued:
-    """Take these back, all or none."""
+    """Rescue these tasks, all or none: each is queued again, or ends."""
     ends: list[End] = []
     rows: list[Requeue] = []
     events: list[tuple[int, tuple[NewEvent, ...]]] = []

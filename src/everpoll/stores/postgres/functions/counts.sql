@@ -18,8 +18,8 @@ as $$
     select n.queue from names n where n.queue is not null
 $$;
 
--- Where the tasks lie that these workers leased a moment ago, and those with a limit that they hold: among the ready
--- tasks, among those that waited and are due, and in line 4. No index has the incarnation of all: this walks over them.
+-- The row addresses of tasks that these workers leased a moment ago (among the ready tasks, and among the waiting tasks
+-- that are due), and of limited tasks that they hold (line 4). No index has the owner of all of them: this reads each row.
 create function everpoll.leased_lately(owners bigint[]) returns tid[]
 language sql stable
 set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -48,10 +48,10 @@ as $$
     select r.queue, r.rank from ranks r limit most
 $$;
 
--- Tasks that were leased a moment ago and are still among the ready and the waiting ones. No index has their owner: it
--- would make each lease half as dear again. They stand at the head of the line of their priority, behind the few that
--- came back with an earlier due time. So each line is read from its head, until many entries in a row are not leased:
--- 1,000 in each of up to 20 lines, fewer where there are more, 10 at least.
+-- Tasks that were leased a moment ago and are still among the ready and the waiting ones. No index has their owner:
+-- that would make each lease 1.5 times as expensive. They stand at the head of the line of their priority, behind the
+-- few that came back with an earlier due time. So each line is read from its head, until many entries in a row are not
+-- leased: 1,000 in each of up to 20 lines, fewer where there are more, 10 at least.
 -- Where `visits` entries were read, or there are more than `most_ranks` lines, a last row without an owner says that
 -- there may be more.
 create function everpoll.fresh_leases(visits int default 100000, most_ranks int default 5000)

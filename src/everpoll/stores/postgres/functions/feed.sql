@@ -20,8 +20,8 @@ begin
     end if;
 end $$;
 
--- Up to which id every event, present or future, is visible to the next statement: reads the last id first, then the
--- transactions that still append. A transaction that is not seen here has ended, or will get higher ids.
+-- Returns the id up to which the next statement sees every event; no event with a lower id can appear later. Reads the
+-- last id first, then the transactions that still append: any other transaction has ended, or will get higher ids.
 create function everpoll.feed_end(out id bigint)
 language plpgsql volatile
 as $$

@@ -1,4 +1,4 @@
--- Arguments that take a result, with it.
+-- Returns the arguments with the result of the task before in them, as `input`.
 create function everpoll.with_input(args text, result text) returns text
 language sql immutable
 return '{"input":' || coalesce(result, 'null') || ',' || substr(args, 2);

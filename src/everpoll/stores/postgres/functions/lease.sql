@@ -2,15 +2,15 @@
 -- over all queues together. Locks what it leases, and no other row: of several queues it first reads, without locks, how
 -- many of the best tasks each one has.
 --
--- Ranges say where to look: of range_queues[j], from (ranks_from[j], dues_from[j]) up to below ranks_to[j]. None is a
--- full look (is_full); otherwise they step over entries that the caller knows to be gone (marks.py). `mark_*` say how
--- far this call came. has_more: due tasks are left although there was room, because other transactions have them locked;
--- is_cut: because their payloads were too many bytes.
+-- The ranges say where this call searches: in range_queues[j], from (ranks_from[j], dues_from[j]) up to below
+-- ranks_to[j]. Without ranges it searches everywhere (is_full); ranges leave out entries that the caller knows to be
+-- gone (marks.py). `mark_*` return how far this call searched. has_more: due tasks are left although there was room,
+-- because other transactions have them locked; is_cut: because their payloads were too many bytes.
 --
 -- asks_waiting: waiting tasks whose time has come are made ready first, so that they take their place in the order of
 -- this very call, and the next due time is returned. waits_from[i]: before this, nothing waits in wanted[i]; done_until
--- says how far that is true now. Looks in the middle of a long drain do without the question, which costs as much as
--- leasing twenty rows.
+-- says how far that is true now. Looks in the middle of a long drain do not ask this, because the answer costs as much
+-- as leasing twenty rows.
 --
 -- Waiting tasks that are due are leased as they are (is_direct) where no task is ready, they are all of one queue and
 -- none has a priority: then their order is that of their due times. That saves making them ready first, which writes
@@ -29,9 +29,10 @@
 -- been; has_aged: some were found. Null: it does not ask for them. aged_after, aged_last: up to which key of a limit the
 -- last such look went, and this one.
 --
--- A paused queue is left out, and with it what falls due there: a fleet whose queues are all paused rests.
+-- Paused queues are left out, also of the next due time: so a fleet whose queues are all paused rests.
 --
--- waited_us: how long each had been due; a single value where they differ by less than a 32nd of the shortest (contract).
+-- waited_us: how long each task had been due; a single value for all of them where they differ by less than a 32nd of
+-- the shortest (contract).
 --
 -- most_bytes: the payloads that one call returns; the first task comes whatever its size.
 --
@@ -41,8 +42,8 @@
 --
 -- The planner's settings are the function's own: they outlive no call, so a pooler cannot leak them, and no
 -- statistics, however stale, can turn the walk of tasks_ready into a scan and a sort (measured: up to 2,300 us a row).
--- Everything comes back in one row of arrays: one set for all, a second for tasks that have a key, a memory or a
--- past. Of the others the attempt is the sequence.
+-- The answer is one row of arrays: one set of arrays has every task, a second set (detailed_ids and what follows) only
+-- tasks that have a key, a memory or an earlier run. For all others the attempt equals the sequence.
 create function everpoll.lease(me bigint, room int, wanted text[], rooms int[], most_bytes bigint,
     range_queues text[], ranks_from int[], dues_from timestamptz[], ranks_to bigint[],
     asks_waiting boolean, waits_from timestamptz[], is_settling boolean,
@@ -51,7 +52,7 @@ create function everpoll.lease(me bigint, room int, wanted text[], rooms int[], 
     rule_per_s float8[] default null, aging_s float8 default null,
     aged_after text default null,
     out is_lost boolean, out ids bigint[], out sequences int[], out names text[], out args text[],
-    out in_queues text[], out waited_us float8[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[],
+    out in_queues text[], out waited_us float8[], out detailed_ids bigint[], out attempts int[], out memories text[], out keys text[],
     out rescues smallint[], out versions smallint[], out canceled boolean[], out limit_keys text[], out mark_queues text[],
     out mark_ranks int[], out mark_dues timestamptz[], out promoted int,
     out done_queues text[], out done_until timestamptz[], out made_queues text[], out made_from timestamptz[],
@@ -274,16 +275,16 @@ begin
                array_agg(g.queue) filter (where not is_one) as queues
           from (select g.id, g.sequence, g.name, g.args, g.queue, g.due_at
                   from got g order by g.rank, g.due_at, g.id) g),
-    odd as (
-        select {odd tasks} from got g where {is odd} or g.limit_key is not null)
+    detailed as (
+        select {details} from got g where {has details} or g.limit_key is not null)
     select m.ids, m.sequences, m.names, m.args, m.queues, {waited},
-           o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, o.limit_keys, r.queues, r.ranks, r.dues,
+           d.ids, d.attempts, d.memories, d.keys, d.rescues, d.versions, d.canceled, d.limit_keys, r.queues, r.ranks, r.dues,
            (select f.bytes > most_bytes and cardinality(p.ctids) < cardinality(f.ctids) from found f cross join fitting p),
            r.last_at
       into ids, sequences, names, args, in_queues, waited_us,
-           odd_ids, attempts, memories, keys, rescues, versions, canceled, limit_keys, mark_queues, mark_ranks, mark_dues,
+           detailed_ids, attempts, memories, keys, rescues, versions, canceled, limit_keys, mark_queues, mark_ranks, mark_dues,
            is_cut, last_due
-      from most m cross join odd o cross join reach r;
+      from most m cross join detailed d cross join reach r;
 
     found_ids := coalesce(cardinality(ids), 0);
     is_cut := coalesce(is_cut, false);

@@ -7,7 +7,7 @@
 create function everpoll.lease_run(me bigint, room int, wanted text, most_bytes bigint,
     ranks_from int[], dues_from timestamptz[], ranks_to bigint[], is_settling boolean,
     out is_lost boolean, out is_left boolean, out ids bigint[], out sequences int[], out names text[], out args text[],
-    out waited_us float8[], out odd_ids bigint[], out attempts int[], out memories text[], out keys text[],
+    out waited_us float8[], out detailed_ids bigint[], out attempts int[], out memories text[], out keys text[],
     out rescues smallint[], out versions smallint[], out canceled boolean[], out limit_keys text[],
     out mark_ranks int[], out mark_dues timestamptz[], out took_s float8, out at float8)
 language plpgsql volatile
@@ -49,14 +49,14 @@ begin
                array_agg(date_part('epoch', now() - g.due_at) * 1e6::float8)
                    filter (where (select r.differ from reach r)) as waited_us
           from (select g.id, g.sequence, g.name, g.args, g.due_at from got g order by g.rank, g.due_at, g.id) g),
-    odd as (
-        select {odd tasks} from got g where {is odd})
+    detailed as (
+        select {details} from got g where {has details})
     select m.ids, m.sequences, m.names, m.args, {waited},
-           o.ids, o.attempts, o.memories, o.keys, o.rescues, o.versions, o.canceled, o.limit_keys, r.ranks, r.dues,
+           d.ids, d.attempts, d.memories, d.keys, d.rescues, d.versions, d.canceled, d.limit_keys, r.ranks, r.dues,
            (select f.are_too_many from found f)
-      into ids, sequences, names, args, waited_us, odd_ids, attempts, memories, keys, rescues, versions, canceled,
+      into ids, sequences, names, args, waited_us, detailed_ids, attempts, memories, keys, rescues, versions, canceled,
            limit_keys, mark_ranks, mark_dues, is_left
-      from most m cross join odd o cross join reach r;
+      from most m cross join detailed d cross join reach r;
 
     took_s := extract(epoch from clock_timestamp() - now());
     at := extract(epoch from clock_timestamp());

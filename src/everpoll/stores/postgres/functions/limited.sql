@@ -3,8 +3,8 @@ create function everpoll.window_of(per_s float8) returns interval
 language sql immutable
 return (per_s + least(per_s * 0.05, 0.05)) * interval '1 second';
 
--- How many more tasks of a key may start at that instant, and when its rate allows the next one if it allows none. What
--- runs is counted from the leased rows.
+-- How many more tasks of a key may start at that instant; where its rate allows none, also when it allows the next one.
+-- Running tasks are counted from the leased rows.
 create function everpoll.room_of_key(its_key text, its_running int, its_starts int, its_per_s float8, asked_at timestamptz)
 returns table (room int, opens_at timestamptz)
 language sql stable as $$
@@ -19,19 +19,19 @@ language sql stable as $$
                and s.at > asked_at - everpoll.window_of(its_per_s)) w
 $$;
 
--- Which limited tasks may start now. Locks them, and their keys until the transaction ends: nothing else of such a key
--- starts meanwhile. What is found here must be leased in this transaction, or not at all.
+-- Finds limited tasks that may start now. Locks them and their keys until the transaction ends, so that no other call
+-- starts a task of these keys meanwhile. The caller leases the found tasks in this transaction, or not at all.
 --
 --   rank by rank ──▶ key by key, from the next in turn on ──▶ how many more may run, how many more may start
 --
--- A look for aged tasks first walks all ranks at once, of each one key after the other, so that no rank keeps the tasks of
--- another waiting; the keys with the oldest heads are opened first. The next such look goes on behind them (aged_after).
--- Where all that is due has one priority, nothing ages, and keys go on taking turns.
+-- A look for aged tasks first visits all ranks in parallel, one key of each after the other, so that no rank delays the
+-- tasks of another; it prefers the keys with the oldest first task. The next such look continues after these keys
+-- (aged_after). Where all due tasks have one priority, no task ages, and keys go on taking turns.
 --
--- First keys are visited without locks, at most `visits`; with one rank in one queue it stops as soon as there are
--- enough. Then those that seem open are locked (advisory: a key that another look has locked is passed over), and only
--- then, by a later snapshot, counted and taken from: so the count has all leases of looks before this one.
---   rule_*: the limits of the caller's own code, by name of the task; they replace what the task brought along.
+-- The function first visits up to `visits` keys without locks; with one rank in one queue it stops once it has enough.
+-- Then it locks the keys that seem to have room (advisory locks; it skips keys that another look has locked). Only then,
+-- in a later snapshot, it counts what runs and takes tasks: so the count includes all leases of earlier looks.
+--   rule_*: the limits of the caller's own code, by name of the task; they replace those that the task was enqueued with.
 --   turn_*: by queue, the key that was served last. turns: in which order the keys of these tasks were served. last_*: the
 --   key that was visited last, where there were more.
 --   range_*: where ready tasks are; of those only as many limited tasks are taken as come before them. aged_*: ready tasks

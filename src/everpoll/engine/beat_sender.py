@@ -1,8 +1,8 @@
-"""One beat: say that this worker lives, look at the others, and take back what dead workers hold.
+"""One heartbeat: report that this worker lives, check the others, and rescue the tasks of dead workers.
 
 Promises: every verdict about another worker rests on answers that this worker got itself (`policy/liveness.py`). A
-handler that runs past its deadline is named by its own worker, so no clock but its own decides. A rescue that fails
-costs the worker neither its beat nor its next one.
+worker itself reports its handlers that run past their deadline, so no other clock decides that. A rescue that fails
+makes neither this heartbeat nor the next one fail.
 """
 
 import logging
@@ -27,7 +27,7 @@ Fences = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """What the heartbeat tells its worker."""
+    """The worker's callbacks for its heartbeat."""
 
     on_beat: Callable[[Beat], None]
     on_rescue: Callable[[Rescued], None]
@@ -57,8 +57,8 @@ def publish_nothing(_pulse: Pulse) -> None:
     """Publish nothing."""
 
 
-class Heart:
-    """The beats of one incarnation. Its owner decides when to send each one."""
+class BeatSender:
+    """Sends the heartbeats of one incarnation, each when `Heartbeat` or `LoopHeartbeat` calls `beat`."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Heart:
 
     @property
     def silence_s(self) -> float:
-        """Since the last beat that was answered."""
+        """Seconds since the last answered beat was sent."""
         return self._clock() - self.heard_at
 
     @property
@@ -94,7 +94,7 @@ class Heart:
         return self.is_over or self.silence_s >= self._rhythm.fence_s
 
     def beat(self, pulse: Pulse) -> float:
-        """Beat once; seconds until the next one is due. Whatever the pulse raises passes through."""
+        """Beat once; return the seconds until the next beat is due. Errors of the pulse pass through."""
         running, overdue = self._running()
         asked_at = self._clock()
         beat = pulse.beat(self._incarnation, self._rhythm.lease_s, running)
