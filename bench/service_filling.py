@@ -9,8 +9,9 @@ from pathlib import Path
 import asyncpg
 
 from bench.health_filling import Fill, fill_postgres, fill_sqlite
+from bench.incident_filling import open_streaks
 from everpoll import Everpoll
-from everpoll.monitors.control import Control, write
+from everpoll.monitors.control import CALM, Control, write
 from everpoll.monitors.definition import Definition
 from everpoll.monitors.report import Status
 from everpoll.policy.rollup import HealthWord
@@ -25,17 +26,21 @@ OPEN_S = 120.0
 REPORTED = 3
 """Dependencies that each service reports; a tenth as many databases as services stand behind them."""
 AHEAD_S = 3_600.0
-SICK_SHARE = 0.05
+SICK_EVERY = 20
+"""Of so many services one is down, and one of its dependencies: both have open incidents."""
 
 
-async def fill_services(app: Everpoll, count: int, path: Path | None) -> list[str]:
-    """Register services and write what their looks would have left; `path` is that of an SQLite file."""
+async def fill_services(app: Everpoll, count: int, path: Path | None) -> tuple[list[str], list[tuple[str, str]]]:
+    """Register services and write what their looks would have left; `path` is that of an SQLite file.
+
+    Return their names, and the open incidents with their services.
+    """
     store, now = await app.store(), app.services.wall()
     past = Fill(count, 1, now)
     await app.services.publish([_definition(app, past.names, number) for number in range(count)])
-    rng = random.Random(5)
-    sick = {name: rng.random() < SICK_SHARE for name in past.names}
-    memories = [(write(_control(now, is_sick)), name) for name, is_sick in sick.items()]
+    sick = {name: number % SICK_EVERY == 0 for number, name in enumerate(past.names)}
+    controls = {name: _control(name, now, is_sick) for name, is_sick in sick.items()}
+    memories = [(write(control), name) for name, control in controls.items()]
     if path is not None:
         with closing(sqlite3.connect(path, timeout=30)) as con, con:
             con.executemany("update everpoll_tasks set memory = ? where kind = 'check' and key = ?", memories)
@@ -52,7 +57,12 @@ async def fill_services(app: Everpoll, count: int, path: Path | None) -> list[st
     after: int | None = 0
     while after is not None:
         after = await store.health.roll_up(now - OPEN_S, after)
-    return past.names
+    return past.names, [
+        (streak.incident, name)
+        for name, control in controls.items()
+        for streak in (control.streak, *control.dependencies.values())
+        if streak.incident is not None
+    ]
 
 
 def _definition(app: Everpoll, names: list[str], number: int) -> Definition:
@@ -61,9 +71,14 @@ def _definition(app: Everpoll, names: list[str], number: int) -> Definition:
     return app.services.define(names[number], target, {"every": EVERY_S, "depends_on": below})
 
 
-def _control(now: float, is_sick: bool) -> Control:
+def _control(name: str, now: float, is_sick: bool) -> Control:
+    born = int(now - 86_400)
+    streak, dependencies = open_streaks(name, born, now, "database-0001") if is_sick else (CALM, {})
     return Control(
-        born=int(now - 86_400),
+        born=born,
+        streak=streak,
+        dependencies=dependencies,
+        incidents=2 if is_sick else 0,
         due_at=now + EVERY_S,
         waits="backoff" if is_sick else "interval",
         slot_at=now,

@@ -11,7 +11,7 @@ from everpoll.engine.tally import NAMES, RESCUES, Batch, Tally
 from everpoll.engine.tally_entry import MANY, Entry
 from everpoll.policy import Histogram
 from everpoll.stores.contract import Again, Ended, Lease, Settlement
-from everpoll.stores.figures import HOUR_S, MINUTE_S, OTHERS, Figure
+from everpoll.stores.figures import HOUR_S, KEPT_S, MINUTE_S, OTHERS, Figure
 
 START = 1_900_800_000.0
 KINDS = {"look": "watch"}
@@ -133,15 +133,13 @@ def test_one_waiting_time_stands_for_all_tasks_of_a_look(names: str) -> None:
     assert waited == {name: (2.0 * names.count(name), {bucket: names.count(name)}) for name in set(names)}
 
 
-def test_a_minute_and_an_hour_are_published_with_sums_for_the_queue_and_the_kind() -> None:
+def test_each_span_is_published_with_sums_for_the_queue_and_the_kind() -> None:
     tally = made()
     ran(tally, Ended(1, 1), name="a", queue="q")
     ran(tally, Ended(2, 1), name="b", queue="q")
     places = {("a", "q"): 1, ("b", "q"): 1, ("", "q"): 2, ("", ""): 2}
     assert published(tally) == {
-        (span, 0, "job", name, queue): {"done": count}
-        for span in (MINUTE_S, HOUR_S)
-        for (name, queue), count in places.items()
+        (span, 0, "job", name, queue): {"done": count} for span in KEPT_S for (name, queue), count in places.items()
     }
     assert published(tally) == {}, "nothing has changed"
 
@@ -210,7 +208,7 @@ def test_rescued_tasks_are_counted() -> None:
 
 @settings(max_examples=50, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0, 30), st.booleans()), max_size=60))
-def test_minutes_and_hours_add_up_to_the_totals(steps: list[tuple[str, float, bool]]) -> None:
+def test_the_figures_of_every_span_add_up_to_the_totals(steps: list[tuple[str, float, bool]]) -> None:
     """Whatever happens when, and whenever it is published."""
     tally = made()
     now, stored = START, dict[tuple[int, float, str, str, str], dict[str, int]]()
@@ -220,7 +218,7 @@ def test_minutes_and_hours_add_up_to_the_totals(steps: list[tuple[str, float, bo
         if is_beat:
             stored |= published(tally, now)
     stored |= published(tally, now)
-    for span in (MINUTE_S, HOUR_S):
+    for span in KEPT_S:
         for name in "abc":
             found = sum(
                 one.get("done", 0)

@@ -61,6 +61,13 @@ def test_encoding_loses_nothing(values: list[int]) -> None:
     assert Histogram.decoded(histogram.encoded()) == histogram
 
 
+@given(st.lists(st.lists(st.tuples(st.integers(0, 400), st.integers(1, 300)), max_size=20), max_size=5))
+def test_merging_encoded_ones_is_merging_them_decoded(parts: list[list[tuple[int, int]]]) -> None:
+    """Numbers of one byte and of several."""
+    encoded = [Histogram(tuple(sorted(dict(part).items()))).encoded() for part in parts]
+    assert Histogram.merged_of(encoded) == Histogram.merged(map(Histogram.decoded, encoded))
+
+
 def test_an_hour_of_looks_is_small() -> None:
     """Latencies between 20 and 40 ms, a look every 30 s."""
     assert len(Histogram.of(20_000 + 167 * number for number in range(120)).encoded()) < 30

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from everpoll import Everpoll, Retry
-from everpoll.server import bulk_routes
+from everpoll.server import bulk_routes, causes_routes
 from server.site import Site, example_app, site, until
 
 
@@ -170,7 +170,7 @@ async def test_an_order_touches_what_the_list_shows(url: str) -> None:
         assert (await here.get(f"/api/jobs/{listed[0]['id']}"))["state"] == "canceled"
 
 
-async def test_failed_jobs_are_grouped_by_cause(url: str) -> None:
+async def test_failed_jobs_are_grouped_by_cause(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     app = example_app(url)
 
     @app.job(retry=Retry(1))
@@ -190,6 +190,9 @@ async def test_failed_jobs_are_grouped_by_cause(url: str) -> None:
         assert (cause["name"], cause["count"]) == ("breaks", 3)
         assert sorted(cause["examples"]) == sorted(one["id"] for one in jobs)
         assert (await here.get("/api/jobs/causes", name="other"))["items"] == []
+        monkeypatch.setattr(causes_routes, "SEARCHED", 2)
+        bounded = await here.get("/api/jobs/causes")
+        assert (bounded["is_capped"], bounded["searched"], bounded["items"][0]["count"]) == (True, 2, 2)
 
 
 async def test_a_bulk_that_takes_long_goes_on_and_tells_how_far_it_is(

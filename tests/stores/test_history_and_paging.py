@@ -199,3 +199,15 @@ async def test_a_search_without_an_index_is_bounded_and_says_how_far_back_it_loo
         assert page.after is not None
         assert page.searched_back_to is not None
     assert (await stage.store.tasks(TaskFilter())).searched_back_to is None
+
+
+async def test_tasks_are_listed_by_what_their_keys_begin_with(stage: Stage) -> None:
+    worker = await stage.worker()
+    keys = ["a:1", "a:2", "A:3", "a%:4", "b:5"]
+    ids = {key: await stage.put_one(key=key, kind="incident", indexed=True) for key in keys}
+    await stage.put_one()
+    await stage.store.settle(worker, [done(one) for one in await stage.take(worker, 2)])
+    assert await listed(stage, key_start="a:") == [ids["a:2"], ids["a:1"]]
+    assert await listed(stage, key_start="a%", kind="incident", indexed=True) == [ids["a%:4"]]
+    assert await listed(stage, key_start="a:", kind="incident", indexed=True, state="done") == [ids["a:2"], ids["a:1"]]
+    assert await listed(stage, key_start="c") == []

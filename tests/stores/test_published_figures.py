@@ -7,7 +7,7 @@ import pytest
 from everpoll.errors import BadInput
 from everpoll.policy import Histogram
 from everpoll.policy.histogram import ERROR
-from everpoll.stores.figures import DAY_S, HOUR_S, MINUTE_S, Figure, LoopCard, SeriesPoint
+from everpoll.stores.figures import DAY_S, FIVE_MINUTES_S, HOUR_S, MINUTE_S, Figure, LoopCard, SeriesPoint
 from stores.stage import Stage, json
 
 # Whole hours, so that every step of a test lies in one of them.
@@ -47,19 +47,23 @@ async def test_figures_of_all_workers_are_merged_and_a_repeat_changes_nothing(st
 async def test_steps_are_longer_than_minutes_and_aligned_to_the_epoch(stage: Stage) -> None:
     worker = await stage.worker()
     await publish(stage, worker, *(figure(NOW + minute * 60) for minute in range(60)))
-    assert await throughput(stage, step_s=600) == {NOW + start: {"done": 10} for start in range(0, 3600, 600)}
-    assert await throughput(stage, from_at=NOW + 599, to_at=NOW + 601, step_s=600) == {
-        NOW: {"done": 10},
-        NOW + 600: {"done": 10},
+    assert await throughput(stage, step_s=720) == {NOW + start: {"done": 12} for start in range(0, 3600, 720)}
+    assert await throughput(stage, from_at=NOW + 719, to_at=NOW + 721, step_s=720) == {
+        NOW: {"done": 12},
+        NOW + 720: {"done": 12},
     }
     assert await throughput(stage, from_at=NOW + 120, to_at=NOW + 180) == {NOW + 120: {"done": 1}}
 
 
-async def test_hours_are_read_for_long_steps_only(stage: Stage) -> None:
+async def test_a_series_reads_the_longest_figures_that_fit_into_its_steps(stage: Stage) -> None:
+    """A month by minutes would be too many rows for a chart."""
     worker = await stage.worker()
-    await publish(stage, worker, figure(counts={"done": 1}), figure(span_s=HOUR_S, counts={"done": 1_000}))
-    assert await throughput(stage) == {NOW: {"done": 1}}
-    assert await throughput(stage, step_s=HOUR_S) == {NOW: {"done": 1_000}}
+    spans = (MINUTE_S, FIVE_MINUTES_S, HOUR_S, DAY_S)
+    await publish(stage, worker, *(figure(span_s=span_s, counts={"done": span_s}) for span_s in spans))
+    steps = {MINUTE_S: MINUTE_S, 4 * MINUTE_S: MINUTE_S, 600: FIVE_MINUTES_S, HOUR_S: HOUR_S, 36 * HOUR_S: HOUR_S}
+    for step_s, span_s in {**steps, DAY_S: DAY_S, 2 * DAY_S: DAY_S}.items():
+        [found] = (await throughput(stage, step_s=step_s)).values()
+        assert found == {"done": span_s}, step_s
 
 
 async def test_filters_by_queue_and_by_name(stage: Stage) -> None:
@@ -117,7 +121,7 @@ async def test_what_cannot_be_shown_is_refused(stage: Stage, wanted: dict[str, A
         )
 
 
-async def test_minutes_are_kept_for_two_days_and_hours_for_ninety(stage: Stage) -> None:
+async def test_minutes_are_kept_for_two_days_and_hours_and_days_for_ninety(stage: Stage) -> None:
     worker = await stage.worker()
     now = int((await stage.show(await stage.put_one())).created_at.timestamp())
     old, young = (now - 2 * DAY_S) // 60 * 60 - 60, (now - DAY_S) // 60 * 60
@@ -129,6 +133,10 @@ async def test_minutes_are_kept_for_two_days_and_hours_for_ninety(stage: Stage) 
     assert minutes == [young]
     hours = await throughput(stage, from_at=ancient, to_at=now, step_s=6 * HOUR_S)
     assert sum(counts["done"] for counts in hours.values()) == 1
+    long_ago, in_time = now // DAY_S * DAY_S - 91 * DAY_S, now // DAY_S * DAY_S - 30 * DAY_S
+    await publish(stage, worker, figure(long_ago, span_s=DAY_S), figure(in_time, span_s=DAY_S))
+    await stage.store.prune(30 * DAY_S)
+    assert list(await throughput(stage, from_at=long_ago, to_at=now, step_s=DAY_S)) == [in_time]
 
 
 async def test_loops_are_shown_while_their_process_lives_and_an_hour_longer(stage: Stage) -> None:

@@ -2,7 +2,7 @@
 
     leased ──▶ how long it waited     ended ──▶ how long it ran     settled ──▶ its outcome
 
-Totals since the start, for metrics; figures of each minute and hour, for charts, are differences between totals.
+Totals since the start, for metrics; figures of each span, for charts, are differences between totals.
 
 Promises: an outcome is counted once the store has written it, and a result that was dropped counts as lost. At most
 NAMES names are counted separately; the tasks of further ones are counted together. A batch of tasks of one name is
@@ -18,10 +18,10 @@ from typing import NamedTuple
 from everpoll.engine.tally_entry import Entry, outcome_of
 from everpoll.policy import Histogram
 from everpoll.stores.contract import Lease, Settlement
-from everpoll.stores.figures import HOUR_S, MINUTE_S, OTHERS, Figure
+from everpoll.stores.figures import KEPT_S, OTHERS, Figure
 
 NAMES = 100
-PENDING = 500
+PENDING = 600
 """Spans of the past whose figures wait for a database that is away; the oldest go first."""
 RESCUES = ("worker", "", "")
 """Kind, name and queue under which rescued tasks are counted: the rescue does not tell their names."""
@@ -64,7 +64,7 @@ class Tally:
         self._lock = threading.RLock()
         self._version = self._published_version = 0
         self._incarnation = 0
-        self._spans = {MINUTE_S: _Span(MINUTE_S), HOUR_S: _Span(HOUR_S)}
+        self._spans = {span_s: _Span(span_s) for span_s in KEPT_S}
         self._past: deque[tuple[int, list[Figure]]] = deque(maxlen=PENDING)
 
     def leased(self, leases: Sequence[Lease], waited_us: Sequence[float]) -> Iterable[Entry]:
@@ -177,7 +177,7 @@ class Tally:
 
 
 class _Span:
-    """The minute or hour that is under way."""
+    """The span of one length that is under way: the minute, the hour …"""
 
     def __init__(self, span_s: int) -> None:
         self._span_s = span_s

@@ -1,8 +1,8 @@
 """Causes: failed jobs grouped by what went wrong, and put back by filter.
 
 Promises: two failures have one cause if their job, the class of their last error and its text agree, where numbers,
-ids and addresses in memory do not count. No more than `SEARCHED` failed jobs are looked at, the newest ones, and no
-more than can be read within the time that is given.
+ids and addresses in memory do not count. No more than `SEARCHED` failed jobs are looked at, or fewer if asked to, the
+newest ones, and no more than can be read within the time that is given.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -24,6 +25,8 @@ SEARCHED = 10_000
 PAGE = 500
 EXAMPLES = 5
 TEXT_CHARS = 300
+TEXTS = 200
+"""Texts that are remembered: failures of one cause come together, and many have one text."""
 
 _VARYING = (
     (re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"), "<uuid>"),
@@ -76,26 +79,30 @@ class Redriven(Struct, frozen=True, kw_only=True):
 
 def normalised(error: str) -> str:
     """Return the text of an error without the parts that vary between errors of one cause."""
-    text = error.strip().partition("\n")[0][: TEXT_CHARS * 2]
+    return _without_varying(error.strip().partition("\n")[0][: TEXT_CHARS * 2])
+
+
+@lru_cache(maxsize=TEXTS)
+def _without_varying(text: str) -> str:
     for pattern, mark in _VARYING:
         text = pattern.sub(mark, text)
     return visible(text[:TEXT_CHARS])
 
 
 async def causes_of(
-    store: Store, name: str | None = None, queue: str | None = None, within_s: float = math.inf
+    store: Store, name: str | None = None, queue: str | None = None, within_s: float = math.inf, most: int = SEARCHED
 ) -> Causes:
-    """Group the newest failed jobs, as many as can be read within that time, and at least a page."""
+    """Group so many of the newest failed jobs, or as many as can be read within that time, and at least a page."""
     now = asyncio.get_running_loop().time
     give_up_at = now() + within_s
     wanted = TaskFilter(state="failed", kind="job", name=name, queue=queue)
     groups: dict[tuple[str, str, str], list[TaskInfo]] = {}
     after, seen = None, 0
     while True:
-        page = await store.tasks(wanted, PAGE, after)
+        page = await store.tasks(wanted, min(PAGE, most), after)
         _group(groups, page.tasks)
         seen, after = seen + len(page.tasks), page.after
-        if after is None or seen >= SEARCHED or now() >= give_up_at:
+        if after is None or seen >= most or now() >= give_up_at:
             break
     grouped = [_cause(key, tasks) for key, tasks in groups.items()]
     grouped.sort(key=lambda one: (-one.count, one.name, one.type, one.error))

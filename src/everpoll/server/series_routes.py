@@ -14,13 +14,20 @@ from everpoll.server.problems import Problem, bad_argument
 from everpoll.server.route import Asked
 from everpoll.server.route_kinds import detail
 from everpoll.server.shapes import instant, instant_example
-from everpoll.stores.figures import HOUR_S, MINUTE_S, POINTS_LIMIT
+from everpoll.stores.figures import DAY_S, FIVE_MINUTES_S, HOUR_S, MINUTE_S, POINTS_LIMIT
 from everpoll.stores.health import Step
 
 SeriesName = Literal["throughput", "waiting", "running", "lateness", "uptime"]
 POINTS = 60
-"""How many points a series has where no step is asked for, about."""
+"""How many points a series has at most where no step is asked for."""
 LONGEST_S = 366 * 86_400.0
+_UNITS = (
+    (4 * HOUR_S, MINUTE_S),
+    (12 * HOUR_S, FIVE_MINUTES_S),
+    (7 * DAY_S, HOUR_S),
+    (LONGEST_S, DAY_S),
+)
+"""Of ranges up to so long, the step is a multiple of this."""
 _STEPS: dict[int, Step] = {60: "minute", 3_600: "hour", 86_400: "day"}
 
 
@@ -31,7 +38,7 @@ class SeriesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     span: str = field(default="1h", name="range")
     """As "1h" or "7d"."""
     step: str | None = None
-    """As "1m" or "1h"; about 60 points without it."""
+    """As "1m" or "1h"; 8 to 60 points without it."""
     queue: str | None = None
     name: str | None = None
     service: str | None = None
@@ -115,7 +122,7 @@ async def _uptime(asked: Asked, query: SeriesQuery, now: float, span_s: float) -
 
 def _step_s(query: SeriesQuery, span_s: float) -> int:
     if query.step is None:
-        unit = HOUR_S if span_s > 2 * 86_400 else MINUTE_S
+        unit = next(unit for most_s, unit in _UNITS if span_s <= most_s)
         return max(1, math.ceil(span_s / POINTS / unit)) * unit
     step_s = _seconds("step", query.step)
     if step_s != int(step_s) or int(step_s) % MINUTE_S:

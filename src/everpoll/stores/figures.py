@@ -1,10 +1,11 @@
 """Figures: what workers publish about their work with their heartbeat, and the series that charts are made of.
 
-    tally of a worker ──heartbeat──▶ one row for each minute, hour and name ──merged──▶ series of all workers
+    tally of a worker ──heartbeat──▶ one row for each span and name ──merged──▶ series of all workers
 
-Promises: a worker publishes absolute figures of its own minute and hour, so a repeated call changes nothing and a lost
-answer loses nothing. A series reads published rows only, never tasks or history. Minutes are kept for two days, hours
-for 90; the present bucket is as fresh as the last heartbeat.
+Promises: a worker publishes absolute figures of its own spans, so a repeated call changes nothing and a lost answer
+loses nothing. A series reads published rows only, never tasks or history, and the longest ones that fit into its steps.
+Minutes and stretches of five are kept for two days, hours and days for 90; the present bucket is as fresh as the last
+heartbeat.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,16 +25,17 @@ KINDS: dict[SeriesOf, tuple[str, ...]] = {
     "lateness": ("watch", "check"),
 }
 """The kinds of tasks that each series is about."""
-MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
-KEPT_S = {MINUTE_S: 2 * DAY_S, HOUR_S: 90 * DAY_S}
-"""How long the rows of each span are kept."""
+MINUTE_S, FIVE_MINUTES_S, HOUR_S, DAY_S = 60, 300, 3_600, 86_400
+KEPT_S = {MINUTE_S: 2 * DAY_S, FIVE_MINUTES_S: 2 * DAY_S, HOUR_S: 90 * DAY_S, DAY_S: 90 * DAY_S}
+"""How long the rows of each span are kept. A day of 8 workers is 11,520 minutes: reading and merging their histograms
+took 200 ms, and a fifth of that by stretches of five."""
 POINTS_LIMIT = 500
 OTHERS = "others"
 """The name under which a worker counts the tasks of more names than it tells apart."""
 
 
 class Figure(Struct, frozen=True, gc=False):
-    """What one worker did in one minute or hour: with the tasks of a name, of a queue (`name` is empty), or of a kind
+    """What one worker did in one span of time: with the tasks of a name, of a queue (`name` is empty), or of a kind
     (both are empty)."""
 
     span_s: int
@@ -157,7 +159,7 @@ def steps_of(of: SeriesOf, from_at: float, to_at: float, step_s: int) -> Steps:
         raise BadInput(f"of={shown(of)}: there are {', '.join(SERIES)}")
     if step_s < MINUTE_S or step_s % MINUTE_S:
         raise BadInput(f"step_s={shown(step_s)}: must be a multiple of {MINUTE_S} seconds")
-    span_s = HOUR_S if step_s % HOUR_S == 0 else MINUTE_S
+    span_s = max(one for one in KEPT_S if step_s % one == 0)
     if not 0 <= from_at <= to_at < 2**53:
         raise BadInput(f"from_at={from_at!r}, to_at={to_at!r}: must be instants in this order, seconds since the epoch")
     first, last = int(from_at) // step_s * step_s, -(-int(to_at) // step_s) * step_s
@@ -190,11 +192,6 @@ def _point(of: SeriesOf, at: int, rows: list[Row], decode: Decode) -> SeriesPoin
                 counts[outcome] = counts.get(outcome, 0) + count
         return SeriesPoint(at=at, counts=counts, count=sum(counts.values()))
     packed = (row.ran if of == "running" else row.waited for row in rows)
-    histogram = Histogram.merged(Histogram.decoded(one) for one in packed)
-    p50, p95, p99 = (_seconds(histogram, share) for share in (0.5, 0.95, 0.99))
+    histogram = Histogram.merged_of(packed)
+    p50, p95, p99 = (None if one is None else one / 1e6 for one in histogram.percentiles((0.5, 0.95, 0.99)))
     return SeriesPoint(at=at, count=histogram.total, p50_s=p50, p95_s=p95, p99_s=p99)
-
-
-def _seconds(histogram: Histogram, share: float) -> float | None:
-    found = histogram.percentile(share)
-    return None if found is None else found / 1e6

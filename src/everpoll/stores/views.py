@@ -151,6 +151,8 @@ class TaskFilter(Struct, frozen=True, kw_only=True):
     kind: str | None = None
     indexed: bool = False
     """Only indexed tasks: with a kind, an index finds them."""
+    key_start: str | None = None
+    """What their keys begin with."""
     error: str | None = None
     """The class of its last error since it was enqueued or retried by hand."""
     q: str | None = None

@@ -78,6 +78,8 @@ async def test_lists_of_screens(
         _walked(plans.new(), "using tasks_indexed on tasks")
         assert (await store.tasks(TaskFilter(kind=kind, indexed=True), 30)).tasks
         _walked(plans.new(), "using tasks_indexed on tasks", r"using history_\d+_kind\w* on history_\d+")
+        assert (await store.tasks(TaskFilter(kind=kind, indexed=True, key_start=f"{kind}-1"), 30)).tasks
+        _walked(plans.new(), "using tasks_indexed on tasks", r"using history_\d+_kind\w* on history_\d+")
     states: list[tuple[TaskState, str]] = [
         ("queued", "using tasks_pkey on tasks"),
         ("done", r"using history_\d+_id_idx on history_\d+"),

@@ -95,7 +95,7 @@ class Incidents:
         if open is not False:
             found |= await _newest(partial(_live_rows, store), is_wanted, size, limit)
         if open is not True:
-            found |= await _newest(partial(_ended_rows, store), is_wanted, size, limit)
+            found |= await _newest(partial(_ended_rows, store, service), is_wanted, size, limit)
         return tuple(found[task_id] for task_id in sorted(found, reverse=True))[:limit]
 
     async def count_open(self) -> int:
@@ -120,7 +120,7 @@ class Incidents:
         """
         store = await self._store()
         # Of those that are open, only live rows are read: the past ones between them may be many.
-        rows = partial(_live_rows if open is True else _all_rows, store)
+        rows = partial(_live_rows, store) if open is True else partial(_all_rows, store, service)
         found: list[IncidentInfo] = []
         for _ in range(_PAGES):
             page, behind = await rows(_PAGE, after)
@@ -181,14 +181,20 @@ async def _live_rows(store: Store, size: int, after: int | None) -> _Page:
     return page, rows[-1].id if len(rows) == size else None
 
 
-async def _ended_rows(store: Store, size: int, after: int | None) -> _Page:
-    page = await store.tasks(TaskFilter(kind=KIND, indexed=True, state="done"), size, after)
+async def _ended_rows(store: Store, service: str | None, size: int, after: int | None) -> _Page:
+    wanted = TaskFilter(kind=KIND, indexed=True, state="done", key_start=_key_start(service))
+    page = await store.tasks(wanted, size, after)
     return [(row.id, _info(row)) for row in page.tasks], page.after
 
 
-async def _all_rows(store: Store, size: int, after: int | None) -> _Page:
-    page = await store.tasks(TaskFilter(kind=KIND, indexed=True), size, after)
+async def _all_rows(store: Store, service: str | None, size: int, after: int | None) -> _Page:
+    page = await store.tasks(TaskFilter(kind=KIND, indexed=True, key_start=_key_start(service)), size, after)
     return [(row.id, _info(row)) for row in page.tasks], page.after
+
+
+def _key_start(service: str | None) -> str | None:
+    """Return what the ids of a service's incidents begin with; those of "a:b" begin like those of "a"."""
+    return None if service is None else f"{service}:"
 
 
 def _info(row: TaskInfo) -> IncidentInfo | None:

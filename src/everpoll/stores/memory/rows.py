@@ -78,6 +78,7 @@ class TaskRow:
             (wanted.state is None or self.state == wanted.state)
             and (wanted.queue is None or self.new.queue == wanted.queue)
             and (wanted.name is None or self.new.name == wanted.name)
+            and (wanted.key_start is None or (self.new.key or "").startswith(wanted.key_start))
             and (wanted.kind is None or self.new.kind == wanted.kind)
             and (self.new.indexed or not wanted.indexed)
             and (wanted.error is None or self.error_type == wanted.error)

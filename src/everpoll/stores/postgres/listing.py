@@ -165,6 +165,7 @@ def _wishes(wanted: TaskFilter, letter: str, values: list[Any]) -> list[str]:
     plain = {
         "queue =": wanted.queue,
         "name =": wanted.name,
+        "key ^@": wanted.key_start,
         "kind =": None if has_index else wanted.kind,
         "created_at >=": wanted.since,
         "created_at <": wanted.until,
