@@ -43,7 +43,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 TESTS = Path(__file__).parent
 
-WAITING = ("faults", "tables", "examples", "docs", "cli", "integrations", "server", "servers", "stores")
+WAITING = ("faults", "dashboard", "tables", "examples", "docs", "cli", "integrations", "server", "servers", "stores")
 """Folders whose tests wait for other processes, those with the longest modules first."""
 
 
