@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 import pytest
-from playwright.sync_api import Page, Request, expect
+from playwright.sync_api import Page, Request, Route, expect
 
 from dashboard.pages import Complaints, Pages, requests_of, wait_until
 from dashboard.shop_server import ShopServer
@@ -250,6 +250,30 @@ def test_a_stream_without_data_is_not_live(shop: ShopServer, pages: Pages, compl
     shop.enqueue("audit", "https://no-data/3", delay="1h")
     _chip(page, "Live")
     expect(row).to_contain_text("canceled")
+
+
+def test_a_read_that_failed_is_made_again_without_a_hint(
+    shop: ShopServer, pages: Pages, complaints: Complaints
+) -> None:
+    """No hint comes for it, and beside a stream the refresh loop is a minute away: it is made again within seconds."""
+    complaints.expect("503")
+    page = pages.open("/workers")
+    _chip(page, "Live")
+    failed: list[Route] = []
+
+    def fail_twice(route: Route) -> None:
+        if len(failed) == 2:
+            route.continue_()
+            return
+        failed.append(route)
+        route.fulfill(status=503, content_type="application/problem+json", body="{}")
+
+    page.route("**/api/doctor", fail_twice)
+    page.get_by_role("link", name="Doctor").click()
+    expect(page.locator("[data-state=error]")).to_be_visible()
+    expect(page.get_by_text("notifications").first).to_be_visible()
+    assert len(failed) == 2
+    expect(page.locator("[data-state=error]")).to_have_count(0)
 
 
 def test_countdowns_and_ages_follow_the_clock_of_the_server(shop: ShopServer, pages: Pages) -> None:

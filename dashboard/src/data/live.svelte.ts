@@ -2,6 +2,7 @@
  * The live layer: when data is read again, and how fresh the page is.
  *
  *     hints of /api/changes ──▶ resources of that topic are read again, each at most once a second, 4 reads a second in all
+ *     a read failed          ──▶ it is made again after a second, then less and less often: no hint may come for it
  *     no hint                ──▶ the refresh loop reads everything: every 60 s beside a stream, every 10 s without one
  *     hidden or paused       ──▶ no request; the stream is closed; shown again: the stream, then one refresh
  *
@@ -41,6 +42,7 @@ const LATELY_MS = 2_000;
 /** How long a refresh waits for a stream that is being opened. */
 const OPENING_MS = 1_000;
 const RECONNECT_MS = [300, 1000, 2000, 3000, 5000];
+const RETRY_MS = [1000, 2000, 5000, 10_000];
 
 function later(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
@@ -56,6 +58,8 @@ class Live {
   #readables = new Set<Readable>();
   /** What hints asked for, and when, on the monotonic clock. */
   #wanted = new Map<Readable, number>();
+  /** Reads that have failed: how often in a row, and the timer of the next. */
+  #failures = new Map<Readable, { times: number; retry: ReturnType<typeof setTimeout> }>();
   #pump: ReturnType<typeof setTimeout> | undefined;
   #lastReadAt = Number.NEGATIVE_INFINITY;
   #stream: AbortController | null = null;
@@ -111,6 +115,7 @@ class Live {
     return () => {
       this.#readables.delete(readable);
       this.#wanted.delete(readable);
+      this.#forgetFailures(readable);
     };
   }
 
@@ -136,11 +141,33 @@ class Live {
     this.failingSince = null;
   }
 
+  /** A read was answered. */
+  hasRead(readable: Readable): void {
+    this.#forgetFailures(readable);
+    this.heard();
+  }
+
+  /** A read failed. Where another may succeed, it is made soon: the refresh loop may be a minute away. */
+  readFailed(readable: Readable, error: unknown): void {
+    this.failed(error);
+    const times = this.#failures.get(readable)?.times ?? 0;
+    this.#forgetFailures(readable);
+    if (error instanceof ApiError && !error.isUnreachable && error.status < 500) return;
+    const wait = RETRY_MS[Math.min(times, RETRY_MS.length - 1)] ?? 10_000;
+    const retry = setTimeout(() => this.#want(readable), wait * (0.9 + Math.random() * 0.2));
+    this.#failures.set(readable, { times: times + 1, retry });
+  }
+
   /** The server did not answer, or its database did not. */
   failed(error: unknown): void {
     if (!(error instanceof ApiError) || error.isUnreachable || error.status >= 502) {
       this.failingSince ??= performance.now();
     } else this.heard();
+  }
+
+  #forgetFailures(readable: Readable): void {
+    clearTimeout(this.#failures.get(readable)?.retry);
+    this.#failures.delete(readable);
   }
 
   #isResting(): boolean {

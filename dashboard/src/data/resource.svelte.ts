@@ -90,7 +90,7 @@ export class Resource<T> implements Readable {
     try {
       const answer = await read<T>(path, this.#tag, request.signal);
       if (request.signal.aborted) return true;
-      live.heard();
+      live.hasRead(this);
       if (answer.kind === "fresh") this.#show(path, answer.value, answer.tag);
       this.error = undefined;
       this.isOld = false;
@@ -99,7 +99,7 @@ export class Resource<T> implements Readable {
       return true;
     } catch (error) {
       if (request.signal.aborted) return true;
-      live.failed(error);
+      live.readFailed(this, error);
       this.error = error instanceof ApiError ? error : new ApiError(0, "The answer could not be read.");
       return false;
     } finally {
