@@ -118,10 +118,10 @@ class MemoryStore(MemoryEnqueueing, MemoryReading, MemoryRescue, MemoryOperation
                 self._lines.leased(row, looking)
                 leases.append(self._lease(row, worker))
                 waited_us.append((self._now() - row.due_at) * 1e6)
-            now = self._now()
             is_all = len(leases) < most and not is_cut
-            next_due_s = self._lines.next_due_s(rooms, self._looking(worker)) if is_all else None
-            return Leased(leases, next_due_s, at=now, is_all=is_all, waited_us=waited_us)
+            # As of the instant until which tasks were due: what has fallen due since is still to come.
+            next_due_s = self._lines.next_due_s(rooms, looking) if is_all else None
+            return Leased(leases, next_due_s, at=self._now(), is_all=is_all, waited_us=waited_us)
 
     def _looking(self, worker: WorkerRow) -> Looking:
         now, aging_s = self._now(), worker.card.aging_s

@@ -23,8 +23,8 @@ from everpoll.stores.postgres.rows import END, ENDED, LIVE, WORKER, task_info, w
 BY_ID = f"""select {LIVE} from everpoll.tasks t where t.id = any($1::bigint[])
     union all select {ENDED} from everpoll.history h where h.id = any($1::bigint[])"""
 # Postgres knows sizes without reading large values.
-_SIZE = """coalesce(octet_length(s.args), 0) + coalesce(octet_length(s.memory), 0) + coalesce(octet_length(s.progress), 0)
-    + coalesce(pg_column_size(s.trail), 0)"""
+_SIZE = """coalesce(octet_length(s.args), 0) + coalesce(octet_length(s.memory), 0)
+    + coalesce(octet_length(s.progress), 0) + coalesce(pg_column_size(s.trail), 0)"""
 SIZES = f"""select s.id, {_SIZE} from everpoll.tasks s where s.id = any($1::bigint[])
     union all select s.id, {_SIZE} + coalesce(octet_length(s.result), 0) from everpoll.history s
      where s.id = any($1::bigint[])"""
