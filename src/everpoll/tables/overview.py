@@ -4,14 +4,18 @@ Promises: reads only, and no more than `COUNT_LIMIT` rows of a status and `HELD_
 table is. Each database brings the rows; see `Reader`.
 """
 
-from collections import defaultdict
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from everpoll.tables.claims import grouped
 from everpoll.tables.mapping import Table
+from everpoll.tables.statements import TableStatements, Values
+
+S = TypeVar("S")
 
 COUNT_LIMIT = 10_000
 HELD_LIMIT = 1_000
@@ -59,23 +63,38 @@ class RowState(Struct, frozen=True):
     error: str | None = None
 
 
-class Reader(Protocol):
-    """What a database must read for people."""
+class Reader(ABC, Generic[S]):
+    """How a database is read for people."""
 
+    def __init__(self, statements: TableStatements[S]) -> None:
+        self.statements = statements
+
+    @abstractmethod
     async def now(self) -> datetime:
         """Return the time, by the clock that the table's instants are written by."""
-        ...
 
+    @abstractmethod
     async def count(self, word: str) -> StatusCount:
         """Count the rows with this status."""
-        ...
+
+    @abstractmethod
+    async def rows(self, statement: S) -> list[Values]:
+        """Run a statement. A text that the key's type does not take is the key of no row."""
+
+    @abstractmethod
+    def instant(self, value: Any) -> datetime | None:
+        """Return an instant as Python has it, in UTC."""
 
     async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
-        """Return rows whose column for `role` has this value, by roles: instants in UTC, retries as int, else texts.
+        """Return rows whose column for `role` has this value, by roles."""
+        rows = await self.rows(self.statements.select(roles, role, value, limit))
+        return [{one: self._read(one, value) for one, value in zip(roles, row, strict=True)} for row in rows]
 
-        A text that the key's type does not take is the key of no row.
-        """
-        ...
+    def _read(self, role: str, value: Any) -> Any:
+        """Instants in UTC, retries as a number, all else as texts."""
+        if value is None or role == "retries":
+            return value
+        return self.instant(value) if role in INSTANT_ROLES else str(value)
 
 
 def counted(status: str, rows: int, limit: int = COUNT_LIMIT) -> StatusCount:
@@ -83,18 +102,16 @@ def counted(status: str, rows: int, limit: int = COUNT_LIMIT) -> StatusCount:
     return StatusCount(status=status, rows=min(rows, limit), is_capped=rows > limit)
 
 
-async def workers(reader: Reader, table: Table) -> list[TableWorker]:
+async def workers(reader: Reader[Any], table: Table) -> list[TableWorker]:
     """Return the workers that hold rows, by label."""
     roles = [role for role in ("worker", "started_at", "heartbeat") if role in table.used]
     now = await reader.now()
     rows = await reader.select(roles, "status", table.running, HELD_LIMIT)
-    by_label: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        by_label[row["worker"] or "?"].append(row)
-    return [_table_worker(table, label, by_label[label], now) for label in sorted(by_label)]
+    groups = grouped(rows, lambda row: row["worker"] or "?")
+    return sorted((_table_worker(table, group, now) for group in groups), key=lambda one: one.label)
 
 
-async def row_state(reader: Reader, table: Table, key: str) -> RowState | None:
+async def row_state(reader: Reader[Any], table: Table, key: str) -> RowState | None:
     """Return the row with this key; None: there is none."""
     roles = [role for role in STATE_ROLES if role in table.used]
     now = await reader.now()
@@ -102,14 +119,14 @@ async def row_state(reader: Reader, table: Table, key: str) -> RowState | None:
     return RowState(now, **rows[0]) if rows else None
 
 
-def _table_worker(table: Table, label: str, rows: list[dict[str, Any]], now: datetime) -> TableWorker:
+def _table_worker(table: Table, rows: list[dict[str, Any]], now: datetime) -> TableWorker:
     started = [row["started_at"] for row in rows if row["started_at"] is not None]
     # A row that was claimed without a heartbeat is as old as its start.
     beats = [at for row in rows if (at := row.get("heartbeat") or row["started_at"]) is not None]
     has_beats = table.heartbeat is not None and bool(beats)
     return TableWorker(
         table=table.name,
-        label=label,
+        label=rows[0]["worker"] or "?",
         running=len(rows),
         started_at=min(started, default=None),
         beat_at=max(beats) if has_beats else None,

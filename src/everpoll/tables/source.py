@@ -12,7 +12,7 @@ earlier try settled it, or has noted the loss.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -22,20 +22,19 @@ from everpoll.drivers.wake import OnWake
 from everpoll.stores.contract import LEASE_LIMIT, Leased, Settlement, WorkerCard
 from everpoll.tables import overview
 from everpoll.tables.claiming import Found
-from everpoll.tables.claims import Claim, Claims
+from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import is_foreign
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.outcome import is_as_left, written
 from everpoll.tables.overview import Reader, RowState, StatusCount, TableWorker
-from everpoll.tables.pulse import BeatDatabase, TablePulse
+from everpoll.tables.pulse import Beats, TablePulse
 from everpoll.tables.refusals import Refusals
+from everpoll.tables.settling import Settled, batch_of
+from everpoll.tables.statements import Values
 
 logger = logging.getLogger("everpoll.tables")
-
-State = Sequence[Any]
-"""Of a row: its status, its worker and its start."""
 
 
 class TableSource(ABC):
@@ -86,7 +85,7 @@ class TableSource(ABC):
     def _hears_changes(self) -> bool: ...
 
     @abstractmethod
-    def _reading(self) -> AbstractAsyncContextManager[Reader]:
+    def _reading(self) -> AbstractAsyncContextManager[Reader[Any]]:
         """Read for people; needs no `open`. Raises `TableUnfit` where the table is not as it is mapped."""
 
     @abstractmethod
@@ -106,15 +105,15 @@ class TableSource(ABC):
         """Claim at most so many rows, by `claim_rows`; first hand back what claims without an answer have brought."""
 
     @abstractmethod
-    async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        """Settle those that have a claim; return the ids that were lost."""
+    async def _settle(self, batch: Sequence[Settled]) -> set[int]:
+        """Write the batch; return the ids that were lost."""
 
     @abstractmethod
-    async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
-        """Return the rows with these keys, as they stand."""
+    async def _states(self, keys: Sequence[Any]) -> Iterable[Values]:
+        """Return the rows with these keys, as they stand: key, status, worker and start."""
 
     @abstractmethod
-    def _beats(self) -> BeatDatabase: ...
+    def _beats(self) -> Beats[Any]: ...
 
     async def counts(self) -> list[StatusCount]:
         """Count the rows of each status of the mapping, up to a limit. Needs no `open`, like the next two methods."""
@@ -148,7 +147,7 @@ class TableSource(ABC):
         """See the contract."""
         del incarnation  # each claim has its worker
         claims = self._claims.held(one.id for one in settlements)
-        lost = await self._settle(settlements, claims) if claims else set()
+        lost = await self._settle(batch_of(self.table, settlements, claims)) if claims else set()
         self._claims.let_go(claims.keys() - lost)
         return lost | {one.id for one in settlements if one.id not in claims}
 
@@ -156,7 +155,8 @@ class TableSource(ABC):
         """See the contract."""
         del incarnation
         claims = self._claims.held(one.id for one in settlements)
-        states = await self._states([claim.key for claim in claims.values()]) if claims else {}
+        rows = await self._states([claim.key for claim in claims.values()]) if claims else []
+        states = {key: state for key, *state in rows}
         before = set()
         for one in settlements:
             claim = claims.get(one.id)

@@ -1,16 +1,55 @@
-"""Parts of SQL statements about one table that Postgres, SQLite and functions behind PostgREST share.
+"""The statements about one table: which there are, in every database, and the SQL that they share.
 
-Identifiers are quoted; words of the status are literals, so that a partial index on them serves; all else is a
+In SQL identifiers are quoted; words of the status are literals, so that a partial index on them serves; all else is a
 parameter. The fence of a claimed row stands in every later write: its key, `running`, its worker and its start.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from typing import Any, Generic, TypeVar
 
 from everpoll.tables.changes import Change, Changes, Given, Plus, Value, queue_order
+from everpoll.tables.claims import Claim
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import lost_text
 from everpoll.tables.shape import Column, Shape
 from everpoll.tables.sql_names import identifier, literal
+
+S = TypeVar("S")
+
+Values = Sequence[Any]
+"""A row of an answer; the key comes first."""
+
+
+class TableStatements(ABC, Generic[S]):
+    """Statements with their values, ready to run: SQL, or requests."""
+
+    @abstractmethod
+    def beats(self, claims: Sequence[Claim]) -> Iterable[S]:
+        """Write a heartbeat into the rows of claims that still hold, and read them; without a column for it: `holds`.
+
+        A heartbeat does not count as a change of the row: its version and time of change stay.
+        """
+
+    @abstractmethod
+    def holds(self, claims: Iterable[Claim]) -> Iterable[S]:
+        """Read the rows of claims that still hold."""
+
+    @abstractmethod
+    def states(self, keys: Sequence[Any]) -> Iterable[S]:
+        """Read status, worker and start of these rows, as they are now."""
+
+    @abstractmethod
+    def stale(self, limit: int) -> Iterable[S]:
+        """Read running rows without a heartbeat for too long. One without any heartbeat is as old as its start."""
+
+    @abstractmethod
+    def rescues(self, rows: Sequence[Values] | None = None) -> Iterable[S]:
+        """Take back rows that are stale, or those of these that still are; read the statuses that they have now."""
+
+    @abstractmethod
+    def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> S:
+        """Read these columns of rows whose column for `role` has this value, which is given as text."""
 
 
 class Phrases(ABC):
@@ -54,6 +93,10 @@ class Phrases(ABC):
     def has_status(self, word: str) -> str:
         """Write a condition by which rows are found."""
         return f"{self.at('status')} = {self.word(word)}"
+
+    def counted(self, condition: str, most: int) -> str:
+        """Write a query that counts rows, and stops at so many."""
+        return f"select count(*) from (select 1 from {self.name} where {condition} limit {most}) as few"  # noqa: S608 - names and words are quoted
 
     @property
     def retries(self) -> str:

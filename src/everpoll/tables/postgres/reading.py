@@ -1,23 +1,23 @@
-"""What people ask about a table in Postgres: see `overview`."""
+"""What people ask about a table in Postgres: see `tables/overview.py`."""
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 import asyncpg
 
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import BadInput
-from everpoll.tables.overview import COUNT_LIMIT, INSTANT_ROLES, StatusCount, counted
-from everpoll.tables.postgres.statements import Statements
+from everpoll.tables.overview import COUNT_LIMIT, Reader, StatusCount, counted
+from everpoll.tables.postgres.statements import Sql, Statements
+from everpoll.tables.statements import Values
 
 
-class PostgresReader:
+class PostgresReader(Reader[Sql]):
     """Reads one table."""
 
-    def __init__(self, lane: Lane, statements: Statements) -> None:
+    def __init__(self, statements: Statements, lane: Lane) -> None:
+        super().__init__(statements)
+        self._phrases = statements
         self._lane = lane
-        self._statements = statements
 
     async def now(self) -> datetime:
         """See `Reader`."""
@@ -26,29 +26,22 @@ class PostgresReader:
 
     async def count(self, word: str) -> StatusCount:
         """See `Reader`. The index has queued and running rows only: those that ended are counted in a small table."""
-        rows, table = f"select from {self._statements.name}", self._statements.table
-        if word not in {table.queued, table.running} and await self._counted(rows) > COUNT_LIMIT:
+        table = self._phrases.table
+        if word not in {table.queued, table.running} and await self._counted("true") > COUNT_LIMIT:
             return StatusCount(status=word, rows=None)
-        return counted(word, await self._counted(f"{rows} where {self._statements.has_status(word)}"))
+        return counted(word, await self._counted(self._phrases.has_status(word)))
 
-    async def _counted(self, rows: str) -> int:
-        count: int = await self._lane.value(f"select count(*) from ({rows} limit {COUNT_LIMIT + 1}) as few")
+    async def _counted(self, condition: str) -> int:
+        count: int = await self._lane.value(self._phrases.counted(condition, COUNT_LIMIT + 1))
         return count
 
-    async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
+    async def rows(self, statement: Sql) -> list[Values]:
         """See `Reader`."""
-        statements = self._statements
-        columns = ", ".join(self._typed(one) for one in roles)
-        which, given = statements.has_status(value), []
-        if role != "status":
-            which, given = f"{statements.at(role)} = $1::text::{statements.column_of(role).type}", [value]
         try:
-            rows = await self._lane.rows(f"select {columns} from {statements.name} where {which} limit {limit}", *given)
+            return await self._lane.rows(*statement)
         except (asyncpg.DataError, BadInput):
             return []
-        return [dict(zip(roles, row, strict=True)) for row in rows]
 
-    def _typed(self, role: str) -> str:
-        if role in INSTANT_ROLES:
-            return self._statements.instant(role)
-        return f"{self._statements.at(role)}::int8" if role == "retries" else self._statements.text(role)
+    def instant(self, value: datetime) -> datetime:
+        """See `Reader`."""
+        return value

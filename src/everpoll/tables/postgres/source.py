@@ -10,7 +10,7 @@ transaction pooler would lose.
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -23,22 +23,23 @@ from everpoll.drivers.postgres.dial import Connection, Dial
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import EverpollError, SchemaOutdated, StoreUnavailable, TableUnfit
-from everpoll.stores.contract import Again, Settlement, WorkerCard
+from everpoll.stores.contract import WorkerCard
 from everpoll.tables.claiming import Found, claim_rows
-from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import columns, heartbeat, unfit
 from everpoll.tables.mapping import Table
 from everpoll.tables.postgres import findings, shape
-from everpoll.tables.postgres.claiming import REFUSED, Claiming, Doubts
+from everpoll.tables.postgres.claiming import REFUSED, Doubts, PostgresClaiming
 from everpoll.tables.postgres.ddl import create_trigger, ddl_of
 from everpoll.tables.postgres.pulse import PostgresBeats
 from everpoll.tables.postgres.push import Push
 from everpoll.tables.postgres.reading import PostgresReader
-from everpoll.tables.postgres.settling import Settling
+from everpoll.tables.postgres.settling import settle
 from everpoll.tables.postgres.shape import Relation
 from everpoll.tables.postgres.statements import Statements
-from everpoll.tables.source import State, TableSource
+from everpoll.tables.settling import Settled
+from everpoll.tables.source import TableSource
+from everpoll.tables.statements import Values
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -52,8 +53,7 @@ class Opened(Struct):
     """What there is once the columns are known."""
 
     statements: Statements
-    claiming: Claiming
-    settling: Settling
+    claiming: PostgresClaiming
     push: Push
 
 
@@ -87,8 +87,7 @@ class PostgresTable(TableSource):
         self._warn_if_foreign(*await findings.words_in_use(lane, statements))
         self._opened = Opened(
             statements,
-            Claiming(self._taking, statements),
-            Settling(self._settlements, statements),
+            PostgresClaiming(self._taking, statements),
             Push(self._connections, lane, relation),
         )
 
@@ -146,7 +145,7 @@ class PostgresTable(TableSource):
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[PostgresReader]:
-        yield PostgresReader(self._catalog_lane, await self._examined())
+        yield PostgresReader(await self._examined(), self._catalog_lane)
 
     async def _ask_for_room(self) -> None:
         if self._opened is not None:
@@ -196,16 +195,16 @@ class PostgresTable(TableSource):
         await self._as_unfit(self._at_work().claiming.recover(worker, self._claims.all().values()))
         self._doubts.settled()
 
-    async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        lost = await self._as_unfit(self._at_work().settling.settle(settlements, claims))
-        if any(isinstance(one, Again) for one in settlements):
+    async def _settle(self, batch: Sequence[Settled]) -> set[int]:
+        lost = await self._as_unfit(settle(self._settlements, self._at_work().statements, batch))
+        if any(not one.write.is_end for one in batch):
             # There is something to do now, or the next due time has changed.
             self._at_work().push.wake()
         return lost
 
-    async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
-        rows = await self._as_unfit(self._settlements.rows(self._at_work().statements.states, keys))
-        return {key: state for key, *state in rows}
+    async def _states(self, keys: Sequence[Any]) -> list[Values]:
+        [sql] = self._at_work().statements.states(keys)
+        return await self._as_unfit(self._settlements.rows(*sql))
 
     async def listen(self, on_wake: OnWake) -> None:
         """See the contract."""
@@ -220,7 +219,7 @@ class PostgresTable(TableSource):
         await self._dial.reach.wait(delay_s)
 
     def _beats(self) -> PostgresBeats:
-        return PostgresBeats(self._heartbeats, self._at_work().statements)
+        return PostgresBeats(self._at_work().statements, self._heartbeats)
 
     def _at_work(self) -> Opened:
         assert self._opened is not None, "a table is opened before it is used"

@@ -86,7 +86,7 @@ def explain(con: Connection, statement: str) -> list[str]:
 def _indexes(con: Connection, statements: Statements, shape: FileShape) -> Iterator[Finding]:
     """Judge the index of the poll query and that for due times, by SQLite's own plan (EXPLAIN)."""
     ddl = ddl_of(statements.table, shape)
-    steps, is_fit = _served(con, statements, shape, statements.pick)
+    steps, is_fit = _served(con, statements, shape, statements.poll(1)[0])
     bad = f"every look reads or sorts too much: {steps}"
     yield findings.judged("index", is_fit=is_fit, good=steps, bad=bad, ddl=ddl.index(), is_needed=True)
     if statements.next_due is not None:

@@ -14,7 +14,7 @@ Never: creates a file or a table; blocks the event loop on the file.
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -29,22 +29,23 @@ from everpoll.drivers.sqlite.writer import Writer
 from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable
 from everpoll.policy import shown
-from everpoll.stores.contract import Again, Settlement, WorkerCard
+from everpoll.stores.contract import Settlement, WorkerCard
+from everpoll.tables.changes import pattern_of
 from everpoll.tables.claiming import Found, claim_rows, run_now
-from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import unfit
 from everpoll.tables.mapping import Table
-from everpoll.tables.outcome import written
-from everpoll.tables.source import State, TableSource
+from everpoll.tables.outcome import RowWrite
+from everpoll.tables.settling import Settled
+from everpoll.tables.source import TableSource
 from everpoll.tables.sqlite import claiming, findings, settling
 from everpoll.tables.sqlite.ddl import ddl_of
 from everpoll.tables.sqlite.instants import Starts
 from everpoll.tables.sqlite.pulse import SqliteBeats
 from everpoll.tables.sqlite.reading import SqliteReader
-from everpoll.tables.sqlite.settling import Settled
 from everpoll.tables.sqlite.shape import FileShape, read_shape
-from everpoll.tables.sqlite.statements import Statements
+from everpoll.tables.sqlite.statements import Start, Statements
+from everpoll.tables.statements import Values
 
 T = TypeVar("T")
 
@@ -87,7 +88,7 @@ class SqliteTable(TableSource):
         self._statements: Statements | None = None
         self._found = False
         self._next_due: object = None
-        self._doubts: list[list[claiming.Start]] = []
+        self._doubts: list[list[Start]] = []
         """For each look whose outcome is unknown, the starts of what it may have claimed."""
 
     async def open(self) -> None:
@@ -167,11 +168,11 @@ class SqliteTable(TableSource):
     async def _look(self, worker: str, most: int) -> Found:
         """Claim at most so many rows. If the caller is canceled meanwhile, the rows are handed back."""
         statements, doubts = self._opened(), list(self._doubts)
-        begun: list[claiming.Start] = []
+        begun: list[Start] = []
 
         def claim(con: Connection) -> Found:
             claiming.recover(con, statements, itertools.chain(*doubts))
-            database = claiming.Claiming(con, statements, self._starts, begun)
+            database = claiming.SqliteClaiming(con, statements, self._starts, begun)
             return run_now(claim_rows(database, self._refusals, worker, most, []))
 
         op = Op(
@@ -194,27 +195,28 @@ class SqliteTable(TableSource):
     def _hand_back(self, found: Found) -> None:
         if found.claimed and self._file.writer is not None:
             statements = self._opened()
-            batch = settling.handed_back([one.claim for one in found.claimed], self.table.queued)
+            write = RowWrite(status=self.table.queued, is_end=False, keeps_error=True)
+            batch = [Settled(0, one.claim, write, pattern_of(write)) for one in found.claimed]
             giving = self._file.writer.submit(Op(lambda con: settling.settle(con, statements, batch), wakes=True))
             giving.add_done_callback(_note_failure)
 
-    async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        statements, first = self._opened(), {one.id: one for one in reversed(settlements)}
-        # Of two for the same claim the first counts.
-        batch = [Settled(number, claim, written(self.table, first[number])) for number, claim in claims.items()]
-        wakes = any(isinstance(one, Again) for one in settlements)
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        numbers = {one.id for one in settlements}
         # From here on, a row without our fence may be one that this worker has settled: it is not lost.
-        self._settling |= claims.keys()
+        self._settling |= numbers
         try:
-            lost = await self._write(Op(lambda con: settling.settle(con, statements, batch), wakes=wakes))
-            self._claims.let_go(claims.keys() - lost)
+            return await super().settle(incarnation, settlements)
         finally:
-            self._settling -= claims.keys()
-        return lost
+            self._settling -= numbers
 
-    async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
-        statements = self._opened()
-        return await self._write(Op(lambda con: settling.states(con, statements, keys)))
+    async def _settle(self, batch: Sequence[Settled]) -> set[int]:
+        statements, wakes = self._opened(), any(not one.write.is_end for one in batch)
+        return await self._write(Op(lambda con: settling.settle(con, statements, batch), wakes=wakes))
+
+    async def _states(self, keys: Sequence[Any]) -> list[Values]:
+        queries = list(self._opened().states(keys))
+        return await self._write(Op(lambda con: [row for sql in queries for row in settling.answered(con, sql)]))
 
     def _hears_changes(self) -> bool:
         return True
@@ -233,7 +235,7 @@ class SqliteTable(TableSource):
         return self._file.hand_over
 
     def _beats(self) -> SqliteBeats:
-        return SqliteBeats(self._address, self._patience_s, self._opened())
+        return SqliteBeats(self._opened(), self._address, self._patience_s)
 
     def _check(self, con: Connection) -> None:
         """Refuse a reopened file that lacks the table: the path may lead to another file now."""

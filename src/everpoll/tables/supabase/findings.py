@@ -6,14 +6,9 @@ from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import judged
 from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.clock import DatabaseClock
 from everpoll.tables.supabase.ddl import index_ddl
 from everpoll.tables.supabase.filters import column
-from everpoll.tables.supabase.functions import (
-    CLOCK,
-    functions_ddl,
-    functions_of,
-)
+from everpoll.tables.supabase.functions import functions_ddl, functions_of
 from everpoll.tables.supabase.http import Http
 from everpoll.tables.supabase.statements import Statements
 
@@ -34,17 +29,16 @@ async def may_write(http: Http, statements: Statements) -> Finding:
     return Finding(what="rights", is_fit=True, detail="the key may read and change the table")
 
 
-async def has_functions(http: Http, statements: Statements, clock: DatabaseClock) -> bool:
-    """Return True if the functions for this mapping exist and may be called, by a claim of no row; note the time."""
+async def has_functions(http: Http, statements: Statements) -> bool:
+    """Return True if the functions for this mapping exist and may be called, by a claim of no row."""
     names = functions_of(statements.table, statements.read)
     try:
-        answer = await http.answer(statements.call(names.claim, {"worker": "", "started_at": "epoch", "most": 0}))
-        await http.answer(statements.call(names.settle, {"writes": []}))
+        await http.called(statements.call(names.claim, {"worker": "", "started_at": "epoch", "most": 0}))
+        await http.called(statements.call(names.settle, {"writes": []}))
     except faults.Refused as error:
         if error.code in {faults.NO_FUNCTION, "42883", "42501"}:
             return False
         raise
-    clock.saw(answer[CLOCK])
     return True
 
 
@@ -65,7 +59,7 @@ def functions_finding(statements: Statements, *, are_there: bool) -> Finding:
 
 async def index_finding(http: Http, statements: Statements) -> Finding:
     """Judge whether looks use an index, if the server shows its plans (`db-plan-enabled`); most do not."""
-    request, ddl = statements.candidates(1), BREAK.join(index_ddl(statements.table))
+    request, ddl = statements.poll(1), BREAK.join(index_ddl(statements.table))
     headers = {**request.headers, "Accept": "application/vnd.pgrst.plan+json"}
     try:
         plan = str(await http.answer(msgspec.structs.replace(request, headers=headers)))

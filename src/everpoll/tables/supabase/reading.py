@@ -1,26 +1,24 @@
-"""What people ask about a table behind PostgREST: see `overview`."""
+"""What people ask about a table behind PostgREST: see `tables/overview.py`."""
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from everpoll.errors import BadInput
-from everpoll.tables.overview import INSTANT_ROLES, StatusCount
+from everpoll.tables.overview import Reader, StatusCount
+from everpoll.tables.statements import Values
 from everpoll.tables.supabase.clock import DatabaseClock, read_instant
-from everpoll.tables.supabase.filters import column, equals
-from everpoll.tables.supabase.http import Http
+from everpoll.tables.supabase.http import Http, Request
 from everpoll.tables.supabase.statements import Statements
 
 COUNT_LIMIT = 1_000
 """Supabase answers with a thousand rows at most, unless the project says otherwise."""
 
 
-class SupabaseReader:
+class SupabaseReader(Reader[Request]):
     """Reads one table."""
 
-    def __init__(self, http: Http, statements: Statements, clock: DatabaseClock) -> None:
+    def __init__(self, statements: Statements, http: Http, clock: DatabaseClock) -> None:
+        super().__init__(statements)
         self._http = http
-        self._statements = statements
         self._clock = clock
 
     async def now(self) -> datetime:
@@ -32,20 +30,13 @@ class SupabaseReader:
         rows = len(await self.select(["key"], "status", word, COUNT_LIMIT))
         return StatusCount(status=word, rows=rows, is_capped=rows >= COUNT_LIMIT)
 
-    async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
+    async def rows(self, statement: Request) -> list[Values]:
         """See `Reader`."""
-        used = self._statements.table.used
-        names = [used[one] for one in roles]
         try:
-            rows = await self._http.rows(
-                self._statements.get(names, ((column(used[role]), equals(value)),), limit=limit)
-            )
+            return await self._http.rows(statement)
         except BadInput:
             return []
-        return [{one: _value(one, row[used[one]]) for one in roles} for row in rows]
 
-
-def _value(role: str, value: Any) -> Any:
-    if value is None or role == "retries":
-        return value
-    return read_instant(value) if role in INSTANT_ROLES else str(value)
+    def instant(self, value: str) -> datetime:
+        """See `Reader`."""
+        return read_instant(value)

@@ -9,7 +9,7 @@ poll.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,17 +17,17 @@ from msgspec import Struct
 
 from everpoll.drivers.wake import OnWake
 from everpoll.errors import NotRunning, TableUnfit
-from everpoll.stores.contract import Settlement
 from everpoll.tables.claiming import Found
-from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding, Token
 from everpoll.tables.findings import columns, heartbeat, unfit
 from everpoll.tables.mapping import Table
+from everpoll.tables.settling import Settled
 from everpoll.tables.shape import Column, Shape
-from everpoll.tables.source import State, TableSource
+from everpoll.tables.source import TableSource
+from everpoll.tables.statements import Values
 from everpoll.tables.supabase import findings
 from everpoll.tables.supabase.address import address_of
-from everpoll.tables.supabase.claiming import Claiming
+from everpoll.tables.supabase.claiming import SupabaseClaiming
 from everpoll.tables.supabase.clock import DatabaseClock
 from everpoll.tables.supabase.ddl import ddl_of, publication_ddl
 from everpoll.tables.supabase.functions import functions_ddl, functions_of
@@ -49,7 +49,7 @@ class Opened(Struct):
     event_loop: asyncio.AbstractEventLoop
     http: Http
     statements: Statements
-    claiming: Claiming
+    claiming: SupabaseClaiming
     settling: Settling
 
 
@@ -88,14 +88,14 @@ class SupabaseTable(TableSource):
         except BaseException:
             await http.close()
             raise
-        statements = Statements(self.table, shape.is_required)
+        statements = self._statements(shape)
         functions = functions_of(self.table, statements.read) if self.table.guard == "skip_locked" else None
-        claiming = Claiming(http, statements, self._refusals, self._link.clock, functions)
+        claiming = SupabaseClaiming(http, statements, self._refusals, self._link.clock, functions)
         settling = Settling(http, statements, self._link.clock, functions)
         self._opened = Opened(event_loop, http, statements, claiming, settling)
 
     async def _examined(self, http: Http) -> tuple[Shape[Column], list[Finding]]:
-        statements = Statements(self.table)
+        statements = self._statements()
         try:
             shape = self._shape = await read_shape(http, statements)
         except TableUnfit as error:
@@ -105,7 +105,7 @@ class SupabaseTable(TableSource):
         if all(one.is_fit for one in found):
             found.append(await findings.may_write(http, statements))
             if self.table.guard == "skip_locked":
-                are_there = await findings.has_functions(http, statements, self._link.clock)
+                are_there = await findings.has_functions(http, statements)
                 found.append(findings.functions_finding(statements, are_there=are_there))
         return shape, found
 
@@ -122,7 +122,7 @@ class SupabaseTable(TableSource):
             try:
                 _, found = await self._examined(http)
                 if all(one.is_fit for one in found if one.what.startswith("column")):
-                    found.append(await findings.index_finding(http, Statements(self.table)))
+                    found.append(await findings.index_finding(http, self._statements()))
             except TableUnfit as error:
                 return [Finding(what="table", is_fit=False, detail=str(error), ddl="".join(error.ddl) or None)]
         return [*found, heartbeat(self.table), await self._realtime.inspect()]
@@ -131,8 +131,12 @@ class SupabaseTable(TableSource):
         """Return DDL for Supabase's SQL editor: columns, the poll query's index, the functions, the publication for
         push.
         """
-        functions = functions_ddl(self.table, Statements(self.table).read) if self.table.guard == "skip_locked" else []
+        functions = functions_ddl(self.table, self._statements().read) if self.table.guard == "skip_locked" else []
         return ddl_of(self.table).lacking(self._shape, [], [*functions, publication_ddl(self.table)])
+
+    def _statements(self, shape: Shape[Column] | None = None) -> Statements:
+        """Return the statements; until the shape is known, columns are taken to be nullable."""
+        return Statements(self.table, self._link.clock, (shape or Shape(columns={})).is_required)
 
     def _http(self) -> Http:
         """Open connections for the length of a block."""
@@ -142,7 +146,7 @@ class SupabaseTable(TableSource):
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[SupabaseReader]:
         async with self._http() as http:
-            yield SupabaseReader(http, Statements(self.table), self._link.clock)
+            yield SupabaseReader(self._statements(), http, self._link.clock)
 
     async def sign_off(self, incarnation: int) -> None:
         """Put back what claims without an answer may have brought."""
@@ -153,12 +157,13 @@ class SupabaseTable(TableSource):
     async def _look(self, worker: str, most: int) -> Found:
         return await self._at_work().claiming.claim_all(worker, most)
 
-    async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        """Write the settlements. They are one transaction only if the functions exist."""
-        return await self._at_work().settling.settle(settlements, claims)
+    async def _settle(self, batch: Sequence[Settled]) -> set[int]:
+        """Write the batch. It is one transaction only if the functions exist."""
+        return await self._at_work().settling.settle(batch)
 
-    async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
-        return await self._at_work().settling.states(keys)
+    async def _states(self, keys: Sequence[Any]) -> list[Values]:
+        opened = self._at_work()
+        return [row for request in opened.statements.states(keys) for row in await opened.http.rows(request)]
 
     async def listen(self, on_wake: OnWake) -> None:
         """Listen to Realtime, if the project has it; return once it is known whether that works."""
@@ -169,7 +174,7 @@ class SupabaseTable(TableSource):
         await self._realtime.remove(on_wake)
 
     def _beats(self) -> SupabaseBeats:
-        return SupabaseBeats(self._link, self._at_work().statements)
+        return SupabaseBeats(self._at_work().statements, self._link)
 
     def _at_work(self) -> Opened:
         if self._opened is None:
