@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from msgspec import Struct
@@ -57,7 +57,7 @@ def list_tables(app: App, table: Name = None, as_json: AsJson = False) -> None:
 
 
 async def _overview(adopted: AdoptedTable) -> TableOverview:
-    async def use(source: TableSource) -> TableOverview:
+    async def use(source: TableSource[Any]) -> TableOverview:
         counts, workers = await source.counts(), await source.workers()
         return TableOverview(name=adopted.name, has_handler=adopted.has_handler, counts=counts, workers=workers)
 
@@ -86,7 +86,7 @@ def list_workers(path: str, url: str | None, as_json: bool) -> None:
         console().print(_workers(with_rows))
 
 
-async def _workers_of(source: TableSource) -> list[TableWorker]:
+async def _workers_of(source: TableSource[Any]) -> list[TableWorker]:
     return await source.workers()
 
 
@@ -110,7 +110,7 @@ def why_table_row(app: str, name: str) -> Why | None:
     if adopted is None:
         return None
 
-    async def use(source: TableSource) -> Why:
+    async def use(source: TableSource[Any]) -> Why:
         row = await source.row_state(key)
         if row is None:
             raise TaskNotFound(f"table {table_name!r} has no row {key!r}")
@@ -119,7 +119,7 @@ def why_table_row(app: str, name: str) -> Why | None:
     return asyncio.run(_used(adopted, use))
 
 
-async def _used(adopted: AdoptedTable, use: Callable[[TableSource], Awaitable[T]]) -> T:
+async def _used(adopted: AdoptedTable, use: Callable[[TableSource[Any]], Awaitable[T]]) -> T:
     try:
         return await use(adopted.source)
     finally:
@@ -162,14 +162,14 @@ def _wanted(path: str, name: str | None) -> list[AdoptedTable]:
     return [app.tables[name]]
 
 
-async def _statements(source: TableSource) -> list[str]:
+async def _statements(source: TableSource[Any]) -> list[str]:
     """Return the statements that add what the table lacks; each may be run again."""
     # Inspected, it knows which columns are missing. Not opened: only a worker may switch an SQLite file to WAL.
     await source.inspect()
     return source.ddl()
 
 
-async def _inspected(source: TableSource) -> list[Finding]:
+async def _inspected(source: TableSource[Any]) -> list[Finding]:
     return await source.inspect()
 
 

@@ -14,7 +14,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -24,7 +24,8 @@ from everpoll.tables import overview
 from everpoll.tables.claiming import Found
 from everpoll.tables.claims import Claims
 from everpoll.tables.contract import Finding
-from everpoll.tables.findings import is_foreign
+from everpoll.tables.ddl import Ddl
+from everpoll.tables.findings import heartbeat, is_foreign, unfit
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.outcome import is_as_left, written
@@ -32,18 +33,26 @@ from everpoll.tables.overview import Reader, RowState, StatusCount, TableWorker
 from everpoll.tables.pulse import Beats, TablePulse
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.settling import Settled, batch_of
+from everpoll.tables.shape import Shape
 from everpoll.tables.statements import Values
+
+C = TypeVar("C", bound=Shape[Any])
 
 logger = logging.getLogger("everpoll.tables")
 
 
-class TableSource(ABC):
+class TableSource(ABC, Generic[C]):
     """An adopted table: a `Source` for the engine, and queries about the table for people."""
 
     beats_in_loop = False
+    _place = ""
+    """Where the table is, for errors: " in shop.db"."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
+        self._shape: C | None = None
+        self._found: list[Finding] = []
+        """By the last look."""
         self._claims = Claims(table.name)
         self._outages = Outages(table)
         self._refusals = Refusals(table.name, "claimed")
@@ -57,15 +66,43 @@ class TableSource(ABC):
     async def close(self) -> None:
         """Close every connection. Repeatable."""
 
-    @abstractmethod
     async def inspect(self) -> list[Finding]:
         """Examine columns and types, the index and whether the poll query uses it (EXPLAIN), push, the heartbeat."""
+        shape, found = await self._seen()
+        if shape is not None and all(one.what != "table" for one in found):
+            self._found = [*found, heartbeat(self.table), *await self._further(shape)]
+        return self._found
 
-    @abstractmethod
+    async def _fit(self) -> C:
+        """Look at the table; raise `TableUnfit` if it does not fit its mapping."""
+        shape, found = await self._seen()
+        problem = unfit(self.table, shape, found, self._ddl(shape).lacking(shape, found), self._place)
+        if problem is not None:
+            raise problem
+        assert shape is not None, "a table that is not there is not fit"
+        return shape
+
+    async def _seen(self) -> tuple[C | None, list[Finding]]:
+        self._shape, self._found = await self._examined()
+        return self._shape, self._found
+
     def ddl(self) -> list[str]:
         """Return statements that add what the mapping names: columns, the index of the poll query, the trigger for
-        push.
+        push. Once the table was inspected, only what it lacks.
         """
+        return self._ddl(self._shape).lacking(self._shape, self._found)
+
+    @abstractmethod
+    async def _examined(self) -> tuple[C | None, list[Finding]]:
+        """Read the table's shape, and find what may keep it from use; None: there is no such table."""
+
+    async def _further(self, shape: C) -> list[Finding]:
+        """Find what else people should know of a table that can be used, or could if it had its columns."""
+        del shape
+        return []
+
+    @abstractmethod
+    def _ddl(self, shape: C | None) -> Ddl: ...
 
     @property
     def hand_over(self) -> Callable[[], None] | None:

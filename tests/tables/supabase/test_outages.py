@@ -99,7 +99,7 @@ async def test_transient_answers(
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (problem(404, "PGRST205", "Could not find the table"), "is not there, or not served"),
+        (problem(404, "PGRST205", "Could not find the table"), "there is no such table, or not served"),
         (problem(406, "PGRST106", "The schema must be one of: public"), "The schema must be"),
         (problem(403, "42501", "permission denied for table jobs"), "permission denied"),
     ],

@@ -26,11 +26,12 @@ from everpoll.errors import EverpollError, SchemaOutdated, StoreUnavailable, Tab
 from everpoll.stores.contract import WorkerCard
 from everpoll.tables.claiming import Found, claim_rows
 from everpoll.tables.contract import Finding
-from everpoll.tables.findings import columns, heartbeat, unfit
+from everpoll.tables.ddl import Ddl
+from everpoll.tables.findings import absent, columns
 from everpoll.tables.mapping import Table
 from everpoll.tables.postgres import findings, shape
 from everpoll.tables.postgres.claiming import REFUSED, Doubts, PostgresClaiming
-from everpoll.tables.postgres.ddl import create_trigger, ddl_of
+from everpoll.tables.postgres.ddl import ddl_of
 from everpoll.tables.postgres.pulse import PostgresBeats
 from everpoll.tables.postgres.push import Push
 from everpoll.tables.postgres.reading import PostgresReader
@@ -57,7 +58,7 @@ class Opened(Struct):
     push: Push
 
 
-class PostgresTable(TableSource):
+class PostgresTable(TableSource[Relation]):
     """One table of one database, for one worker."""
 
     def __init__(self, url: str, table: Table) -> None:
@@ -71,9 +72,6 @@ class PostgresTable(TableSource):
         self._taking = Lane(connections, first + 1, is_busy=True, on_connect=self._doubts.connected)
         self._catalog_lane = Lane(connections, first + 2, is_slow=True)
         self._heartbeats = connections.heartbeats()
-        self._relation: Relation | None = None
-        self._found: list[Finding] = []
-        """By the last inspection."""
         self._opened: Opened | None = None
 
     def _hears_changes(self) -> bool:
@@ -81,31 +79,14 @@ class PostgresTable(TableSource):
 
     async def open(self) -> None:
         """See the contract."""
-        statements = await self._examined()
-        relation, lane = statements.relation, self._catalog_lane
+        relation, lane = await self._fit(), self._catalog_lane
+        statements = Statements(self.table, relation)
         await lane.call(lambda connection: findings.check_rights(connection, self.table, relation))
         self._warn_if_foreign(*await findings.words_in_use(lane, statements))
-        self._opened = Opened(
-            statements,
-            PostgresClaiming(self._taking, statements),
-            Push(self._connections, lane, relation),
-        )
+        claiming, push = PostgresClaiming(self._taking, statements), Push(self._connections, lane, relation)
+        self._opened = Opened(statements, claiming, push)
 
-    async def _examined(self) -> Statements:
-        """Read the table's columns; raise `TableUnfit` if the table does not fit its mapping."""
-        self._relation, self._found = await self._looked_at()
-        if self._relation is None:
-            raise TableUnfit(
-                f"there is no table {self.table.name!r} in this database, or not in its search_path: write its name "
-                "with its schema, or make it; `everpoll tables ddl` prints the statement",
-                self.ddl(),
-            )
-        problem = unfit(self.table, self._relation, self._found)
-        if problem is not None:
-            raise problem
-        return Statements(self.table, self._relation)
-
-    async def _looked_at(self) -> tuple[Relation | None, list[Finding]]:
+    async def _examined(self) -> tuple[Relation | None, list[Finding]]:
         async def look(connection: Connection) -> Relation | None:
             if not await connection.fetchval(IS_READ_COMMITTED):
                 self._dial.insist_on_read_committed()
@@ -114,38 +95,29 @@ class PostgresTable(TableSource):
         relation = await self._catalog_lane.call(look)
         ddl = ddl_of(self.table, relation)
         if relation is None:
-            detail = "is not in this database, or not in its search_path"
-            what = f"table {self.table.name}"
-            return None, [Finding(what=what, is_fit=False, detail=detail, ddl=ddl.create_table())]
-        return relation, [*columns(self.table, relation, ddl.add_column), heartbeat(self.table)]
+            where = "in this database, or not in its search_path: write its name with its schema"
+            return None, [absent(f"there is no such table {where}", ddl)]
+        return relation, columns(self.table, relation, ddl.add_column)
 
-    async def inspect(self) -> list[Finding]:
-        """See the contract."""
-        relation, found = await self._looked_at()
-        self._relation, self._found = relation, found
-        if relation is None:
-            return found
-        lane, table = self._catalog_lane, self.table
-        if not any(one.keeps_from_use for one in found):
-            statements = Statements(table, relation)
+    async def _further(self, shape: Relation) -> list[Finding]:
+        lane, table, found = self._catalog_lane, self.table, list[Finding]()
+        if not any(one.keeps_from_use for one in self._found):
+            statements = Statements(table, shape)
             found.append((await findings.words_in_use(lane, statements))[1])
-            found.append(await findings.key(lane, table, relation))
+            found.append(await findings.key(lane, table, shape))
             found.append(await findings.index(lane, statements))
             if table.due_at is not None:
-                found.append(await findings.due_index(lane, table, relation))
-        if table.status in relation.columns:
-            found.append(await findings.push(lane, table, relation))
+                found.append(await findings.due_index(lane, table, shape))
+        if table.status in shape.columns:
+            found.append(await findings.push(lane, table, shape))
         return found
 
-    def ddl(self) -> list[str]:
-        """See the contract. Once the table was inspected, only what it lacks."""
-        has_push = any(one.what == "push" and one.is_fit for one in self._found)
-        trigger = [] if has_push else create_trigger(self.table, self._relation)
-        return ddl_of(self.table, self._relation).lacking(self._relation, self._found, trigger)
+    def _ddl(self, shape: Relation | None) -> Ddl:
+        return ddl_of(self.table, shape)
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[PostgresReader]:
-        yield PostgresReader(await self._examined(), self._catalog_lane)
+        yield PostgresReader(Statements(self.table, await self._fit()), self._catalog_lane)
 
     async def _ask_for_room(self) -> None:
         if self._opened is not None:

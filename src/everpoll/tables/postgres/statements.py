@@ -16,7 +16,7 @@ import msgspec
 from everpoll.stores.contract import encode
 from everpoll.tables.changes import Given, Pattern, queue_order
 from everpoll.tables.claims import Claim
-from everpoll.tables.mapping import Table
+from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.overview import INSTANT_ROLES
 from everpoll.tables.postgres.ddl import priority_order
 from everpoll.tables.postgres.shape import PostgresColumn, Relation
@@ -29,8 +29,6 @@ PLAIN_KEYS = {"int2": "int2", "int4": "int4", "int8": "int8", "uuid": "uuid", "t
 """Types that the driver sends in arrays without asking the server; keys of any other type travel as texts."""
 SECOND = "interval '1 second'"
 LOCKED = "for update of t skip locked"
-SEEN = {"version": "version", "timestamp": "updated_at"}
-"""The role of the column that a guard compares beside the status."""
 
 
 Sql = tuple[Any, ...]
@@ -144,7 +142,7 @@ class Statements(Phrases, TableStatements[Sql]):
     @cached_property
     def poll(self) -> str:
         """Looks for waiting rows, $1 how many. The index serves this query."""
-        seen = SEEN.get(self.table.guard)
+        seen = COMPARED.get(self.table.guard)
         outputs = self.key_out if seen is None else f"{self.key_out}, {self._seen(seen)} as v"
         order = self.ordered(self._downwards)
         return f"select {outputs} from {self.name} where {self._is_ready} order by {order} limit $1"
@@ -152,7 +150,7 @@ class Statements(Phrases, TableStatements[Sql]):
     @cached_property
     def claim_seen(self) -> str:
         """Claims the rows that have not changed since the look. $1 worker, $2 keys, $3 versions or times of change."""
-        seen = SEEN.get(self.table.guard)
+        seen = COMPARED.get(self.table.guard)
         if seen is None:
             still = f"{self.name} where {self.key} = any($2::{self._keys_in})"
         else:

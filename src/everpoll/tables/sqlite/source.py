@@ -33,7 +33,7 @@ from everpoll.stores.contract import Settlement, WorkerCard
 from everpoll.tables.changes import pattern_of
 from everpoll.tables.claiming import Found, claim_rows, run_now
 from everpoll.tables.contract import Finding
-from everpoll.tables.findings import unfit
+from everpoll.tables.ddl import Ddl
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import RowWrite
 from everpoll.tables.settling import Settled
@@ -69,7 +69,7 @@ class TableBell(Bell):
             super().ring(wake)
 
 
-class SqliteTable(TableSource):
+class SqliteTable(TableSource[FileShape]):
     """One table of the user's own."""
 
     def __init__(self, url: str, table: Table, *, patience_s: float = PATIENCE_S) -> None:
@@ -82,18 +82,20 @@ class SqliteTable(TableSource):
         self._bell = TableBell()
         self._file = HeardFile(self._bell)
         self._address = read_address(url)
+        self._place = f" in {self._address.path}"
         self._patience_s = patience_s
         self._settling: set[int] = set()
         self._starts = Starts()
         self._statements: Statements | None = None
-        self._found = False
+        self._has_found = False
         self._next_due: object = None
         self._doubts: list[list[Start]] = []
         """For each look whose outcome is unknown, the starts of what it may have claimed."""
 
     async def open(self) -> None:
-        """See the contract."""
-        statements = await asyncio.to_thread(self._prepared)
+        """See the contract. Switches the file to WAL mode."""
+        statements = Statements(self.table, await self._fit())
+        await asyncio.to_thread(self._prepare, statements)
         if self._file.writer is not None:
             return
         self._statements = statements
@@ -107,49 +109,36 @@ class SqliteTable(TableSource):
         if writer is not None:
             await writer.stop()
 
-    async def inspect(self) -> list[Finding]:
-        """See the contract."""
-        return (await asyncio.to_thread(self._examined))[1]
+    async def _examined(self) -> tuple[FileShape | None, list[Finding]]:
+        return await asyncio.to_thread(self._look_at)
+
+    def _look_at(self) -> tuple[FileShape | None, list[Finding]]:
+        return findings.examined(self._address, self.table, self._patience_s)
 
     def ddl(self) -> list[str]:
         """See the contract. Reads the file: SQLite cannot add a column only where it is missing."""
-        return self._lacking(*self._examined())
+        self._shape, self._found = self._look_at()
+        return super().ddl()
 
-    def _lacking(self, shape: FileShape | None, found: list[Finding]) -> list[str]:
-        return ddl_of(self.table, shape).lacking(shape, found) if shape is None or shape.kind == "table" else []
-
-    def _examined(self) -> tuple[FileShape | None, list[Finding]]:
-        return findings.examined(self._address, self.table, self._patience_s)
-
-    def _fit(self) -> tuple[Statements, list[Finding]]:
-        """Examine the table; raise `TableUnfit` if it does not fit its mapping. Blocks."""
-        shape, found = self._examined()
-        problem = unfit(self.table, shape, found, self._lacking(shape, found), f" in {self._address.path}")
-        if problem is not None:
-            raise problem
-        assert shape is not None, "a table that is not there is not fit"
-        return Statements(self.table, shape), found
+    def _ddl(self, shape: FileShape | None) -> Ddl:
+        return ddl_of(self.table, shape)
 
     @asynccontextmanager
     async def _reading(self) -> AsyncIterator[SqliteReader]:
-        statements, _ = await asyncio.to_thread(self._fit)
-        yield SqliteReader(statements, self._address, self._patience_s)
+        yield SqliteReader(Statements(self.table, await self._fit()), self._address, self._patience_s)
 
-    def _prepared(self) -> Statements:
-        """Examine the table, and switch the file to WAL mode. Blocks."""
-        statements, found = self._fit()
-        for one in found:
+    def _prepare(self, statements: Statements) -> None:
+        """Warn of what could be better, and switch the file to WAL mode. Blocks."""
+        for one in self._found:
             if not one.is_fit and one.what.startswith(("index", "status words")):
                 better = f"; better: {one.ddl}" if one.ddl else ""
                 logger.warning("table %s: %s: %s%s", self.table.name, one.what, one.detail, better)
-        in_use = next(one for one in found if one.what == "words in use")
-
+        in_use = next(one for one in self._found if one.what == "words in use")
         with brief_connection(self._address, self._patience_s) as con:
             self._warn_if_foreign(findings.seen_words(con, statements), in_use)
             if not is_wal(con):
                 use_wal(con, self._patience_s)
                 logger.warning("%s was switched to WAL mode, and stays in it", self._address.path)
-        return statements
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract. The table has no place for workers; but the file must be writable."""
@@ -178,7 +167,7 @@ class SqliteTable(TableSource):
         op = Op(
             claim,
             # After a look that found rows, the next one most likely finds some, too: the peek would cost more.
-            peek=None if self._found or doubts else lambda con: claiming.peek(con, statements),
+            peek=None if self._has_found or doubts else lambda con: claiming.peek(con, statements),
             unwanted=self._hand_back,
         )
         self._doubts.append(begun)
@@ -189,7 +178,7 @@ class SqliteTable(TableSource):
                 self._doubts = [one for one in self._doubts if one is not begun]
             raise
         self._doubts = [one for one in self._doubts if one is not begun and not any(one is old for old in doubts)]
-        self._found = bool(found.claimed)
+        self._has_found = bool(found.claimed)
         return found
 
     def _hand_back(self, found: Found) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from everpoll.tables.changes import Given
-from everpoll.tables.mapping import Table
+from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.shape import Shape
 from everpoll.tables.sql_names import identifier, literal
 from everpoll.tables.statements import Phrases
@@ -49,19 +49,26 @@ class Functions(Struct, frozen=True):
     settle: str
 
 
-def functions_of(table: Table, read: Sequence[str]) -> Functions:
+def claimed_columns(table: Table) -> list[str]:
+    """Return the columns that a claim returns: what later writes need, and what the handler reads."""
+    roles = ("key", "started_at", "heartbeat", "retries", COMPARED.get(table.guard))
+    needed = [table.used[role] for role in roles if role in table.used]
+    return list(dict.fromkeys([*needed, *table.columns]))
+
+
+def functions_of(table: Table) -> Functions:
     """Return the names of the functions, which depend on everything that they contain."""
-    used = [table.name, table.used, table.queued, table.running, list(read)]
+    used = [table.name, table.used, table.queued, table.running, claimed_columns(table)]
     digest = hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()[:12]
     return Functions(f"everpoll_claim_{digest}", f"everpoll_settle_{digest}")
 
 
-def functions_ddl(table: Table, read: Sequence[str]) -> list[str]:
+def functions_ddl(table: Table) -> list[str]:
     """Return the statements that create the functions, for Supabase's SQL editor for instance. They are repeatable."""
-    names = functions_of(table, read)
+    names = functions_of(table)
     claim = {"worker": "text", "started_at": "timestamptz", "most": "integer"}
     return [
-        *_made(table, names.claim, claim, _claim(table, read)),
+        *_made(table, names.claim, claim, _claim(table)),
         *_made(table, names.settle, {"writes": "jsonb"}, _settle(table)),
         "notify pgrst, 'reload schema'",
     ]
@@ -113,13 +120,13 @@ class FunctionPhrases(Phrases):
         return "$1" if value is Given.WORKER else "$2"
 
 
-def _claim(table: Table, read: Sequence[str]) -> str:
+def _claim(table: Table) -> str:
     """Return the statement of the function that claims. The database's clock decides what is due.
 
     The pick is materialised, so that the planner does not lock more rows than the limit. The caller gives the start:
     if the answer gets lost, it finds its rows by it.
     """
-    phrases, where = FunctionPhrases(table), qualified(table)
+    phrases, where, read = FunctionPhrases(table), qualified(table), claimed_columns(table)
     is_queued, key = phrases.has_status(table.queued), phrases.at("key")
     due = "" if table.due_at is None else f" and ({phrases.at('due_at')} is null or {phrases.at('due_at')} <= now())"
     objects = [read[start : start + PAIRS] for start in range(0, len(read), PAIRS)]

@@ -16,10 +16,11 @@ from typing import Any
 from msgspec import Struct
 
 from everpoll.drivers.wake import OnWake
-from everpoll.errors import NotRunning, TableUnfit
+from everpoll.errors import NotRunning
 from everpoll.tables.claiming import Found
 from everpoll.tables.contract import Finding, Token
-from everpoll.tables.findings import columns, heartbeat, unfit
+from everpoll.tables.ddl import Ddl
+from everpoll.tables.findings import absent, columns
 from everpoll.tables.mapping import Table
 from everpoll.tables.settling import Settled
 from everpoll.tables.shape import Column, Shape
@@ -29,14 +30,14 @@ from everpoll.tables.supabase import findings
 from everpoll.tables.supabase.address import address_of
 from everpoll.tables.supabase.claiming import SupabaseClaiming
 from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.ddl import ddl_of, publication_ddl
-from everpoll.tables.supabase.functions import functions_ddl, functions_of
+from everpoll.tables.supabase.ddl import ddl_of
+from everpoll.tables.supabase.functions import functions_of
 from everpoll.tables.supabase.http import Http, Link
 from everpoll.tables.supabase.pulse import SupabaseBeats
 from everpoll.tables.supabase.push import Realtime
 from everpoll.tables.supabase.reading import SupabaseReader
 from everpoll.tables.supabase.settling import Settling
-from everpoll.tables.supabase.shape import read_shape
+from everpoll.tables.supabase.shape import Unusable, read_shape
 from everpoll.tables.supabase.statements import Statements
 from everpoll.tables.supabase.token import Key
 
@@ -53,7 +54,7 @@ class Opened(Struct):
     settling: Settling
 
 
-class SupabaseTable(TableSource):
+class SupabaseTable(TableSource[Shape[Column]]):
     """The table at that address: `https://….supabase.co`, or that of a PostgREST server."""
 
     def __init__(self, url: str, table: Table, token: Token | None = None) -> None:
@@ -61,8 +62,8 @@ class SupabaseTable(TableSource):
         self._link = Link(address_of(url), Key(token, table.name), DatabaseClock())
         self._realtime = Realtime(self._link, table)
         self._opened: Opened | None = None
-        self._shape: Shape[Column] | None = Shape(columns={table.key: Column(name=table.key, declared="")})
-        """None: there is no such table. Until it was looked at, it is taken to have its key and nothing else."""
+        # Until it was looked at, it is taken to have its key and nothing else.
+        self._shape = Shape(columns={table.key: Column(name=table.key, declared="")})
 
     def __repr__(self) -> str:
         return f"<SupabaseTable {self.table.name} at {self._link.address.rest}>"
@@ -77,37 +78,28 @@ class SupabaseTable(TableSource):
             return
         if not self._link.address.is_private:
             logger.warning("table %s: the key travels unencrypted: write https://…", self.table.name)
-        self._link.key.settle_on(event_loop)
-        http = Http(self._link)
-        try:
-            shape, found = await self._examined(http)
-            problem = unfit(self.table, shape, found)
-            if problem is not None:
-                problem.ddl = [part for one in problem.ddl for part in one.split(findings.BREAK)]
-                raise problem
-        except BaseException:
-            await http.close()
-            raise
-        statements = self._statements(shape)
-        functions = functions_of(self.table, statements.read) if self.table.guard == "skip_locked" else None
+        statements, http = self._statements(await self._fit()), self._http()
+        functions = functions_of(self.table) if self.table.guard == "skip_locked" else None
         claiming = SupabaseClaiming(http, statements, self._refusals, self._link.clock, functions)
         settling = Settling(http, statements, self._link.clock, functions)
         self._opened = Opened(event_loop, http, statements, claiming, settling)
 
-    async def _examined(self, http: Http) -> tuple[Shape[Column], list[Finding]]:
-        statements = self._statements()
-        try:
-            shape = self._shape = await read_shape(http, statements)
-        except TableUnfit as error:
-            self._shape = None if error.ddl else self._shape
-            raise
-        found = columns(self.table, shape, ddl_of(self.table).add_column)
-        if all(one.is_fit for one in found):
-            found.append(await findings.may_write(http, statements))
-            if self.table.guard == "skip_locked":
-                are_there = await findings.has_functions(http, statements)
-                found.append(findings.functions_finding(statements, are_there=are_there))
-        return shape, found
+    async def _examined(self) -> tuple[Shape[Column] | None, list[Finding]]:
+        statements, ddl = self._statements(), self._ddl(None)
+        async with self._http() as http:
+            try:
+                shape = await read_shape(http, statements)
+            except Unusable as error:
+                if error.is_absent:
+                    return None, [absent(str(error), ddl)]
+                return self._shape, [Finding(what="table", is_fit=False, detail=str(error))]
+            found = columns(self.table, shape, ddl.add_column)
+            if all(one.is_fit for one in found):
+                found.append(await findings.may_write(http, statements))
+                if self.table.guard == "skip_locked":
+                    are_there = await findings.has_functions(http, statements)
+                    found.append(findings.functions_finding(self.table, are_there=are_there))
+            return shape, found
 
     async def close(self) -> None:
         """See the contract."""
@@ -116,23 +108,16 @@ class SupabaseTable(TableSource):
         if opened is not None and opened.event_loop is asyncio.get_running_loop():
             await opened.http.close()
 
-    async def inspect(self) -> list[Finding]:
-        """Examine what HTTP shows: columns and their types, the key's rights, the functions, push."""
-        async with self._http() as http:
-            try:
-                _, found = await self._examined(http)
-                if all(one.is_fit for one in found if one.what.startswith("column")):
-                    found.append(await findings.index_finding(http, self._statements()))
-            except TableUnfit as error:
-                return [Finding(what="table", is_fit=False, detail=str(error), ddl="".join(error.ddl) or None)]
-        return [*found, heartbeat(self.table), await self._realtime.inspect()]
+    async def _further(self, shape: Shape[Column]) -> list[Finding]:
+        found = []
+        if all(one.is_fit for one in self._found if one.what.startswith("column")):
+            async with self._http() as http:
+                found.append(await findings.index_finding(http, self._statements(shape)))
+        return [*found, await self._realtime.inspect()]
 
-    def ddl(self) -> list[str]:
-        """Return DDL for Supabase's SQL editor: columns, the poll query's index, the functions, the publication for
-        push.
-        """
-        functions = functions_ddl(self.table, self._statements().read) if self.table.guard == "skip_locked" else []
-        return ddl_of(self.table).lacking(self._shape, [], [*functions, publication_ddl(self.table)])
+    def _ddl(self, shape: Shape[Column] | None) -> Ddl:
+        del shape  # HTTP shows nothing that DDL depends on
+        return ddl_of(self.table)
 
     def _statements(self, shape: Shape[Column] | None = None) -> Statements:
         """Return the statements; until the shape is known, columns are taken to be nullable."""

@@ -15,12 +15,13 @@ from urllib.parse import quote
 from everpoll.tables.changes import Change, Changes, Given, Plus, queue_order
 from everpoll.tables.claiming import Claimed
 from everpoll.tables.claims import Claim, by_fence, grouped
-from everpoll.tables.mapping import Table
+from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.outcome import lost_error
 from everpoll.tables.settling import Settled
 from everpoll.tables.statements import TableStatements, Values
 from everpoll.tables.supabase.clock import DatabaseClock, written
 from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of, quoted
+from everpoll.tables.supabase.functions import claimed_columns
 from everpoll.tables.supabase.http import Request
 
 NOW = "now"
@@ -54,22 +55,14 @@ class Statements(TableStatements[Request]):
         self.path = "/" + quote(name, safe="")
         self._reading = {"Accept-Profile": schema[0]} if schema else {}
         self._writing = {"Content-Profile": schema[0]} if schema else {}
-        self.read = list(dict.fromkeys([table.key, *self._taken(), *table.columns]))
+        self.read = claimed_columns(table)
         """The columns that a claim returns."""
-
-    def _taken(self) -> list[str]:
-        table = self.table
-        found = [table.started_at, table.heartbeat, table.retries, self.seen]
-        return [name for name in found if name is not None]
-
-    @property
-    def seen(self) -> str | None:
-        """The column that the guard compares with the value of the look; None: the guard compares none."""
-        return {"version": self.table.version, "timestamp": self.table.updated_at}.get(self.table.guard)
 
     @property
     def _compared(self) -> list[str]:
-        return [self.table.key] if self.seen is None else [self.table.key, self.seen]
+        """The key, and the column that the guard compares with the value of the look, if it compares one."""
+        seen = COMPARED.get(self.table.guard)
+        return [self.table.key] if seen is None else [self.table.key, self.table.used[seen]]
 
     def get(self, names: Sequence[str], filters: Query, order: str | None = None, limit: int | None = None) -> Request:
         """Return a request for rows, with these columns."""
