@@ -15,8 +15,8 @@ from everpoll.engine.why import Why
 from everpoll.errors import BadInput, EverpollError, TaskNotFound
 from everpoll.stores.contract import WorkerInfo
 from everpoll.tables import AdoptedTable
-from everpoll.tables.contract import Finding
-from everpoll.tables.overview import StatusCount, TableWorker
+from everpoll.tables.contract import Finding, StatusCount
+from everpoll.tables.overview import TableWorker
 from everpoll.tables.source import TableSource
 from everpoll.tables.why import counted_text, why_row
 

@@ -23,13 +23,13 @@ from everpoll.stores.contract import LEASE_LIMIT, Leased, Settlement, WorkerCard
 from everpoll.tables import overview
 from everpoll.tables.claiming import Found
 from everpoll.tables.claims import Claims
-from everpoll.tables.contract import Finding
+from everpoll.tables.contract import Finding, StatusCount
 from everpoll.tables.ddl import Ddl
 from everpoll.tables.findings import heartbeat, is_foreign, unfit
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.outcome import is_as_left, written
-from everpoll.tables.overview import Reader, RowState, StatusCount, TableWorker
+from everpoll.tables.overview import Reader, RowState, TableWorker
 from everpoll.tables.pulse import Beats, TablePulse
 from everpoll.tables.refusals import Refusals
 from everpoll.tables.settling import Settled, batch_of
@@ -110,16 +110,9 @@ class TableSource(ABC, Generic[C]):
         return None
 
     @property
+    @abstractmethod
     def has_push(self) -> bool:
         """See the contract."""
-        return self._hears_changes()
-
-    @has_push.setter
-    def has_push(self, _: bool) -> None:
-        raise AttributeError("has_push is found out by listening")
-
-    @abstractmethod
-    def _hears_changes(self) -> bool: ...
 
     @abstractmethod
     def _reading(self) -> AbstractAsyncContextManager[Reader[Any]]:

@@ -6,10 +6,12 @@ parameter. The fence of a claimed row stands in every later write: its key, `run
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from everpoll.tables.changes import Change, Changes, Given, Plus, Value, queue_order
 from everpoll.tables.claims import Claim
+from everpoll.tables.contract import StatusCount
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import lost_text
 from everpoll.tables.shape import Column, Shape
@@ -19,6 +21,11 @@ S = TypeVar("S")
 
 Values = Sequence[Any]
 """A row of an answer; the key comes first."""
+
+
+COUNT_LIMIT = 10_000
+INSTANT_ROLES = frozenset({"started_at", "finished_at", "heartbeat", "due_at"})
+"""Roles of columns that people are shown as instants."""
 
 
 class TableStatements(ABC, Generic[S]):
@@ -50,6 +57,22 @@ class TableStatements(ABC, Generic[S]):
     @abstractmethod
     def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> S:
         """Read these columns of rows whose column for `role` has this value, which is given as text."""
+
+    @abstractmethod
+    def count(self, word: str) -> S:
+        """Count the rows with this status, up to one more than the limit."""
+
+    def counted(self, word: str, rows: Sequence[Values]) -> StatusCount:
+        """Read the answer of `count`; None in it: not counted."""
+        found: int | None = rows[0][0]
+        if found is None:
+            return StatusCount(status=word, rows=None)
+        return StatusCount(status=word, rows=min(found, COUNT_LIMIT), is_capped=found > COUNT_LIMIT)
+
+    def read_instant(self, value: Any) -> datetime | None:
+        """Read an instant from an answer, in UTC."""
+        instant: datetime = value
+        return instant
 
 
 class Phrases(ABC):
@@ -94,9 +117,9 @@ class Phrases(ABC):
         """Write a condition by which rows are found."""
         return f"{self.at('status')} = {self.word(word)}"
 
-    def counted(self, condition: str, most: int) -> str:
-        """Write a query that counts rows, and stops at so many."""
-        return f"select count(*) from (select 1 from {self.name} where {condition} limit {most}) as few"  # noqa: S608 - names and words are quoted
+    def few(self, condition: str) -> str:
+        """Write a query that counts rows, and stops at one more than the limit."""
+        return f"select count(*) from (select 1 from {self.name} where {condition} limit {COUNT_LIMIT + 1}) as few"  # noqa: S608 - names and words are quoted
 
     @property
     def retries(self) -> str:

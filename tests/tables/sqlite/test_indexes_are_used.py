@@ -13,7 +13,7 @@ from everpoll.tables.outcome import RowWrite
 from everpoll.tables.settling import Settled
 from everpoll.tables.sqlite import SqliteTable
 from everpoll.tables.sqlite.findings import explain
-from everpoll.tables.sqlite.statements import Start, Statements
+from everpoll.tables.sqlite.statements import Statements
 from tables.sqlite_stage import SqliteStage
 from tables.stages import BARE, JOBS, Claimer, keys
 
@@ -165,7 +165,7 @@ async def test_what_runs_all_the_time_goes_through_an_index(sqlite_stage: Sqlite
         claims = [Claim(key, "w", "2030-01-01 00:00:00.000000") for key in range(4)]
         done = RowWrite(status="completed", is_end=True, results={"report": 1})
         again = RowWrite(status="queued", is_end=False, keeps_error=True, delay_s=1.0)
-        asked = [statements.poll(4), statements.peek(), statements.claim(Start("w", ""), 0, range(4))]
+        asked = [statements.poll(4), statements.peek(), statements.claim("w", 0, range(4))]
         ends = [[Settled(0, one, write, pattern_of(write)) for one in claims] for write in (done, again)]
         asked += [statements.settle(group, 0) for group in ends]
         asked += [*statements.beats(claims), *statements.holds(claims), *statements.rescues()]

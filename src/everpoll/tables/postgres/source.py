@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import asyncpg
 from msgspec import Struct
 
 from everpoll.drivers.postgres.address import read_address
@@ -22,22 +23,22 @@ from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.dial import Connection, Dial
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.wake import OnWake
-from everpoll.errors import EverpollError, SchemaOutdated, StoreUnavailable, TableUnfit
+from everpoll.errors import BadInput, EverpollError, SchemaOutdated, StoreUnavailable, TableUnfit
 from everpoll.stores.contract import WorkerCard
 from everpoll.tables.claiming import Found, claim_rows
 from everpoll.tables.contract import Finding
 from everpoll.tables.ddl import Ddl
 from everpoll.tables.findings import absent, columns
 from everpoll.tables.mapping import Table
+from everpoll.tables.overview import Reader
 from everpoll.tables.postgres import findings, shape
 from everpoll.tables.postgres.claiming import REFUSED, Doubts, PostgresClaiming
 from everpoll.tables.postgres.ddl import ddl_of
 from everpoll.tables.postgres.pulse import PostgresBeats
 from everpoll.tables.postgres.push import Push
-from everpoll.tables.postgres.reading import PostgresReader
 from everpoll.tables.postgres.settling import settle
 from everpoll.tables.postgres.shape import Relation
-from everpoll.tables.postgres.statements import Statements
+from everpoll.tables.postgres.statements import Sql, Statements
 from everpoll.tables.settling import Settled
 from everpoll.tables.source import TableSource
 from everpoll.tables.statements import Values
@@ -74,7 +75,9 @@ class PostgresTable(TableSource[Relation]):
         self._heartbeats = connections.heartbeats()
         self._opened: Opened | None = None
 
-    def _hears_changes(self) -> bool:
+    @property
+    def has_push(self) -> bool:
+        """See the contract."""
         return self._opened is not None and self._opened.push.has_push
 
     async def open(self) -> None:
@@ -116,8 +119,15 @@ class PostgresTable(TableSource[Relation]):
         return ddl_of(self.table, shape)
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[PostgresReader]:
-        yield PostgresReader(Statements(self.table, await self._fit()), self._catalog_lane)
+    async def _reading(self) -> AsyncIterator[Reader[Sql]]:
+        async def run(sql: Sql) -> list[Values]:
+            try:
+                return await self._catalog_lane.rows(*sql)
+            except (asyncpg.DataError, BadInput):
+                return []
+
+        statements = Statements(self.table, await self._fit())
+        yield Reader(statements, run, await self._catalog_lane.value("select now()"))
 
     async def _ask_for_room(self) -> None:
         if self._opened is not None:

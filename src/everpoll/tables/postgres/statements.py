@@ -17,13 +17,12 @@ from everpoll.stores.contract import encode
 from everpoll.tables.changes import Given, Pattern, queue_order
 from everpoll.tables.claims import Claim
 from everpoll.tables.mapping import COMPARED, Table
-from everpoll.tables.overview import INSTANT_ROLES
 from everpoll.tables.postgres.ddl import priority_order
 from everpoll.tables.postgres.shape import PostgresColumn, Relation
 from everpoll.tables.pulse import RESCUE_LIMIT
 from everpoll.tables.settling import Settled
 from everpoll.tables.sql_names import identifier, literal
-from everpoll.tables.statements import Phrases, TableStatements, Values
+from everpoll.tables.statements import COUNT_LIMIT, INSTANT_ROLES, Phrases, TableStatements, Values
 
 PLAIN_KEYS = {"int2": "int2", "int4": "int4", "int8": "int8", "uuid": "uuid", "text": "text", "varchar": "text"}
 """Types that the driver sends in arrays without asking the server; keys of any other type travel as texts."""
@@ -307,6 +306,15 @@ class Statements(Phrases, TableStatements[Sql]):
         outputs = f"{self.key_out}, {self.text('status')}"
         text = f"{picked} {self._update(self.gives_back, still, outputs)}"
         return [(text, self.table.stale_after_s, *([] if rows is None else [[row[0] for row in rows]]))]
+
+    def count(self, word: str) -> Sql:
+        """See `TableStatements`. The index has queued and running rows only: those that ended are counted in a small
+        table.
+        """
+        rows = self.few(self.has_status(word))
+        if word in {self.table.queued, self.table.running}:
+            return (rows,)
+        return (f"select case when ({self.few('true')}) <= {COUNT_LIMIT} then ({rows}) end",)
 
     def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> Sql:
         """See `TableStatements`."""

@@ -13,18 +13,20 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from everpoll.drivers.sqlite.connection import Connection
 from everpoll.tables.claiming import Claimed, Claiming, Found
 from everpoll.tables.claims import Claim
 from everpoll.tables.sqlite.instants import Kind, Starts, now_us, read_us, stored
-from everpoll.tables.sqlite.statements import Start, Statements
+from everpoll.tables.sqlite.statements import Statements
 from everpoll.tables.statements import Values
 
 
 class SqliteClaiming(Claiming):
-    """One claim, in a transaction. `begun`: gets the start of all that may have been claimed."""
+    """One claim, in a transaction. `begun`: gets what may have been claimed, without keys."""
 
-    def __init__(self, con: Connection, statements: Statements, starts: Starts, begun: list[Start]) -> None:
+    def __init__(self, con: Connection, statements: Statements, starts: Starts, begun: list[Claim]) -> None:
         self._con = con
         self._statements = statements
         self._starts = starts
@@ -44,21 +46,21 @@ class SqliteClaiming(Claiming):
         kind = self._statements.kinds["started_at"]
         # In whole seconds two claims of a row may have the same start: then the name must differ.
         name = f"{worker}:{secrets.token_hex(4)}" if kind is Kind.WHOLE else worker
-        start = Start(name, stored(kind, start_us))
-        self._begun.append(start)
+        all_of_it = Claim(None, name, stored(kind, start_us))
+        self._begun.append(all_of_it)
         try:
-            answer = self._con.execute(*self._statements.claim(start, start_us, [row[0] for row in rows]))
+            answer = self._con.execute(*self._statements.claim(name, start_us, [row[0] for row in rows]))
             claimed = {key for (key,) in answer.fetchall()}
         except sqlite3.IntegrityError:
             if self._con.in_transaction:
-                recover(self._con, self._statements, [start])  # raise(fail) leaves what it had done before
+                recover(self._con, self._statements, [all_of_it])  # raise(fail) leaves what it had done before
             raise
-        return [self._claimed(start, row) for row in rows if row[0] in claimed]
+        return [self._claimed(all_of_it, row) for row in rows if row[0] in claimed]
 
-    def _claimed(self, start: Start, row: Values) -> Claimed:
+    def _claimed(self, all_of_it: Claim, row: Values) -> Claimed:
         key, *values = row
         retries = 0 if self._statements.table.retries is None else values.pop(0)
-        return Claimed(Claim(key, *start), int(retries or 0) + 1, self._statements.read(values))
+        return Claimed(replace(all_of_it, key=key), int(retries or 0) + 1, self._statements.read(values))
 
     async def waits(self) -> tuple[bool, float | None]:
         """See `Claiming`. In a transaction no row is locked by others: one that is due was refused."""
@@ -84,10 +86,10 @@ def peeked(con: Connection, statements: Statements) -> tuple[Any, Any]:
     return ready, next_due
 
 
-def recover(con: Connection, statements: Statements, doubts: Iterable[Start]) -> None:
+def recover(con: Connection, statements: Statements, doubts: Iterable[Claim]) -> None:
     """Hand back what was claimed without an answer."""
-    for start in doubts:
-        con.execute(*statements.recover(start))
+    for claim in doubts:
+        con.execute(*statements.recover(claim))
 
 
 def until_s(due: Any) -> float | None:

@@ -16,6 +16,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from everpoll.drivers.sqlite.address import read_address
@@ -32,19 +33,20 @@ from everpoll.policy import shown
 from everpoll.stores.contract import Settlement, WorkerCard
 from everpoll.tables.changes import pattern_of
 from everpoll.tables.claiming import Found, claim_rows, run_now
+from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding
 from everpoll.tables.ddl import Ddl
 from everpoll.tables.mapping import Table
 from everpoll.tables.outcome import RowWrite
+from everpoll.tables.overview import Reader
 from everpoll.tables.settling import Settled
 from everpoll.tables.source import TableSource
 from everpoll.tables.sqlite import claiming, findings, settling
 from everpoll.tables.sqlite.ddl import ddl_of
 from everpoll.tables.sqlite.instants import Starts
 from everpoll.tables.sqlite.pulse import SqliteBeats
-from everpoll.tables.sqlite.reading import SqliteReader
 from everpoll.tables.sqlite.shape import FileShape, read_shape
-from everpoll.tables.sqlite.statements import Start, Statements
+from everpoll.tables.sqlite.statements import Sql, Statements
 from everpoll.tables.statements import Values
 
 T = TypeVar("T")
@@ -89,8 +91,8 @@ class SqliteTable(TableSource[FileShape]):
         self._statements: Statements | None = None
         self._has_found = False
         self._next_due: object = None
-        self._doubts: list[list[Start]] = []
-        """For each look whose outcome is unknown, the starts of what it may have claimed."""
+        self._doubts: list[list[Claim]] = []
+        """For each look whose outcome is unknown, what it may have claimed, without keys."""
 
     async def open(self) -> None:
         """See the contract. Switches the file to WAL mode."""
@@ -124,8 +126,13 @@ class SqliteTable(TableSource[FileShape]):
         return ddl_of(self.table, shape)
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[SqliteReader]:
-        yield SqliteReader(Statements(self.table, await self._fit()), self._address, self._patience_s)
+    async def _reading(self) -> AsyncIterator[Reader[Sql]]:
+        def read(sql: Sql) -> list[Values]:
+            with brief_connection(self._address, self._patience_s) as con:
+                return settling.answered(con, sql)
+
+        statements = Statements(self.table, await self._fit())
+        yield Reader(statements, lambda sql: asyncio.to_thread(read, sql), datetime.now(UTC))
 
     def _prepare(self, statements: Statements) -> None:
         """Warn of what could be better, and switch the file to WAL mode. Blocks."""
@@ -157,7 +164,7 @@ class SqliteTable(TableSource[FileShape]):
     async def _look(self, worker: str, most: int) -> Found:
         """Claim at most so many rows. If the caller is canceled meanwhile, the rows are handed back."""
         statements, doubts = self._opened(), list(self._doubts)
-        begun: list[Start] = []
+        begun: list[Claim] = []
 
         def claim(con: Connection) -> Found:
             claiming.recover(con, statements, itertools.chain(*doubts))
@@ -207,7 +214,9 @@ class SqliteTable(TableSource[FileShape]):
         queries = list(self._opened().states(keys))
         return await self._write(Op(lambda con: [row for sql in queries for row in settling.answered(con, sql)]))
 
-    def _hears_changes(self) -> bool:
+    @property
+    def has_push(self) -> bool:
+        """See the contract."""
         return True
 
     async def listen(self, on_wake: OnWake) -> None:

@@ -8,8 +8,9 @@ instants by the role of their column.
 # ruff: noqa: S608 - names and words are quoted, values are bound
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,7 @@ from everpoll.tables.claims import Claim, by_fence
 from everpoll.tables.mapping import Table
 from everpoll.tables.pulse import RESCUE_LIMIT
 from everpoll.tables.settling import Settled
-from everpoll.tables.sqlite.instants import SECOND_US, Kind, kind_of, later_us, now_us, stored
+from everpoll.tables.sqlite.instants import EPOCH, SECOND_US, Kind, kind_of, later_us, now_us, read_us, stored
 from everpoll.tables.sqlite.shape import FileShape
 from everpoll.tables.statements import Phrases, TableStatements, Values
 
@@ -29,13 +30,6 @@ WRITTEN = ("started_at", "heartbeat", "finished_at", "updated_at")
 
 Sql = tuple[str, dict[str, Any]]
 """A statement and its parameters, by name."""
-
-
-class Start(NamedTuple):
-    """The worker and the start that all rows of one claim have."""
-
-    worker: str
-    started: Any
 
 
 def named(name: str) -> str:
@@ -172,9 +166,9 @@ class Statements(Phrases, TableStatements[Sql]):
         due = self.at("due_at")
         return f"select {due} from {self.name} where {self._queued} and {due} > :now order by {due} limit 1"
 
-    def claim(self, start: Start, start_us: int, keys: Sequence[Any]) -> Sql:
+    def claim(self, worker: str, start_us: int, keys: Sequence[Any]) -> Sql:
         """Claim these rows if they are still queued."""
-        bound = {"worker": start.worker, **self._instants(start_us)}
+        bound = {"worker": worker, **self._instants(start_us)}
         return self._update(self.sets(self.changes.claimed), self._queued, keys, bound)
 
     def settle(self, group: Sequence[Settled], now: int) -> Sql:
@@ -187,10 +181,10 @@ class Statements(Phrases, TableStatements[Sql]):
             self.sets(self.changes.settled(pattern)), self._fence, [one.claim.key for one in group], bound
         )
 
-    def recover(self, start: Start) -> Sql:
+    def recover(self, claim: Claim) -> Sql:
         """Queue every row of one claim again: its answer got lost, so no handler runs them."""
         sql = f"update {self.name} set {self.sets(self.changes.waiting)} where {self._fence}"
-        return sql, {**start._asdict(), **self._instants(now_us())}
+        return sql, _fence(claim) | self._instants(now_us())
 
     def beats(self, claims: Sequence[Claim]) -> Iterator[Sql]:
         """See `TableStatements`."""
@@ -238,6 +232,15 @@ class Statements(Phrases, TableStatements[Sql]):
         stale_us = now - round(self.table.stale_after_s * SECOND_US)
         stale = stored(self.kinds["heartbeat"], stale_us)
         return {"stale": stale, "stale_start": stored(self.kinds["started_at"], stale_us), **self._instants(now)}
+
+    def count(self, word: str) -> Sql:
+        """See `TableStatements`."""
+        return self.few(self.has_status(word)), {}
+
+    def read_instant(self, value: Any) -> datetime | None:
+        """See `TableStatements`."""
+        instant_us = read_us(value)
+        return None if instant_us is None else EPOCH + timedelta(microseconds=instant_us)
 
     def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> Sql:
         """See `TableStatements`. A column without a type keeps numbers and texts apart: a key may be either."""

@@ -16,12 +16,13 @@ from typing import Any
 from msgspec import Struct
 
 from everpoll.drivers.wake import OnWake
-from everpoll.errors import NotRunning
+from everpoll.errors import BadInput, NotRunning
 from everpoll.tables.claiming import Found
 from everpoll.tables.contract import Finding, Token
 from everpoll.tables.ddl import Ddl
 from everpoll.tables.findings import absent, columns
 from everpoll.tables.mapping import Table
+from everpoll.tables.overview import Reader
 from everpoll.tables.settling import Settled
 from everpoll.tables.shape import Column, Shape
 from everpoll.tables.source import TableSource
@@ -32,10 +33,9 @@ from everpoll.tables.supabase.claiming import SupabaseClaiming
 from everpoll.tables.supabase.clock import DatabaseClock
 from everpoll.tables.supabase.ddl import ddl_of
 from everpoll.tables.supabase.functions import functions_of
-from everpoll.tables.supabase.http import Http, Link
+from everpoll.tables.supabase.http import Http, Link, Request
 from everpoll.tables.supabase.pulse import SupabaseBeats
 from everpoll.tables.supabase.push import Realtime
-from everpoll.tables.supabase.reading import SupabaseReader
 from everpoll.tables.supabase.settling import Settling
 from everpoll.tables.supabase.shape import Unusable, read_shape
 from everpoll.tables.supabase.statements import Statements
@@ -68,7 +68,9 @@ class SupabaseTable(TableSource[Shape[Column]]):
     def __repr__(self) -> str:
         return f"<SupabaseTable {self.table.name} at {self._link.address.rest}>"
 
-    def _hears_changes(self) -> bool:
+    @property
+    def has_push(self) -> bool:
+        """See the contract."""
         return self._realtime.has_push
 
     async def open(self) -> None:
@@ -129,9 +131,16 @@ class SupabaseTable(TableSource[Shape[Column]]):
         return Http(self._link)
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[SupabaseReader]:
+    async def _reading(self) -> AsyncIterator[Reader[Request]]:
         async with self._http() as http:
-            yield SupabaseReader(self._statements(), http, self._link.clock)
+
+            async def run(request: Request) -> list[Values]:
+                try:
+                    return await http.rows(request)
+                except BadInput:
+                    return []
+
+            yield Reader(self._statements(), run, self._link.clock.now())
 
     async def sign_off(self, incarnation: int) -> None:
         """Put back what claims without an answer may have brought."""

@@ -15,15 +15,18 @@ from urllib.parse import quote
 from everpoll.tables.changes import Change, Changes, Given, Plus, queue_order
 from everpoll.tables.claiming import Claimed
 from everpoll.tables.claims import Claim, by_fence, grouped
+from everpoll.tables.contract import StatusCount
 from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.outcome import lost_error
 from everpoll.tables.settling import Settled
 from everpoll.tables.statements import TableStatements, Values
-from everpoll.tables.supabase.clock import DatabaseClock, written
+from everpoll.tables.supabase.clock import DatabaseClock, read_instant, written
 from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of, quoted
 from everpoll.tables.supabase.functions import claimed_columns
 from everpoll.tables.supabase.http import Request
 
+COUNT_LIMIT = 1_000
+"""Supabase answers with a thousand rows at most, unless the project says otherwise."""
 NOW = "now"
 """Read by Postgres, by its own clock, when the statement runs."""
 Body = dict[str, Any]
@@ -181,6 +184,18 @@ class Statements(TableStatements[Request]):
         table = self.table
         for whole in self.by_keys((), keys):
             yield self.get([table.key, table.status, table.worker, table.started_at], whole)
+
+    def count(self, word: str) -> Request:
+        """See `TableStatements`."""
+        return self.select(["key"], "status", word, COUNT_LIMIT)
+
+    def counted(self, word: str, rows: Sequence[Values]) -> StatusCount:
+        """See `TableStatements`."""
+        return StatusCount(status=word, rows=len(rows), is_capped=len(rows) >= COUNT_LIMIT)
+
+    def read_instant(self, value: str) -> datetime:
+        """See `TableStatements`."""
+        return read_instant(value)
 
     def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> Request:
         """See `TableStatements`."""
