@@ -60,6 +60,8 @@ def test_what_ddl_prints_makes_check_content(shop: Shop) -> None:
     assert "there is no such table" in " ".join(missing.split())
     assert "column worker_id" in missing
     printed = shop.everpoll("tables", "ddl", "shop:app")
+    offered = [line for line in printed.splitlines() if not line.startswith("-- ")]
+    assert [line for line in offered if line not in missing.splitlines()] == [], "check prints what ddl prints"
     assert 'create table "execution_jobs"' in printed
     assert 'alter table "public"."audits" add column "worker_id" text;' in printed
     shop.execute(printed)
@@ -119,6 +121,9 @@ def test_rows_and_workers_of_a_table_are_shown(shop: Shop) -> None:
     assert "table 'audits': there is no such table" in " ".join(listed.split())
     found = json.loads(shop.everpoll("tables", "list", "shop:app", "execution_jobs", "--json"))
     assert found[0]["workers"][0]["label"] == "web-1"
+    beside = shop.everpoll("workers", "--app", "shop:app", code=2)
+    assert "web-1" in beside, "a table that cannot be read hides no worker of another one"
+    assert "table 'audits': there is no such table" in beside
     shop.execute(shop.everpoll("tables", "ddl", "shop:app", "audits"))
     workers = shop.everpoll("workers", "--app", "shop:app")
     assert workers.splitlines()[-1].split()[:4] == ["web-1", "alive", "execution_jobs", "1"]

@@ -74,16 +74,26 @@ def list_workers(path: str, url: str | None, as_json: bool) -> None:
     from everpoll.cli.jobs import show_workers  # noqa: PLC0415 - imports all of jobs
 
     app = found_app(path)
-    with_rows = [one for adopted in app.tables.values() for one in asyncio.run(_used(adopted, _workers_of))]
+    with_rows: list[TableWorker] = []
+    errors: list[EverpollError] = []
+    for adopted in app.tables.values():
+        try:
+            with_rows += asyncio.run(_used(adopted, _workers_of))
+        except EverpollError as error:
+            errors.append(error)
     is_needed = url is not None or app.needs_store
     found: list[WorkerInfo] = with_store(url or app.url, lambda store: store.workers()) if is_needed else []
     if as_json:
         print_json([*found, *with_rows])
-        return
-    if found or not with_rows:
+    elif found or not with_rows:
         show_workers(found)
-    if with_rows:
+    if with_rows and not as_json:
         console().print(_workers(with_rows))
+    # A table that cannot be read hides no worker of another one.
+    for other in errors[1:]:
+        typer.echo(f"everpoll: {other}", err=True)
+    if errors:
+        raise errors[0]
 
 
 async def _workers_of(source: TableSource[Any]) -> list[TableWorker]:
@@ -138,15 +148,17 @@ def ddl(app: App, table: Name = None) -> None:
 @tables.command()
 def check(app: App, table: Name = None, as_json: AsJson = False) -> None:
     """Check columns, index, push and heartbeat. Exit code 1: something needed is missing."""
-    found = {adopted.name: asyncio.run(_used(adopted, _inspected)) for adopted in _wanted(app, table)}
+    adopted = _wanted(app, table)
+    found = {one.name: asyncio.run(_used(one, _inspected)) for one in adopted}
     if as_json:
         print_json(found)
     else:
-        for name, findings in found.items():
-            console().print(_shown(name, findings))
-            for finding in findings:
-                if not finding.is_fit and finding.ddl is not None:
-                    typer.echo(f"{finding.ddl};")
+        for one in adopted:
+            console().print(_shown(one.name, found[one.name]))
+            # The very statements of `everpoll tables ddl`, which are more than those of single findings: a table that
+            # lacks columns needs the index as well.
+            for statement in one.source.ddl():
+                typer.echo(f"{statement};")
     if any(one.is_needed and not one.is_fit for findings in found.values() for one in findings):
         raise typer.Exit(1)
 

@@ -108,8 +108,9 @@ class TablePulse:
         return ours
 
     def _heard(self, claims: Sequence[Claim]) -> set[Any]:
-        """Write the heartbeat of those claims that still hold; return their keys."""
-        return self._keys(self._beats.statements.beats(claims))
+        """Write the heartbeat of those claims that still hold, where it has a column; return their keys."""
+        statements = self._beats.statements
+        return self._keys(statements.holds(claims) if self._table.heartbeat is None else statements.beats(claims))
 
     def _held(self, claims: Sequence[Claim]) -> set[Any]:
         """Return the keys of those claims that still hold."""

@@ -33,7 +33,7 @@ class TableStatements(ABC, Generic[S]):
 
     @abstractmethod
     def beats(self, claims: Sequence[Claim]) -> Iterable[S]:
-        """Write a heartbeat into the rows of claims that still hold, and read them; without a column for it: `holds`.
+        """Write a heartbeat into the rows of claims that still hold, and read them.
 
         A heartbeat does not count as a change of the row: its version and time of change stay.
         """

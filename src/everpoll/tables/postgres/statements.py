@@ -264,7 +264,7 @@ class Statements(Phrases, TableStatements[Sql]):
 
     def beats(self, claims: Sequence[Claim]) -> list[Sql]:
         """See `TableStatements`. It skips rows that a settlement has locked."""
-        return self._about(self._holds if self.table.heartbeat is None else self._beats, claims)
+        return self._about(self._beats, claims)
 
     def _about(self, text: str, claims: Sequence[Claim]) -> list[Sql]:
         """Add the parameters of a statement about claims of one worker, if there are any."""

@@ -188,9 +188,6 @@ class Statements(Phrases, TableStatements[Sql]):
 
     def beats(self, claims: Sequence[Claim]) -> Iterator[Sql]:
         """See `TableStatements`."""
-        if self.table.heartbeat is None:
-            yield from self.holds(claims)
-            return
         sets, now = self.sets({"heartbeat": Given.NOW}), self._instants(now_us())
         for group in by_fence(claims):
             yield self._update(sets, self._fence, [claim.key for claim in group], now | _fence(group[0]))
@@ -247,7 +244,9 @@ class Statements(Phrases, TableStatements[Sql]):
         columns = ", ".join(map(self.at, roles))
         if role == "status":
             return f"select {columns} from {self.name} where {self.has_status(value)} limit {limit}", {}
-        is_number = value.isascii() and value.removeprefix("-").isdigit() and abs(int(value)) < 2**63
+        is_number = (
+            value.isascii() and value.removeprefix("-").isdigit() and len(value) <= 20 and abs(int(value)) < 2**63
+        )
         sql = f"select {columns} from {self.name} where {self.at(role)} in (:value, :number) limit {limit}"
         return sql, {"value": value, "number": int(value) if is_number else value}
 

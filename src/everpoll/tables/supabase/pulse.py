@@ -9,6 +9,7 @@ after this process has seen the same heartbeat for the whole limit.
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
 from everpoll.tables.pulse import RESCUE_LIMIT, Beats
@@ -25,8 +26,7 @@ class SupabaseBeats(Beats[Request]):
     def __init__(self, statements: Statements, link: Link) -> None:
         super().__init__(statements)
         self._link = link
-        self._heard_at = statements.heard_at
-        self._stale_after_s = statements.table.stale_after_s
+        self._requests = statements
         self._http: Http | None = None
         self._runner = asyncio.Runner()
         self._seen: dict[Any, tuple[str | None, float]] = {}
@@ -42,17 +42,17 @@ class SupabaseBeats(Beats[Request]):
 
     def stale(self, limit: int) -> list[Values]:
         """See `Beats`."""
-        is_sure = self._link.clock.is_sure
-        rows, last = super().stale(limit), self._seen
-        self._seen = {}
-        if is_sure:
-            return rows
-        now_s = monotonic_s()
+        clock, limit_s = self._link.clock, self._requests.table.stale_after_s
+        if clock.is_sure:
+            self._seen.clear()
+            return self.run(self._requests.stale(limit, clock.now() - timedelta(seconds=limit_s)))
+        rows, now_s = self.run(self._requests.stale(limit)), monotonic_s()
+        last, self._seen = self._seen, {}
         for row in rows:
-            sign = self._heard_at(row)
+            sign = self._requests.heard_at(row)
             last_sign, since_s = last.get(row[0], (sign, now_s))
             self._seen[row[0]] = (sign, since_s if sign == last_sign else now_s)
-        return [row for row in rows if self._is_silent(row[0], now_s - self._stale_after_s)]
+        return [row for row in rows if self._is_silent(row[0], now_s - limit_s)]
 
     def _is_silent(self, key: Any, since_s: float) -> bool:
         sign, seen_s = self._seen[key]

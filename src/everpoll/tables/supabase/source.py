@@ -123,7 +123,7 @@ class SupabaseTable(TableSource[Shape[Column]]):
 
     def _statements(self, shape: Shape[Column] | None = None) -> Statements:
         """Return the statements; until the shape is known, columns are taken to be nullable."""
-        return Statements(self.table, self._link.clock, (shape or Shape(columns={})).is_required)
+        return Statements(self.table, (shape or Shape(columns={})).is_required)
 
     def _http(self) -> Http:
         """Open connections for the length of a block."""

@@ -2,8 +2,7 @@
 
 Promises: every write has its whole condition in the address, so PostgREST makes one UPDATE of it that changes a row
 only if all of it holds, and returns the changed rows. Only the needed columns are selected.
-Never: decides anything. The time is a parameter, or the word `now`, which the database reads by its own clock; only
-what is stale is asked for by an estimate of that clock.
+Never: decides anything. The time is a parameter, or the word `now`, which the database reads by its own clock.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.outcome import lost_error
 from everpoll.tables.settling import Settled
 from everpoll.tables.statements import TableStatements, Values
-from everpoll.tables.supabase.clock import DatabaseClock, read_instant, written
+from everpoll.tables.supabase.clock import read_instant, written
 from everpoll.tables.supabase.filters import Query, chunks, column, equals, one_of, quoted
 from everpoll.tables.supabase.functions import claimed_columns
 from everpoll.tables.supabase.http import Request
@@ -50,9 +49,8 @@ def http_claim(claim: Claim) -> HttpClaim:
 class Statements(TableStatements[Request]):
     """Requests about one table. `is_required` returns True for a column that does not take NULL; it is not emptied."""
 
-    def __init__(self, table: Table, clock: DatabaseClock, is_required: Callable[[str], bool]) -> None:
+    def __init__(self, table: Table, is_required: Callable[[str], bool]) -> None:
         self.table = table
-        self._clock = clock
         self.changes = Changes(table, is_required)
         *schema, name = table.parts
         self.path = "/" + quote(name, safe="")
@@ -164,9 +162,7 @@ class Statements(TableStatements[Request]):
     def beats(self, claims: Iterable[Claim]) -> Iterator[Request]:
         """See `TableStatements`."""
         heartbeat = self.table.heartbeat
-        if heartbeat is None:
-            yield from self.holds(claims)
-            return
+        assert heartbeat is not None, "without a column, `holds` is asked"
         for whole in self._held_by(claims):
             yield self.patch([self.table.key], whole, {heartbeat: NOW}, heartbeat)
 
@@ -242,9 +238,8 @@ class Statements(TableStatements[Request]):
         """Return a body with every column that a claim writes, to find out whether the key may write them."""
         return self.body(self.changes.claimed, {Given.WORKER: ""})
 
-    def stale(self, limit: int) -> list[Request]:
-        """See `TableStatements`. Without a clock that is sure: all running rows."""
-        before = self._clock.now() - timedelta(seconds=self.table.stale_after_s) if self._clock.is_sure else None
+    def stale(self, limit: int, before: datetime | None = None) -> list[Request]:
+        """See `TableStatements`. `before`: since when they are silent; None: all running rows."""
         longest_silent = f"{column(str(self.table.heartbeat))}.asc"
         return [self.get([self.table.key, *self._as_found()], self._is_stale(before), longest_silent, limit)]
 
