@@ -80,14 +80,21 @@ class Phrases(ABC):
 
     name: str
     """The table, in `from` and `update`."""
+    prefix = "t."
+    """Of columns in an expression."""
 
     def __init__(self, table: Table, shape: Shape[Column]) -> None:
         self.table = table
         self.changes = Changes(table, shape.is_required)
+        self.key = self.at("key")
 
-    @abstractmethod
     def at(self, role: str) -> str:
         """Write the column of this role, in an expression."""
+        return self.named(self.table.used[role])
+
+    def named(self, name: str) -> str:
+        """Write any column by its name, in an expression."""
+        return self.prefix + self.quoted(name)
 
     @abstractmethod
     def given(self, role: str, value: Given) -> str:
@@ -121,6 +128,22 @@ class Phrases(ABC):
         """Write a query that counts rows, and stops at one more than the limit."""
         return f"select count(*) from (select 1 from {self.name} where {condition} limit {COUNT_LIMIT + 1}) as few"  # noqa: S608 - names and words are quoted
 
+    def instant(self, role: str) -> str:
+        """Write the column of this role, as an instant."""
+        return self.at(role)
+
+    @property
+    def is_ready(self) -> str:
+        """A condition by which rows are found that wait and are due, by the database's clock."""
+        return self.has_status(self.table.queued) + self.and_is_due
+
+    @property
+    def and_is_due(self) -> str:
+        """The second part of it; nothing where rows have no due time."""
+        if self.table.due_at is None:
+            return ""
+        return f" and ({self.at('due_at')} is null or {self.instant('due_at')} <= now())"
+
     @property
     def retries(self) -> str:
         """How many attempts of the row have failed."""
@@ -130,10 +153,6 @@ class Phrases(ABC):
         """Write the order of the queue."""
         order = queue_order(self.table)
         return ", ".join(self.named(name) + (downwards if is_down else "") for name, is_down in order.items())
-
-    @abstractmethod
-    def named(self, name: str) -> str:
-        """Write any column by its name, in an expression."""
 
     def sets(self, change: Change) -> str:
         """Write the assignments of a change."""

@@ -43,7 +43,6 @@ class Statements(Phrases, TableStatements[Sql]):
         self.name = f"{relation.sql} t"
         key = relation.columns[table.key]
         plain = PLAIN_KEYS.get(key.base)
-        self.key = self.at("key")
         self.key_out = f"{self.key}::{plain or 'text'} as k"
         self._keys_in = f"{plain}[]" if plain else f"text[]::{key.type}[]"
         self._start_type = self.column_of("started_at").base
@@ -56,14 +55,6 @@ class Statements(Phrases, TableStatements[Sql]):
     def column_of(self, role: str) -> PostgresColumn:
         """Return the column of a mapped role."""
         return self.relation.columns[self.table.used[role]]
-
-    def at(self, role: str) -> str:
-        """See `Phrases`."""
-        return self.named(self.table.used[role])
-
-    def named(self, name: str) -> str:
-        """See `Phrases`."""
-        return f"t.{identifier(name)}"
 
     def text(self, role: str) -> str:
         """See `Phrases`."""
@@ -105,16 +96,6 @@ class Statements(Phrases, TableStatements[Sql]):
         """
         return f"{self.at('status')}::text || '' = {literal(word)}"
 
-    @property
-    def _and_is_due(self) -> str:
-        if self.table.due_at is None:
-            return ""
-        return f" and ({self.at('due_at')} is null or {self.instant('due_at')} <= now())"
-
-    @property
-    def _is_ready(self) -> str:
-        return self.has_status(self.table.queued) + self._and_is_due
-
     def _is_ours(self, worker: str) -> str:
         """Return the part of the fence that is neither key nor start."""
         return f"{self.at('worker')} = {worker}::{self._worker_type} and {self.is_still(self.table.running)}"
@@ -135,7 +116,7 @@ class Statements(Phrases, TableStatements[Sql]):
     @cached_property
     def claim(self) -> str:
         """Claims the first rows that are due. $1 worker, $2 how many."""
-        best = f"{self.name} where {self._is_ready} order by {self.ordered(self._downwards)} limit $2"
+        best = f"{self.name} where {self.is_ready} order by {self.ordered(self._downwards)} limit $2"
         return self._claimed(best)
 
     @cached_property
@@ -144,7 +125,7 @@ class Statements(Phrases, TableStatements[Sql]):
         seen = COMPARED.get(self.table.guard)
         outputs = self.key_out if seen is None else f"{self.key_out}, {self._seen(seen)} as v"
         order = self.ordered(self._downwards)
-        return f"select {outputs} from {self.name} where {self._is_ready} order by {order} limit $1"
+        return f"select {outputs} from {self.name} where {self.is_ready} order by {order} limit $1"
 
     @cached_property
     def claim_seen(self) -> str:
@@ -156,7 +137,7 @@ class Statements(Phrases, TableStatements[Sql]):
             kind = "int8" if seen == "version" else self.column_of(seen).base
             rows = f"unnest($2::{self._keys_in}, $3::{kind}[]) as u (k, v) join {self.name} on {self.key} = u.k"
             still = f"{rows} where {self._seen(seen)} is not distinct from u.v"
-        return self._claimed(f"{still} and {self.is_still(self.table.queued)}{self._and_is_due}")
+        return self._claimed(f"{still} and {self.is_still(self.table.queued)}{self.and_is_due}")
 
     def _seen(self, role: str) -> str:
         return f"{self.at(role)}::int8" if role == "version" else self.at(role)
@@ -189,7 +170,7 @@ class Statements(Phrases, TableStatements[Sql]):
     @cached_property
     def waits(self) -> str:
         """Tells whether any row is due, though none could be claimed, and in how many seconds the next one is due."""
-        is_there = f"exists(select from {self.name} where {self._is_ready})"
+        is_there = f"exists(select from {self.name} where {self.is_ready})"
         if self.table.due_at is None:
             return f"select {is_there}, null::float8"
         due = self.instant("due_at")

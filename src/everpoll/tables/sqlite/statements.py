@@ -45,24 +45,17 @@ def word(text: str) -> str:
 class Statements(Phrases, TableStatements[Sql]):
     """The statements of one table."""
 
+    prefix = ""
+
     def __init__(self, table: Table, shape: FileShape) -> None:
         super().__init__(table, shape)
         self._shape = shape
         self.name = f"main.{named(table.parts[-1])}"
-        self.key = self.at("key")
         self._queued, self._running = self.has_status(table.queued), self.has_status(table.running)
         self._fence = f"{self._running} and {self.at('worker')} = :worker and {self.at('started_at')} = :started"
         declared = {role: shape.column(name) for role, name in table.used.items()}
         self.kinds = {role: (kind_of(one.declared) if one else None) or Kind.TEXT for role, one in declared.items()}
         self._json = frozenset(name for name in (*table.columns, *table.results) if self._is_json(name))
-
-    def at(self, role: str) -> str:
-        """See `Phrases`."""
-        return named(self.table.used[role])
-
-    def named(self, name: str) -> str:
-        """See `Phrases`."""
-        return named(name)
 
     def quoted(self, name: str) -> str:
         """See `Phrases`."""
@@ -122,9 +115,10 @@ class Statements(Phrases, TableStatements[Sql]):
     def _poll(self) -> str:
         read = [self.table.key, *([self.table.retries] if self.table.retries else []), *self.table.columns]
         columns = ", ".join(map(named, read))
-        return f"select {columns} from {self.name} where {self._ready()} order by {self.ordered()} limit :limit"
+        return f"select {columns} from {self.name} where {self.is_ready} order by {self.ordered()} limit :limit"
 
-    def _ready(self) -> str:
+    @property
+    def is_ready(self) -> str:
         """Return the condition of rows that wait and are due.
 
         The plus before the other columns keeps SQLite from their indexes: rows are found by their status.
@@ -149,7 +143,7 @@ class Statements(Phrases, TableStatements[Sql]):
     @cached_property
     def _peek(self) -> str:
         if self.table.due_at is None:
-            return f"select exists (select 1 from {self.name} where {self._ready()}), null"
+            return f"select exists (select 1 from {self.name} where {self.is_ready}), null"
         due = self.at("due_at")
         rows = f"from {self.name} where {self._queued} and"
         today = f"or exists (select 1 {rows} {due} {TODAY})" if self._has_today else ""

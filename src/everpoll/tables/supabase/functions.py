@@ -107,14 +107,6 @@ class FunctionPhrases(Phrases):
     def __init__(self, table: Table) -> None:
         super().__init__(table, Shape(columns={}))
 
-    def at(self, role: str) -> str:
-        """See `Phrases`."""
-        return self.named(self.table.used[role])
-
-    def named(self, name: str) -> str:
-        """See `Phrases`."""
-        return f"t.{identifier(name)}"
-
     def given(self, role: str, value: Given) -> str:
         """See `Phrases`."""
         return "$1" if value is Given.WORKER else "$2"
@@ -127,13 +119,12 @@ def _claim(table: Table) -> str:
     if the answer gets lost, it finds its rows by it.
     """
     phrases, where, read = FunctionPhrases(table), qualified(table), claimed_columns(table)
-    is_queued, key = phrases.has_status(table.queued), phrases.at("key")
-    due = "" if table.due_at is None else f" and ({phrases.at('due_at')} is null or {phrases.at('due_at')} <= now())"
+    is_queued, key = phrases.has_status(table.queued), phrases.key
     objects = [read[start : start + PAIRS] for start in range(0, len(read), PAIRS)]
     built = " || ".join(f"jsonb_build_object({', '.join(_pairs(part))})" for part in objects)
     return (
         f"with picked as materialized (\n"
-        f"  select {key} as k from {where} t where {is_queued}{due}\n"
+        f"  select {key} as k from {where} t where {phrases.is_ready}\n"
         f"  order by {phrases.ordered(' desc nulls last')} limit greatest(least($3, 500), 0)\n"
         f"  for update skip locked\n"
         f"), ranked as (select k, row_number() over () as place from picked),\n"
