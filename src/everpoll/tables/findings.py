@@ -68,10 +68,10 @@ def unfit(
     flaws = [one for one in found if one.keeps_from_use]
     if not flaws:
         return None
-    if shape is None:
-        return TableUnfit(
-            f"table {table.name!r}: {flaws[0].detail}; `everpoll tables ddl` prints the statement that creates it", ddl
-        )
+    if (whole := next((one for one in flaws if one.what == "table"), None)) is not None:
+        hint = "; `everpoll tables ddl` prints the statement that creates it" if shape is None else ""
+        return TableUnfit(f"table {table.name!r}: {whole.detail}{hint}", ddl)
+    assert shape is not None, "what is not there has a finding of its own"
     roles = {name: role for role, name in reversed(table.used.items()) if role not in {name, f"column {name}"}}
     lacks, wrong = [], []
     for one in flaws:
@@ -79,8 +79,6 @@ def unfit(
         called = f"{name} ({roles[name]})" if name in roles else name
         if one.detail == MISSING:
             lacks.append(called)
-        elif one.what == "table":
-            wrong.append(one.detail)
         else:
             wrong.append(f"{called} {one.detail}" if one.what != name else f"{name}: {one.detail}")
     has = f"; it has {', '.join(one.name for one in shape.columns.values())}" if shape.columns else ""

@@ -23,8 +23,8 @@ class Unusable(Exception):
 
     def __init__(self, error: faults.Refused) -> None:
         self.is_absent = error.code in {"42P01", "PGRST205"}
-        what = "there is no such table, or not served by this address" if self.is_absent else "not with this key"
-        super().__init__(f"{what}: {error}")
+        absent, forbidden = "there is no such table, or not served by this address", "it cannot be used with this key"
+        super().__init__(f"{absent if self.is_absent else forbidden}: {error}")
 
 
 async def read_shape(http: Http, statements: Statements) -> Shape[Column]:
