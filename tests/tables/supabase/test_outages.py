@@ -79,6 +79,7 @@ async def test_a_server_that_never_answers(postgrest_stage: PostgRestStage, monk
         (problem(409, "40001", "could not serialize access"), "could not serialize"),
         (problem(500, "57P01", "terminating connection due to administrator command"), "terminating connection"),
         (problem(400, "55P03", "lock not available"), "55P03"),
+        (problem(400, message=""), "400: no reason given"),
         (web.Response(status=502, text="<html>Bad Gateway"), "502: <html>Bad Gateway"),
         (web.Response(status=521), "521"),
         (web.Response(status=200, text="<html>please log in"), "not JSON: is this PostgREST"),

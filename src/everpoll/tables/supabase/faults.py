@@ -1,7 +1,7 @@
 """Errors for failed requests.
 
     refused, timed out, name or certificate unknown, 408, 429, 5xx, a server that       StoreUnavailable: later perhaps
-      restarts, a transaction that must be repeated, an expired token
+      restarts, a transaction that must be repeated, an expired token, a 400 without a reason
     a table, column or function that is not there, or that the key may not use          Refused, and TableUnfit at open
     a value that the table cannot keep                                                  BadInput
     anything else                                                                       Refused, with the server's words
@@ -76,7 +76,9 @@ def of_answer(status: int, body: bytes) -> EverpollError:
         return StoreUnavailable(f"PostgREST answered {status}, a redirect, which is not followed: write its address")
     if code in TOKEN_CODES or status == 401:
         return TokenRefused(f"the token has expired or is not accepted: {text}")
-    if _is_away(status, code):
+    # What PostgREST says where its own connection broke in the middle of a statement: perhaps it was committed.
+    is_broken = status == 400 and not code and not said.get("message")
+    if is_broken or _is_away(status, code):
         return StoreUnavailable(text)
     if code.startswith(VALUE_CLASSES) and len(code) == 5:
         return BadInput(f"the table cannot keep this: {text}")
