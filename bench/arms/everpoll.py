@@ -101,7 +101,7 @@ async def latency_worker(order: gate.Order) -> None:
         await gate.ready_meanwhile()
         if order.get("alone"):
             await send(job, order)
-            await asyncio.sleep(order["every_s"])
+            await asyncio.sleep(gate.pause_s(order))
         await gate.ready_meanwhile()
         await gate.report(taken_ms=[one * 1e3 for one in taken])
 
@@ -121,7 +121,7 @@ async def latency_sender(order: gate.Order) -> None:
 
 async def send(job: AnyJob, order: gate.Order) -> None:
     for _ in range(order["jobs"]):
-        await asyncio.sleep(order["every_s"])
+        await asyncio.sleep(gate.pause_s(order))
         await job.enqueue(time.perf_counter(), gate.ARGS[0], gate.ARGS[2])
 
 

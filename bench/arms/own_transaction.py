@@ -50,7 +50,7 @@ async def by_asyncpg(order: gate.Order, job: Any) -> list[float]:
     gate.ready()
     sent = []
     for number in range(order["jobs"]):
-        await asyncio.sleep(order["every_s"])
+        await asyncio.sleep(gate.pause_s(order))
         transaction = connection.transaction()
         await transaction.start()
         await connection.execute("insert into ledger values ($1)", number)
@@ -71,7 +71,7 @@ async def by_psycopg(order: gate.Order, job: Any) -> list[float]:
     gate.ready()
     sent = []
     for number in range(order["jobs"]):
-        await asyncio.sleep(order["every_s"])
+        await asyncio.sleep(gate.pause_s(order))
         await connection.execute("insert into ledger values (%s)", [number])
         await job.enqueue(number, gate.ARGS[0], gate.ARGS[2], connection=connection)
         sent.append(time.perf_counter())
@@ -90,7 +90,7 @@ async def by_sqlite3(order: gate.Order, job: Any) -> list[float]:
             gate.ready()
             sent = []
             for number in range(order["jobs"]):
-                time.sleep(order["every_s"])
+                time.sleep(gate.pause_s(order))
                 connection.execute("insert into ledger values (?)", [number])
                 job.sync.enqueue(number, gate.ARGS[0], gate.ARGS[2], connection=connection)
                 sent.append(time.perf_counter())

@@ -82,7 +82,7 @@ async def latency_sender(order: gate.Order) -> None:
     queries = Queries(AsyncpgDriver(await asyncpg.connect(order["url"])))
     gate.ready()
     for _ in range(order["jobs"]):
-        await asyncio.sleep(order["every_s"])
+        await asyncio.sleep(gate.pause_s(order))
         await queries.enqueue("noop", json.dumps([time.perf_counter(), *gate.ARGS[::2]]).encode(), 0)
     await gate.report(sent=order["jobs"])
 

@@ -91,7 +91,7 @@ async def latency_sender(order: gate.Order) -> None:
         task = app.task(name="noop")(noop)
         gate.ready()
         for _ in range(order["jobs"]):
-            await asyncio.sleep(order["every_s"])
+            await asyncio.sleep(gate.pause_s(order))
             await task.defer_async(sent_at=time.perf_counter(), text=gate.ARGS[0], tags=gate.ARGS[2])
         await gate.report(sent=order["jobs"])
 

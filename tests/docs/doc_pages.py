@@ -67,6 +67,15 @@ def run(page: Path, folder: Path) -> None:
     assert not unused, f"{name_of(page)}: no block imports {unused}"
 
 
+def files_below(folder: Path) -> list[Path]:
+    """Every file below a folder, without hidden folders: `bench/.peers` has packages that others wrote."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+
+
 def pages() -> list[Path]:
     """Everything that is read by people: the files at the top, then the documentation."""
     return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from doc_pages import ROOT
+from doc_pages import ROOT, files_below
 
 TESTS = ROOT / "tests"
 PAGE = TESTS / "requirements.md"
@@ -52,8 +52,9 @@ def _exists(reference: str) -> bool:
 def test_ids_of_requirements_stand_on_that_page_only() -> None:
     """A reader of the source, the tests or the documentation does not have the list that they come from."""
     identifier = re.compile(r"(?<![\w#&.%])[A-E](?:1[0-9]|[1-9])(?![\w.])")
-    places = [(ROOT / "src/everpoll", "*.py"), (ROOT / "src/everpoll", "*.sql"), (ROOT / "docs", "*.md")]
-    places += [(ROOT / folder, "*.py") for folder in ("tests", "bench", "examples", "conformance")]
-    texts = {path: path.read_text(encoding="utf-8") for folder, kind in places for path in folder.rglob(kind)}
+    places = [("src/everpoll", ".py"), ("src/everpoll", ".sql"), ("docs", ".md")]
+    places += [(folder, ".py") for folder in ("tests", "bench", "examples", "conformance")]
+    files = [path for folder, kind in places for path in files_below(ROOT / folder) if path.suffix == kind]
+    texts = {path: path.read_text(encoding="utf-8") for path in files}
     found = [f"{path.relative_to(ROOT)}: {one[0]}" for path, text in texts.items() for one in identifier.finditer(text)]
     assert found == []

@@ -9,7 +9,7 @@ import tokenize
 from pathlib import Path
 
 import pytest
-from doc_pages import ROOT, blocks, name_of
+from doc_pages import ROOT, blocks, files_below, name_of
 
 PLACES = ("src/everpoll", "docs", "examples", "dashboard/src", "tests", "bench")
 KINDS = {".py", ".sql", ".md", ".ts", ".svelte"}
@@ -45,7 +45,7 @@ ALLOWED_NAMES: dict[str, str] = {
 
 
 def files() -> list[Path]:
-    found = [path for place in PLACES for path in (ROOT / place).rglob("*") if path.suffix in KINDS]
+    found = [path for place in PLACES for path in files_below(ROOT / place) if path.suffix in KINDS]
     return sorted(
         [path for path in found if path != HERE and BUILT not in path.parents] + [ROOT / name for name in TOP]
     )

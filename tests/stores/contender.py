@@ -1,6 +1,6 @@
 """A process that enqueues and runs tasks under keys that others want, too: `python contender.py URL SEED ROUNDS`.
 
-It says "ready" and waits for a line. Then ten callers at a time enqueue in every way there is, beside a worker that
+It says "ready" and waits for a line. Then fifty callers at a time enqueue in every way there is, beside a worker that
 leases and settles in batches. It prints how often it enqueued something new.
 """
 
@@ -13,7 +13,7 @@ from everpoll.stores.contract import Ended, Enqueued, NewTask, OnConflict, Uniqu
 from everpoll.stores.urls import store_for
 
 KEYS = 12
-CALLERS = 10
+CALLERS = 50
 
 
 def task_of(rng: random.Random) -> NewTask:

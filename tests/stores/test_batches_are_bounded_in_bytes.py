@@ -119,6 +119,18 @@ async def test_a_result_too_large_for_every_answer_comes_alone(stage: Stage) -> 
     assert list(await stage.store.ended([small.id])) == [small.id]
 
 
+async def test_sizes_are_told_without_the_payloads(stage: Stage) -> None:
+    """Of live and of ended tasks, in bytes; a task that is not there has none."""
+    worker = await stage.worker()
+    ended = await stage.running(worker, args=json("é" * 500))
+    await stage.store.settle(worker, [done(ended, "é" * 250)])
+    live = await stage.put_one(args=json("x" * 100), memory=json("é" * 100))
+    sizes = await stage.store.sizes([live, ended.id, live + 1_000])
+    assert sorted(sizes) == sorted([live, ended.id])
+    assert 1_500 <= sizes[ended.id] <= 2_000
+    assert 300 <= sizes[live] <= 500
+
+
 async def test_what_has_failed_is_told_with_its_reasons(stage: Stage) -> None:
     worker = await stage.worker()
     lease = await stage.running(worker, args=QUARTER)

@@ -30,7 +30,7 @@ async def test_no_two_of_them_wait_for_each_other(stage: Stage) -> None:
     before = await deadlocks(stage.backend)
     script = Path(__file__).with_name("contender.py")
     contenders = [
-        WarmProcess([str(script), stage.backend.url, str(2**61 + number), "40"], stdin=PIPE, stdout=PIPE)
+        WarmProcess([str(script), stage.backend.url, str(2**61 + number), "8"], stdin=PIPE, stdout=PIPE)
         for number in range(PROCESSES)
     ]
     try:

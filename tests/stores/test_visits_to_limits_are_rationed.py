@@ -47,3 +47,16 @@ def test_a_look_that_leaves_slots_over_visits_them() -> None:
     looks.visited(0, 0, 0.0)
     looks.looked(RUN_ROWS - 1, RUN_ROWS)
     assert looks.are_due(is_full=False)
+
+
+def test_looks_that_start_limited_tasks_are_no_run() -> None:
+    """No task without a limit is kept waiting: where only a few are without, the next look visits keys, too."""
+    clock = HandClock()
+    looks = LimitLooks(clock)
+    for _ in range(RUN_LOOKS + 1):
+        looks.looked(2 * RUN_ROWS, 2 * RUN_ROWS, started=RUN_ROWS + 1)
+        looks.visited(10 * RUN_ROWS, RUN_ROWS + 1, 1.0)
+        assert looks.are_due(is_full=False)
+    for _ in range(RUN_LOOKS):
+        looks.looked(2 * RUN_ROWS, 2 * RUN_ROWS, started=RUN_ROWS)
+    assert not looks.are_due()

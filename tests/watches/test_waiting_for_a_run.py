@@ -9,9 +9,10 @@ import pytest
 from everpoll import Backoff, Budget, Everpoll, RunCanceled
 from everpoll.engine.waiters import LOOK_LIMIT
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable, TaskNotFound
+from everpoll.stores import limits
 from everpoll.stores.contract import NewEvent, NewTask
 from everpoll.watches import Done, RunEvent, Wait, WatchRun
-from everpoll.watches.waiting import RunWaiters, Wanted
+from everpoll.watches.waiting import FEW, RunWaiters, Wanted
 from watches.stage import WatchStage
 
 READS = ("info", "ended", "events_of", "events")
@@ -274,6 +275,31 @@ def test_callers_cost_no_statement_each(stage: WatchStage) -> None:
         await asyncio.gather(*results, *followers)
         # Settlements come in batches, and each is read in one go; not one statement for each of 2,000 callers.
         assert calls["info"] + calls["ended"] + calls["events_of"] < 500
+
+    stage.play(scene)
+
+
+def test_a_look_at_many_large_runs_reads_no_more_than_fits(stage: WatchStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty callers wait for runs of a third of an answer each: few are read at a time, and each caller hears."""
+    monkeypatch.setattr(limits, "STATEMENT_BYTES", 30_000)
+    watch = stage.watch(lambda _op, w: _done_at(stage, w, 60), every="20s")
+
+    async def scene() -> None:
+        runs = [await watch.begin({"text": "x" * 9_000}, id=f"r{number}") for number in range(20)]
+        store: Any = await stage.app.store()
+        read: list[int] = []
+        real = store.info
+
+        async def info(task_ids: Any) -> Any:
+            read.append(len(task_ids))
+            return await real(task_ids)
+
+        store.info = info
+        results = [asyncio.ensure_future(run.result()) for run in runs]
+        followers = [asyncio.ensure_future(collected(run)) for run in runs]
+        await asyncio.gather(*results, *followers)
+        assert max(read) <= FEW
+        assert sum(read) >= 20
 
     stage.play(scene)
 

@@ -240,6 +240,10 @@ class Store(Source, Operations, Figures, OwnTransactions, Flows, Protocol):
         """Return the tasks that exist, live or in history, read in one snapshot."""
         ...
 
+    async def sizes(self, task_ids: Sequence[int]) -> dict[int, int]:
+        """Return how many bytes of payload `info` would read for each of the tasks that exist."""
+        ...
+
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
         """Return those of the tasks that have ended: the cheap look that all waiters of a process share.
 

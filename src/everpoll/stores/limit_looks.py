@@ -32,6 +32,7 @@ class LimitLooks:
         self._run = 0
         self._visit_at = float("-inf")
         self._patience_s = 0.0
+        self._is_short = False
         self._aged_at = float("-inf")
         self._found_aged = False
         self.aged_after = ""
@@ -50,16 +51,32 @@ class LimitLooks:
             return True
         return self._clock() >= self._visit_at + (0.0 if is_full else self._patience_s)
 
-    def looked(self, found: int, asked: int) -> None:
-        """Note how many tasks a look found, of how many that it asked for."""
-        self._run = self._run + 1 if found >= asked >= RUN_ROWS else 0
+    def looked(self, found: int, asked: int, *, started: int = 0) -> None:
+        """Note how many tasks a look found, of how many that it asked for, and how many of them have limits.
 
-    def visited(self, keys: int, started: int, took_s: float) -> None:
-        """Note how many keys a look visited, and how many tasks started there."""
+        Where hardly any task is without a limit, no task is kept waiting by visits: that is not a run.
+        """
+        self._run = self._run + 1 if found >= asked and found - started >= RUN_ROWS else 0
+        self._is_short = False
+
+    def visited(self, keys: int, started: int, took_s: float, *, left_over: int = 0) -> None:
+        """Note how many keys a look visited, how many tasks started there, and how many slots it left over.
+
+        `left_over` is 0 as well where it found tasks without a limit.
+        """
+        self._is_short = keys > 0 and left_over > 0
         in_vain = max(0.0, 1.0 - started / keys) if keys else 1.0
         rest_s = took_s * in_vain / SHARE
         self._visit_at = self._clock() + (rest_s if started else max(rest_s, NONE_REST_S))
         self._patience_s = 0.0 if started else NONE_REST_S
+
+    @property
+    def is_short(self) -> bool:
+        """True if the last look visited keys, left slots over, and found no task without a limit.
+
+        Then the next look does better after the settlements that are under way, which make room at these keys.
+        """
+        return self._is_short
 
     def asks_aged(self, aging_s: float | None) -> bool:
         """Return whether the next look should ask for tasks that have waited too long."""

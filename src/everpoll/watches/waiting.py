@@ -2,6 +2,7 @@
 
 Promises: a caller gets the outcome as soon as it is committed, before the cleanup. A caller that asks for the events
 after a number misses none: the task is read before its events, so the last event of an ended run is always found.
+One answer of the store carries at most STATEMENT_BYTES of payloads, and at least one run.
 """
 
 from collections import defaultdict
@@ -12,11 +13,15 @@ from typing import NamedTuple
 from everpoll.engine.waiters import Cadence, Waiter, Waiters
 from everpoll.errors import TaskNotFound
 from everpoll.policy import Backoff
+from everpoll.stores import limits
 from everpoll.stores.contract import Event, Store, TaskInfo
 
 CADENCE = Cadence(Backoff("50ms", factor=1.5, cap="1s", jitter=0), sweep_s=5.0, follows_events=True)
 EVENTS_LIMIT = 10_000
 """About how many events, of all tasks together, one statement reads."""
+
+FEW = 4
+"""So many tasks are read without asking for their sizes first: the limits of a run keep four below an answer's size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,13 @@ class RunWaiters(Waiters[Wanted, Seen]):
         super().__init__(store, self._answer, CADENCE, closed)
 
     async def _answer(self, waiters: Sequence[Waiter[Wanted, Seen]]) -> Sequence[int]:
-        whole = {one.task_id for one in waiters if one.question.after is None or one.question.now}
+        whole = {one.task_id for one in waiters if _wants_row(one)}
+        portion, left = await self._fitting(list(whole))
+        if left:
+            whole.difference_update(left)
+            waiters = [one for one in waiters if one.task_id in whole or not _wants_row(one)]
         others = {one.task_id for one in waiters} - whole
-        tasks = await self._store.info(list(whole)) if whole else {}
+        tasks = await self._store.info(portion) if portion else {}
         # A caller that waits for events needs no row: reading rows costs the most.
         ended = await self._store.ended(list(others)) if others else {}
         events = await self._events(waiters)
@@ -60,7 +69,15 @@ class RunWaiters(Waiters[Wanted, Seen]):
             is_over = one.task_id in ended if task is None else _is_over(task, one.question)
             if one.question.now or seen or is_over:
                 one.tell(Seen(task, seen))
-        return ()
+        return left
+
+    async def _fitting(self, task_ids: list[int]) -> tuple[Sequence[int], list[int]]:
+        """Return the tasks that one answer has room for, and those that are left for the next one."""
+        if len(task_ids) <= FEW:
+            return task_ids, []
+        sizes = await self._store.sizes(task_ids)
+        portion = next(limits.in_portions(task_ids, [sizes.get(one, 0) for one in task_ids], len(task_ids)))
+        return portion, task_ids[len(portion) :]
 
     async def _events(self, waiters: Sequence[Waiter[Wanted, Seen]]) -> defaultdict[int, list[Event]]:
         behind: dict[int, int] = {}
@@ -73,6 +90,10 @@ class RunWaiters(Waiters[Wanted, Seen]):
             for event in await self._store.events_of(behind, max(1, EVENTS_LIMIT // len(behind))):
                 found[event.task_id].append(event)
         return found
+
+
+def _wants_row(waiter: Waiter[Wanted, Seen]) -> bool:
+    return waiter.question.after is None or waiter.question.now
 
 
 def _is_over(task: TaskInfo, wanted: Wanted) -> bool:

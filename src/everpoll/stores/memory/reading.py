@@ -40,6 +40,11 @@ class MemoryReading(MemoryState):
         with self._lock:
             return {task_id: row.shown() for task_id in task_ids if (row := self._index.get(task_id))}
 
+    async def sizes(self, task_ids: Sequence[int]) -> dict[int, int]:
+        """See the contract."""
+        with self._lock:
+            return {task_id: row.payload_bytes() for task_id in task_ids if (row := self._index.get(task_id))}
+
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
         """See the contract."""
         with self._lock:

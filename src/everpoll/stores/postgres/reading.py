@@ -22,7 +22,12 @@ from everpoll.stores.postgres.rows import END, ENDED, LIVE, WORKER, task_info, w
 
 BY_ID = f"""select {LIVE} from everpoll.tasks t where t.id = any($1::bigint[])
     union all select {ENDED} from everpoll.history h where h.id = any($1::bigint[])"""
-# Postgres knows their sizes without reading large results.
+# Postgres knows sizes without reading large values.
+_SIZE = """coalesce(octet_length(s.args), 0) + coalesce(octet_length(s.memory), 0) + coalesce(octet_length(s.progress), 0)
+    + coalesce(pg_column_size(s.trail), 0)"""
+SIZES = f"""select s.id, {_SIZE} from everpoll.tasks s where s.id = any($1::bigint[])
+    union all select s.id, {_SIZE} + coalesce(octet_length(s.result), 0) from everpoll.history s
+     where s.id = any($1::bigint[])"""
 ENDS = f"""select {END}, h.fits from (
     select s.*, row_number() over sizes = 1
             or sum(coalesce(octet_length(s.result), 0) + coalesce(pg_column_size(s.trail), 0)) over sizes <= $2 as fits
@@ -57,6 +62,11 @@ async def info(lane: Lane, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
     """Return the tasks that exist, in the order in which they were asked for."""
     found = {row[0]: row for row in await lane.rows(BY_ID, list(task_ids))}
     return {task_id: task_info(found[task_id]) for task_id in task_ids if task_id in found}
+
+
+async def sizes(lane: Lane, task_ids: Sequence[int]) -> dict[int, int]:
+    """Return the bytes of payload of the tasks that exist."""
+    return dict(await lane.rows(SIZES, list(task_ids)))
 
 
 async def ended(lane: Lane, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:

@@ -283,6 +283,10 @@ class PostgresStore:
         """See the contract."""
         return await reading.info(self._queries, task_ids)
 
+    async def sizes(self, task_ids: Sequence[int]) -> dict[int, int]:
+        """See the contract."""
+        return await reading.sizes(self._queries, task_ids)
+
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
         """See the contract."""
         return await reading.ended(self._queries, task_ids)

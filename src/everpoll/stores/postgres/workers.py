@@ -83,6 +83,10 @@ class Workers:
         """See the contract."""
         if not settlements:
             return set()
+        with self._leasing.settling(settlements):
+            return await self._settle(incarnation, settlements)
+
+    async def _settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
         followed = [one for one in settlements if one.follow_ups]
         lost, due_s = await repeated(lambda: settling.settle(self._settlements, incarnation, settlements, followed))
         self._leasing.settled()

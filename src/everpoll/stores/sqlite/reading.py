@@ -37,6 +37,12 @@ PAYLOADS = slice(17, 22)
 """The place of the payloads in those columns."""
 BY_ID = f"""select {LIVE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value
     union all select {ENDED} from json_each(:ids) j cross join everpoll_history t where t.id = j.value"""
+# As a blob: the length of a text is in characters.
+_SIZE = """coalesce(length(cast(t.args as blob)), 0) + coalesce(length(cast(t.memory as blob)), 0)
+    + coalesce(length(cast(t.progress as blob)), 0) + coalesce(length(cast(t.trail as blob)), 0)"""
+SIZES = f"""select t.id, {_SIZE} from json_each(:ids) j cross join everpoll_tasks t where t.id = j.value
+    union all select t.id, {_SIZE} + coalesce(length(cast(t.result as blob)), 0)
+      from json_each(:ids) j cross join everpoll_history t where t.id = j.value"""
 ENDS = f"select {END} from json_each(:ids) j cross join everpoll_history t where t.id = j.value"
 ENDED_IDS = "select t.id from json_each(:ids) j cross join everpoll_history t where t.id = j.value"
 FOUND = f"""select * from (select {LIVE} from everpoll_tasks t where t.key = :key and t.kind = :kind)
@@ -78,6 +84,11 @@ def info(con: Connection, task_ids: Sequence[int]) -> dict[int, TaskInfo]:
     """Return the tasks that exist."""
     found = {row[0]: shown(row) for row in con.execute(BY_ID, {"ids": encode(task_ids)})}
     return {task_id: found[task_id] for task_id in task_ids if task_id in found}
+
+
+def sizes(con: Connection, task_ids: Sequence[int]) -> dict[int, int]:
+    """Return the bytes of payload of the tasks that exist."""
+    return dict(con.execute(SIZES, {"ids": encode(task_ids)}).fetchall())
 
 
 def ended(con: Connection, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:

@@ -260,6 +260,11 @@ class SqliteStore:
         possible = [task_id for task_id in task_ids if _is_possible(task_id)]
         return await self._read(lambda con: reading.info(con, possible)) if possible else {}
 
+    async def sizes(self, task_ids: Sequence[int]) -> dict[int, int]:
+        """See the contract."""
+        possible = [task_id for task_id in task_ids if _is_possible(task_id)]
+        return await self._read(lambda con: reading.sizes(con, possible)) if possible else {}
+
     async def ended(self, task_ids: Sequence[int]) -> dict[int, TaskInfo | None]:
         """See the contract."""
         possible = [task_id for task_id in task_ids if _is_possible(task_id)]

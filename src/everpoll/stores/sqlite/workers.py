@@ -80,7 +80,7 @@ class Workers:
 
     def _remember(self, looked: leasing.Looked, look: leasing.Look) -> None:
         looks = self._limit_looks
-        looks.looked(len(looked.leased.leases), look.limit(LEASE_LIMIT))
+        looks.looked(len(looked.leased.leases), look.limit(LEASE_LIMIT), started=looked.started)
         if look.aging_us is not None:
             looks.asked_aged(look.aging_us / 1e6, found=looked.has_aged)
         if looked.visited is not None:

@@ -289,7 +289,12 @@ begin
     found_ids := coalesce(cardinality(ids), 0);
     is_cut := coalesce(is_cut, false);
     has_more := false;
-    if started > 0 then perform everpoll.note_starts(limited.keys[:started], limited.rates[:started]); end if;
+    if started > 0 then
+        -- Two conditions: where no look has asked about limits, the record has no fields.
+        if cardinality(array_remove(limited.rates, null)) > 0 then
+            perform everpoll.note_starts(limited.keys[:started], limited.rates[:started]);
+        end if;
+    end if;
     if is_direct and (found_ids - started >= due_room or is_cut) then
         -- More may be due in this queue: what lies before the last one is leased.
         done_until[array_position(done_queues, due_queues[1])] := coalesce(last_due, due_from[1]);

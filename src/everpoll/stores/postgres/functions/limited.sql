@@ -17,6 +17,7 @@ language sql stable as $$
       from (select coalesce(sum(s.starts), 0)::int as starts, min(s.at) as first_at from everpoll.starts s
              where its_starts is not null and s.limit_key = its_key
                and s.at > asked_at - everpoll.window_of(its_per_s)) w
+    offset 0  -- Else the planner writes this count into each place of the caller that reads it: twelve counts a key.
 $$;
 
 -- Finds limited tasks that may start now. Locks them and their keys until the transaction ends, so that no other call
@@ -31,6 +32,9 @@ $$;
 -- The function first visits up to `visits` keys without locks; with one rank in one queue it stops once it has enough.
 -- Then it locks the keys that seem to have room (advisory locks; it skips keys that another look has locked). Only then,
 -- in a later snapshot, it counts what runs and takes tasks: so the count includes all leases of earlier looks.
+--
+-- Of each key a look takes a sixteenth of what it wants, where it can: so it visits and locks few keys, and looks of
+-- several workers seldom want the same ones. A look of up to 16 tasks takes one of each key.
 --   rule_*: the limits of the caller's own code, by name of the task; they replace those that the task was enqueued with.
 --   turn_*: by queue, the key that was served last. turns: in which order the keys of these tasks were served. last_*: the
 --   key that was visited last, where there were more.
@@ -53,8 +57,10 @@ as $$
 declare
     line_queues text[]; line_ranks int[]; open_queues text[]; open_ranks int[]; open_keys text[]; open_running int[];
     open_starts int[]; open_per_s float8[]; its_queue text; its_rank int; turn text; after_key text; until_key text;
-    chunk int; enough int; seen int; found_keys text[]; found_running int[]; found_starts int[];
-    found_per_s float8[]; found_opens timestamptz; share int; opened int; is_short boolean;
+    chunk int := 16; seen int; found_keys text[]; found_running int[]; found_starts int[];
+    found_per_s float8[]; found_opens timestamptz; found_counts int[]; startable_tasks int := 0;
+    quantum int := ceil(most_tasks / 16.0)::int; share int; opened int := 0; is_short boolean; is_one_line boolean;
+    is_enough boolean;
     seen_key text; asked_at timestamptz := clock_timestamp(); aged_opened int := 0;
     aged_until timestamptz := 'infinity';
 begin
@@ -87,8 +93,7 @@ begin
 
     -- With one line the first keys in turn are the best; with several, all of them are compared. At most 64 keys are
     -- locked: a server has room for some thousand advisory locks in all.
-    enough := case when cardinality(line_queues) = 1 then least(most_tasks, 64) else 64 end;
-    chunk := least(greatest(most_tasks, 16), 64);
+    is_one_line := cardinality(line_queues) = 1;
     if aged_before is not null then
         with recursive heads(queue, rank, key, name, running, starts, per_s, due_at) as (
             select l.queue, l.rank, first.* from unnest(line_queues, line_ranks) l(queue, rank) cross join lateral (
@@ -168,54 +173,72 @@ begin
                       from keys k left join unnest(rule_names, rule_running, rule_starts, rule_per_s)
                            r(name, running, starts, per_s) on r.name = k.name),
                 roomy as (
-                    select d.key, d.nth, d.running, d.starts, d.per_s, f.room, f.opens_at
+                    select d.key, d.nth, d.running, d.starts, d.per_s, f.room, f.opens_at,
+                           case when f.room > 1 and is_one_line and quantum > 1 then (
+                               select count(*)::int from (
+                                   select from everpoll.tasks w
+                                    where w.line = 3 and w.queue = its_queue and w.rank = its_rank and w.limit_key = d.key
+                                    order by w.queue, w.rank, w.limit_key, w.due_at, w.id
+                                    limit least(f.room, quantum)) c)
+                           else least(f.room, 1) end as tasks
                       from ruled d cross join lateral everpoll.room_of_key(d.key, d.running, d.starts, d.per_s, asked_at) f)
                 select array_agg(m.key order by m.nth) filter (where m.room > 0),
                        array_agg(m.running order by m.nth) filter (where m.room > 0),
                        array_agg(m.starts order by m.nth) filter (where m.room > 0),
                        array_agg(m.per_s order by m.nth) filter (where m.room > 0),
+                       array_agg(m.tasks order by m.nth) filter (where m.room > 0),
                        min(m.opens_at), count(*), max(m.key)
-                  into found_keys, found_running, found_starts, found_per_s, found_opens, seen, seen_key from roomy m;
+                  into found_keys, found_running, found_starts, found_per_s, found_counts, found_opens, seen, seen_key
+                  from roomy m;
                 visited := visited + seen;
                 opens_at := least(opens_at, found_opens);
-                if found_keys is not null then
-                    open_keys := open_keys || found_keys;
-                    open_running := open_running || found_running;
-                    open_starts := open_starts || found_starts;
-                    open_per_s := open_per_s || found_per_s;
-                    open_queues := open_queues || array_fill(its_queue, array[cardinality(found_keys)]);
-                    open_ranks := open_ranks || array_fill(its_rank, array[cardinality(found_keys)]);
-                end if;
-                exit when seen < chunk;
-                after_key := seen_key;
-                if coalesce(cardinality(open_keys), 0) >= enough or visited >= visits then
+                -- Other looks hold the locks of some keys: the keys behind them take their place.
+                for place in 1 .. coalesce(cardinality(found_keys), 0) loop
+                    is_enough := opened >= 64 or is_one_line and startable_tasks >= most_tasks;
+                    exit when is_enough;
+                    if pg_try_advisory_xact_lock(hashtextextended(found_keys[place], 7340119)) then
+                        open_queues := open_queues || its_queue;
+                        open_ranks := open_ranks || its_rank;
+                        open_keys := open_keys || found_keys[place];
+                        open_running := open_running || found_running[place];
+                        open_starts := open_starts || found_starts[place];
+                        open_per_s := open_per_s || found_per_s[place];
+                        opened := opened + 1;
+                        startable_tasks := startable_tasks + found_counts[place];
+                    else
+                        is_cut := true;
+                    end if;
+                end loop;
+                if is_enough or opened >= 64 or visited >= visits or is_one_line and startable_tasks >= most_tasks then
                     is_cut := true;
                     last_queue := its_queue;
                     last_key := seen_key;
                     exit walk;
                 end if;
+                exit when seen < chunk;
+                after_key := seen_key;
+                chunk := least(2 * chunk, 64);
             end loop;
         end loop;
     end loop;
     if open_keys is null then return; end if;
 
-    opened := least(cardinality(open_keys), enough);
-    is_cut := is_cut or opened < cardinality(open_keys);
-    select array_agg(o.queue order by o.nth), array_agg(o.rank order by o.nth), array_agg(o.key order by o.nth),
-           array_agg(o.running order by o.nth), array_agg(o.starts order by o.nth), array_agg(o.per_s order by o.nth)
-      into open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s
-      from (select u.*, pg_try_advisory_xact_lock(hashtextextended(u.key, 7340119)) as is_ours
-              from unnest(open_queues[:opened], open_ranks[:opened], open_keys[:opened], open_running[:opened],
-                          open_starts[:opened], open_per_s[:opened]) with ordinality
-                   u(queue, rank, key, running, starts, per_s, nth)) o
-     where o.is_ours;
-    is_cut := is_cut or coalesce(cardinality(open_keys), 0) < opened;
-    if open_keys is null then return; end if;
+    if aged_opened > 0 then
+        select array_agg(o.queue order by o.nth), array_agg(o.rank order by o.nth), array_agg(o.key order by o.nth),
+               array_agg(o.running order by o.nth), array_agg(o.starts order by o.nth), array_agg(o.per_s order by o.nth)
+          into open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s
+          from (select u.*, pg_try_advisory_xact_lock(hashtextextended(u.key, 7340119)) as is_ours
+                  from unnest(open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s) with ordinality
+                       u(queue, rank, key, running, starts, per_s, nth)) o
+         where o.is_ours;
+        if open_keys is null then return; end if;
+        opened := cardinality(open_keys);
+    end if;
 
     -- Later than every start that a look before this one has noted under the same lock.
     asked_at := clock_timestamp();
     -- No more rows are locked than can be leased: of each key an even share. Where keys have less, another look follows.
-    share := ceil(most_tasks::float8 / opened)::int;
+    share := greatest(quantum, ceil(most_tasks::float8 / opened)::int);
     with locked as materialized (
         select u.*, f.room from unnest(open_queues, open_ranks, open_keys, open_running, open_starts, open_per_s)
             with ordinality u(queue, rank, key, running, starts, per_s, nth)
@@ -241,7 +264,7 @@ begin
         select t.*, row_number() over (partition by t.queue order by t.rank, t.round, t.place, t.nth) as nth_of_queue
           from rounds t where t.nth_of_key <= t.room),
     chosen as (
-        select c.*, row_number() over (order by c.rank, c.round, c.place, c.nth) as turn
+        select c.*, c.nth as turn
           from capped c join unnest(wanted, rooms) q(queue, room) on q.queue = c.queue
          where c.nth_of_queue <= q.room order by c.rank, c.round, c.place, c.nth limit most_tasks),
     heads as (
