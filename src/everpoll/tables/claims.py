@@ -17,6 +17,7 @@ class Claim(Struct, frozen=True, gc=False):
     """A claimed row: every later write about it carries `worker` and `started_at`, as they stand in the table."""
 
     key: Any
+    """None: all rows of one look, as long as it is unknown which were claimed."""
     worker: str
     started_at: Any
 

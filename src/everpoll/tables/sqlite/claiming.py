@@ -46,21 +46,21 @@ class SqliteClaiming(Claiming):
         kind = self._statements.kinds["started_at"]
         # In whole seconds two claims of a row may have the same start: then the name must differ.
         name = f"{worker}:{secrets.token_hex(4)}" if kind is Kind.WHOLE else worker
-        all_of_it = Claim(None, name, stored(kind, start_us))
-        self._begun.append(all_of_it)
+        whole = Claim(None, name, stored(kind, start_us))
+        self._begun.append(whole)
         try:
             answer = self._con.execute(*self._statements.claim(name, start_us, [row[0] for row in rows]))
             claimed = {key for (key,) in answer.fetchall()}
         except sqlite3.IntegrityError:
             if self._con.in_transaction:
-                recover(self._con, self._statements, [all_of_it])  # raise(fail) leaves what it had done before
+                recover(self._con, self._statements, [whole])  # raise(fail) leaves what it had done before
             raise
-        return [self._claimed(all_of_it, row) for row in rows if row[0] in claimed]
+        return [self._claimed(whole, row) for row in rows if row[0] in claimed]
 
-    def _claimed(self, all_of_it: Claim, row: Values) -> Claimed:
+    def _claimed(self, whole: Claim, row: Values) -> Claimed:
         key, *values = row
         retries = 0 if self._statements.table.retries is None else values.pop(0)
-        return Claimed(replace(all_of_it, key=key), int(retries or 0) + 1, self._statements.read(values))
+        return Claimed(replace(whole, key=key), int(retries or 0) + 1, self._statements.read(values))
 
     async def waits(self) -> tuple[bool, float | None]:
         """See `Claiming`. In a transaction no row is locked by others: one that is due was refused."""

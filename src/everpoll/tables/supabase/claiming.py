@@ -34,11 +34,9 @@ UNCLEAR_S = 60.0
 
 
 class Unclear(Struct, eq=False):
-    """A claim whose outcome is unknown."""
+    """A claim whose outcome is unknown; no other claim has its start."""
 
-    worker: str
-    started_at: str
-    """No other claim has it."""
+    claim: Claim
     until_s: float
 
 
@@ -79,17 +77,16 @@ class SupabaseClaiming(Claiming):
         except BaseException:
             # Mostly a cancellation: the caller does not get these rows, so they count as claims without an answer.
             for group in by_fence(one.claim for one in claimed):
-                self._unclear.append(Unclear(group[0].worker, group[0].started_at, monotonic_s() + UNCLEAR_S))
+                self._unclear.append(Unclear(group[0], monotonic_s() + UNCLEAR_S))
             raise
 
     async def recover(self) -> None:
         """Hand back rows of claims without an answer, for a while: such a request may still be under way."""
         for unclear in list(self._unclear):
             is_over = monotonic_s() > unclear.until_s
-            claim = Claim(None, unclear.worker, unclear.started_at)
             try:
-                for version in await self._versions(claim):
-                    if await self._http.rows(self._statements.recover(claim, version)):
+                for version in await self._versions(unclear.claim):
+                    if await self._http.rows(self._statements.recover(unclear.claim, version)):
                         logger.warning("table %s: handed back rows of a claim whose answer got lost", self._table.name)
             except faults.REFUSED as error:
                 text = "table %s: what was claimed unknowingly is left to the rescue: %s"
@@ -108,9 +105,12 @@ class SupabaseClaiming(Claiming):
         """See `Claiming`."""
         if self._functions is None:
             return None
-        started_at = written(self._clock.unique())
-        arguments = {"worker": worker, "started_at": started_at, "most": most}
-        return await self._send(worker, [(started_at, self._statements.call(self._functions.claim, arguments))])
+        claim = self._whole(worker)
+        arguments = {"worker": worker, "started_at": claim.started_at, "most": most}
+        return await self._send([(claim, self._statements.call(self._functions.claim, arguments))])
+
+    def _whole(self, worker: str) -> Claim:
+        return Claim(None, worker, written(self._clock.unique()))
 
     async def look(self, most: int) -> list[Values]:
         """See `Claiming`."""
@@ -119,16 +119,16 @@ class SupabaseClaiming(Claiming):
     async def take(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
         """See `Claiming`."""
         place = {row[0]: index for index, row in enumerate(rows)}
-        starts = map(written, iter(self._clock.unique, None))
-        claimed = await self._send(worker, self._statements.claims(rows, worker, starts, self._clock.is_exact))
+        requests = self._statements.claims(rows, lambda: self._whole(worker), self._clock.is_exact)
+        claimed = await self._send(requests)
         return sorted(claimed, key=lambda one: place[one.claim.key])
 
-    async def _send(self, worker: str, requests: Iterable[tuple[str, Request]]) -> list[Claimed]:
-        """Send the requests of a claim, each with its start, and return the claimed rows.
+    async def _send(self, requests: Iterable[tuple[Claim, Request]]) -> list[Claimed]:
+        """Send requests, each with its claim, and return the claimed rows.
 
-        Each start is remembered until the outcome of its request is known.
+        Each claim is remembered until the outcome of its request is known.
         """
-        parts = {Unclear(worker, start, monotonic_s() + UNCLEAR_S): request for start, request in requests}
+        parts = {Unclear(claim, monotonic_s() + UNCLEAR_S): request for claim, request in requests}
         self._unclear += parts
         answers = await asyncio.gather(*map(self._ask, parts.values()), return_exceptions=True)
         claimed: list[Claimed] = []
@@ -137,7 +137,7 @@ class SupabaseClaiming(Claiming):
             if isinstance(answer, BaseException):
                 errors.append(answer)
             else:
-                claimed += [self._statements.claimed(worker, row) for row in answer]
+                claimed += [self._statements.claimed(part.claim.worker, row) for row in answer]
             # A request that PostgREST refused has changed nothing.
             if not isinstance(answer, StoreUnavailable) and not isinstance(answer, asyncio.CancelledError):
                 self._unclear.remove(part)

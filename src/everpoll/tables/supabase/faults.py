@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from everpoll.drivers.sqlstates import AWAY_CLASSES, AWAY_STATES, LOCKED
 from everpoll.errors import BadInput, EverpollError, StoreUnavailable
 from everpoll.http import Kind, NotAsked, NotReached
 
@@ -22,9 +23,6 @@ NO_FUNCTION = "PGRST202"
 TOKEN_CODES = ("PGRST301", "PGRST302", "PGRST303")
 # Of PostgREST itself: no connection, an internal error of it, no schema cache yet, no free connection in time.
 AWAY_CODES = ("PGRST000", "PGRST001", "PGRST002", "PGRST003")
-# By SQLSTATE, as in the drivers: connection, transaction rollback, resources, operator intervention, system.
-AWAY_CLASSES = ("08", "40", "53", "57", "58")
-AWAY_STATES = ("25006", "25P03", "55P03")
 VALUE_CLASSES = ("22", "23")
 AWAY_STATUSES = (408, 425, 429)
 SAID_LIMIT = 500
@@ -87,7 +85,7 @@ def of_answer(status: int, body: bytes) -> EverpollError:
 
 def _is_away(status: int, code: str) -> bool:
     is_state = len(code) == 5 and not code.startswith("PGRST")
-    if code in AWAY_CODES or code in AWAY_STATES or (is_state and code.startswith(AWAY_CLASSES)):
+    if code in AWAY_CODES or code in {*AWAY_STATES, LOCKED} or (is_state and code.startswith(AWAY_CLASSES)):
         return True
     # A 5xx with a SQLSTATE that is not among those is a statement that will fail again.
     return status in AWAY_STATUSES or (status >= 500 and not is_state)

@@ -117,10 +117,10 @@ class Statements(TableStatements[Request]):
         return self.get([due_at], waits, f"{column(due_at)}.asc", 1)
 
     def claims(
-        self, candidates: Sequence[Values], worker: str, starts: Iterator[str], is_exact: bool
-    ) -> Iterator[tuple[str, Request]]:
-        """Yield requests that claim the candidates, each with a start of its own: one per part that one condition can
-        claim.
+        self, candidates: Sequence[Values], new_claim: Callable[[], Claim], is_exact: bool
+    ) -> Iterator[tuple[Claim, Request]]:
+        """Yield requests that claim the candidates: one per part that one condition can claim, each with a claim of its
+        own.
 
         Others must not judge an age by a clock that may be wrong or a second behind. With such a clock the database
         writes the heartbeat by its own.
@@ -130,11 +130,12 @@ class Statements(TableStatements[Request]):
             seen = group[0][1:]
             filters = (*self._is(self.table.queued), *self._equal(self._compared[1:], seen))
             for whole in self.by_keys(filters, [row[0] for row in group]):
-                given = {Given.WORKER: worker, Given.START: next(starts)}
+                claim = new_claim()
+                given = {Given.WORKER: claim.worker, Given.START: claim.started_at}
                 body = self.body(self.changes.claimed, given, {"version": next(iter(seen), None)})
                 if heartbeat is not None and not is_exact:
                     body[heartbeat] = NOW
-                yield given[Given.START], self.patch(self.read, whole, body)
+                yield claim, self.patch(self.read, whole, body)
 
     def claimed(self, worker: str, row: Body) -> Claimed:
         """Return a row that was claimed. `row`: the columns of `read`."""
