@@ -1,4 +1,4 @@
-"""The SQLSTATEs of Postgres after which the same statement may succeed later, whoever reports them: driver or PostgREST."""
+"""The SQLSTATEs of Postgres after which the same statement may succeed later: the driver and PostgREST report them."""
 
 # By the first two characters: connection, transaction rollback, resources, operator intervention, system.
 AWAY_CLASSES = ("08", "40", "53", "57", "58")

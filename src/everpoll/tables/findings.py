@@ -48,7 +48,7 @@ def columns(table: Table, shape: Shape[Column], added: Callable[[str, str], str 
 
 
 def _problem(table: Table, shape: Shape[Column], role: str, column: Column) -> str | None:
-    wanted = WANTED.get(role)
+    wanted = {**WANTED, **shape.wanted}.get(role)
     if wanted is not None and column.holds is not None and wanted not in column.holds:
         return f"is {column.declared}, and must be {wanted}"
     if column.is_generated and is_written(table, role):

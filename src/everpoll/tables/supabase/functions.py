@@ -141,9 +141,7 @@ def _settle(table: Table) -> str:
     """Return the statement that writes each row by its fence and keeps each column that a write does not name."""
     key, running = identifier(table.key), literal(table.running)
     fence = [f"t.{identifier(name)} = (w.f).{identifier(name)}" for name in (table.key, table.worker, table.started_at)]
-    written = [table.status, table.worker, table.started_at, table.finished_at, table.error, table.heartbeat]
-    written += [table.retries, table.due_at, *table.results]
-    names = dict.fromkeys(name for name in written if name is not None)
+    names = [table.used[role] for role in FunctionPhrases(table).changes.settled_roles]
     sets = ",\n  ".join(f"{identifier(name)} = {_or_as_it_is(name)}" for name in names)
     record = f"jsonb_populate_record(null::{qualified(table)}, e ->"
     return (
