@@ -159,19 +159,20 @@ def link_of(worker: Claimer) -> http.Link:
     return worker.source._link
 
 
+@pytest.mark.parametrize("how", ["loses_answers", "breaks_answers"])
 @pytest.mark.parametrize("guard", ["skip_locked", "status", "version", "timestamp"])
 async def test_rows_of_a_claim_whose_answer_got_lost_are_found_again(
-    postgrest_stage: PostgRestStage, gateway: Gateway, guard: str
+    postgrest_stage: PostgRestStage, gateway: Gateway, guard: str, how: str
 ) -> None:
     """The table says that this worker has them; without this no worker would run them until they are stale, or ever."""
     await postgrest_stage.create()
     await postgrest_stage.queue(1, 2, 3)
     async with postgrest_stage.claimer(postgrest_stage.mapping(guard=guard)) as worker:
-        gateway.loses_answers = lambda request: request.method in {"PATCH", "POST"}
+        setattr(gateway, how, lambda request: request.method in {"PATCH", "POST"})
         with pytest.raises(StoreUnavailable):
             await worker.take(3)
         assert set((await postgrest_stage.statuses()).values()) == {"running"}
-        gateway.loses_answers = lambda _: False
+        setattr(gateway, how, lambda _: False)
         first = await worker.take(2)
         rest = await worker.take(2)
         assert sorted(keys([*first, *rest])) == [1, 2, 3]
