@@ -57,9 +57,11 @@ def test_what_ddl_prints_makes_check_content(shop: Shop) -> None:
     """From no table at all, and from one that lacks columns."""
     shop.execute("create table audits (id uuid primary key, status text not null)")
     missing = shop.everpoll("tables", "check", "shop:app", code=1)
-    assert "table execution_jobs" in missing
+    assert "there is no such table" in " ".join(missing.split())
     assert "column worker_id" in missing
     printed = shop.everpoll("tables", "ddl", "shop:app")
+    offered = [line for line in printed.splitlines() if not line.startswith("-- ")]
+    assert [line for line in offered if line not in missing.splitlines()] == [], "check prints what ddl prints"
     assert 'create table "execution_jobs"' in printed
     assert 'alter table "public"."audits" add column "worker_id" text;' in printed
     shop.execute(printed)
@@ -116,9 +118,12 @@ def test_rows_and_workers_of_a_table_are_shown(shop: Shop) -> None:
     )
     listed = shop.everpoll("tables", "list", "shop:app")
     assert "1 queued, 1 running, 0 completed, 0 failed" in listed
-    assert "there is no table 'audits'" in listed
+    assert "table 'audits': there is no such table" in " ".join(listed.split())
     found = json.loads(shop.everpoll("tables", "list", "shop:app", "execution_jobs", "--json"))
     assert found[0]["workers"][0]["label"] == "web-1"
+    beside = shop.everpoll("workers", "--app", "shop:app", code=2)
+    assert "web-1" in beside, "a table that cannot be read hides no worker of another one"
+    assert "table 'audits': there is no such table" in beside
     shop.execute(shop.everpoll("tables", "ddl", "shop:app", "audits"))
     workers = shop.everpoll("workers", "--app", "shop:app")
     assert workers.splitlines()[-1].split()[:4] == ["web-1", "alive", "execution_jobs", "1"]

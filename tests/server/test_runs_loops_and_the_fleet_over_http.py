@@ -12,7 +12,7 @@ import pytest
 from everpoll import Everpoll
 from everpoll.server import fleet_routes
 from everpoll.tables import Table
-from everpoll.tables.overview import StatusCount
+from everpoll.tables.contract import StatusCount
 from server.site import Site, events_of, example_app, site, until
 
 

@@ -34,6 +34,9 @@ class Gateway:
         self.fault: Fault | None = None
         self.loses_answers: Callable[[web.Request], bool] = lambda _: False
         """The request is carried out, and its answer never comes."""
+        self.breaks_answers: Callable[[web.Request], bool] = lambda _: False
+        """The request is carried out, and answered as by a server whose own connection breaks before the commit is
+        confirmed: 400, with an empty code and message."""
         self.holds_answers: Callable[[web.Request], bool] = lambda _: False
         """The request is carried out, and its answer waits until its client is gone."""
         self.held = asyncio.Event()
@@ -75,6 +78,8 @@ class Gateway:
             if self.loses_answers(request):
                 assert request.transport is not None, "its client waits"
                 request.transport.abort()
+            if self.breaks_answers(request):
+                return web.json_response({"code": "", "message": "", "details": None, "hint": None}, status=400)
             kept = {name: value for name, value in answered.headers.items() if name not in HOP}
             return web.Response(status=answered.status, body=body, headers=kept)
 

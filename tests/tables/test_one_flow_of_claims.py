@@ -2,20 +2,20 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from everpoll.tables.claiming import Claimed, Found, claim_rows, run_now
+from everpoll.tables.claiming import Claimed, Claiming, Found, claim_rows, run_now
 from everpoll.tables.claims import Claim
 from everpoll.tables.refusals import Refusals
+from everpoll.tables.statements import Values
 
 
 class Refused(Exception):
     """The table does not allow it."""
 
 
-class Memory:
+class Memory(Claiming):
     """A queue of numbers. `refused` cannot be claimed; `races` are taken by another worker after the look."""
 
     def __init__(self, *queued: int, refused: Sequence[int] = (), races: Sequence[int] = (), rounds: int = 1) -> None:
@@ -25,27 +25,30 @@ class Memory:
         self.rounds = rounds
         self.asked: list[str] = []
         self.claims_at_once = False
+        self.locked = False
 
     def is_refusal(self, error: Exception) -> bool:
         return isinstance(error, Refused)
 
     async def claim(self, worker: str, most: int) -> list[Claimed] | None:
-        return await self.take(worker, self.queued[:most]) if self.claims_at_once else None
+        return self.taken(worker, self.queued[:most]) if self.claims_at_once else None
 
-    async def look(self, most: int) -> dict[Any, Any]:
+    async def look(self, most: int) -> list[Values]:
         self.asked.append(f"look {most}")
-        return {key: key for key in self.queued[:most]}
+        return [(key,) for key in self.queued[:most]]
 
-    async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
-        self.asked.append(f"take {', '.join(map(str, rows))}")
-        if self.refused & set(rows):
-            raise Refused(str(rows))
-        taken = [key for key in rows if key not in self.races]
-        self.queued = [key for key in self.queued if key not in rows]
-        return [Claimed(Claim(key, worker, 0), 1, {}) for key in taken]
+    async def take(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
+        return self.taken(worker, [row[0] for row in rows])
 
-    async def next_due_s(self, *, is_any_refused: bool) -> float | None:
-        return None if is_any_refused else 7.0
+    def taken(self, worker: str, keys: list[int]) -> list[Claimed]:
+        self.asked.append(f"take {', '.join(map(str, keys))}")
+        if self.refused & set(keys):
+            raise Refused(str(keys))
+        self.queued = [key for key in self.queued if key not in keys]
+        return [Claimed(Claim(key, worker, 0), 1, {}) for key in keys if key not in self.races]
+
+    async def waits(self) -> tuple[bool, float | None]:
+        return bool(self.queued or self.locked), None if self.queued else 7.0
 
 
 def looked(memory: Memory, most: int = 10, refusals: Refusals | None = None) -> tuple[list[int], float | None, int]:
@@ -66,6 +69,12 @@ def test_a_database_that_can_claims_in_one_step() -> None:
 
 def test_after_nothing_the_next_due_time_is_asked_for() -> None:
     assert looked(Memory()) == ([], 7.0, 0)
+
+
+def test_a_row_that_others_have_locked_is_looked_for_again_at_once() -> None:
+    memory = Memory()
+    memory.locked = True
+    assert looked(memory) == ([], 0.0, 0)
 
 
 def test_a_lost_race_is_counted_and_followed_by_a_wider_look_where_the_database_wants_it() -> None:

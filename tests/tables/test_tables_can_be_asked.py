@@ -7,7 +7,13 @@ from datetime import timedelta
 import pytest
 
 from everpoll import Everpoll
-from everpoll.tables.overview import COUNT_LIMIT, HELD_LIMIT, RowState, StatusCount, counted
+from everpoll.tables import Table
+from everpoll.tables.contract import StatusCount
+from everpoll.tables.overview import HELD_LIMIT, RowState
+from everpoll.tables.shape import Column
+from everpoll.tables.sqlite.shape import FileShape
+from everpoll.tables.sqlite.statements import Statements
+from everpoll.tables.statements import COUNT_LIMIT
 from everpoll.tables.why import why_row
 from tables.postgres_stage import PostgresStage
 from tables.stages import BARE, HOUR_S, TableStage
@@ -55,8 +61,11 @@ async def test_of_a_large_table_in_postgres_what_waits_is_counted_and_what_has_e
 
 
 def test_a_count_stops_at_its_limit() -> None:
-    assert counted("queued", 10_001) == StatusCount(status="queued", rows=10_000, is_capped=True)
-    assert counted("queued", 10_000) == StatusCount(status="queued", rows=10_000)
+    columns = {name: Column(name=name, declared="") for name in BARE}
+    shape = FileShape(columns=columns, kind="table", is_strict=False, row_number="id")
+    statements = Statements(Table("jobs"), shape)
+    assert statements.counted("queued", [(10_001,)]) == StatusCount(status="queued", rows=10_000, is_capped=True)
+    assert statements.counted("queued", [(10_000,)]) == StatusCount(status="queued", rows=10_000)
     assert HELD_LIMIT == 1_000
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 from msgspec import Struct
@@ -15,8 +15,8 @@ from everpoll.engine.why import Why
 from everpoll.errors import BadInput, EverpollError, TaskNotFound
 from everpoll.stores.contract import WorkerInfo
 from everpoll.tables import AdoptedTable
-from everpoll.tables.contract import Finding
-from everpoll.tables.overview import StatusCount, TableWorker
+from everpoll.tables.contract import Finding, StatusCount
+from everpoll.tables.overview import TableWorker
 from everpoll.tables.source import TableSource
 from everpoll.tables.why import counted_text, why_row
 
@@ -57,7 +57,7 @@ def list_tables(app: App, table: Name = None, as_json: AsJson = False) -> None:
 
 
 async def _overview(adopted: AdoptedTable) -> TableOverview:
-    async def use(source: TableSource) -> TableOverview:
+    async def use(source: TableSource[Any]) -> TableOverview:
         counts, workers = await source.counts(), await source.workers()
         return TableOverview(name=adopted.name, has_handler=adopted.has_handler, counts=counts, workers=workers)
 
@@ -74,19 +74,29 @@ def list_workers(path: str, url: str | None, as_json: bool) -> None:
     from everpoll.cli.jobs import show_workers  # noqa: PLC0415 - imports all of jobs
 
     app = found_app(path)
-    with_rows = [one for adopted in app.tables.values() for one in asyncio.run(_used(adopted, _workers_of))]
+    with_rows: list[TableWorker] = []
+    errors: list[EverpollError] = []
+    for adopted in app.tables.values():
+        try:
+            with_rows += asyncio.run(_used(adopted, _workers_of))
+        except EverpollError as error:
+            errors.append(error)
     is_needed = url is not None or app.needs_store
     found: list[WorkerInfo] = with_store(url or app.url, lambda store: store.workers()) if is_needed else []
     if as_json:
         print_json([*found, *with_rows])
-        return
-    if found or not with_rows:
+    elif found or not with_rows:
         show_workers(found)
-    if with_rows:
+    if with_rows and not as_json:
         console().print(_workers(with_rows))
+    # A table that cannot be read hides no worker of another one.
+    for other in errors[1:]:
+        typer.echo(f"everpoll: {other}", err=True)
+    if errors:
+        raise errors[0]
 
 
-async def _workers_of(source: TableSource) -> list[TableWorker]:
+async def _workers_of(source: TableSource[Any]) -> list[TableWorker]:
     return await source.workers()
 
 
@@ -110,7 +120,7 @@ def why_table_row(app: str, name: str) -> Why | None:
     if adopted is None:
         return None
 
-    async def use(source: TableSource) -> Why:
+    async def use(source: TableSource[Any]) -> Why:
         row = await source.row_state(key)
         if row is None:
             raise TaskNotFound(f"table {table_name!r} has no row {key!r}")
@@ -119,7 +129,7 @@ def why_table_row(app: str, name: str) -> Why | None:
     return asyncio.run(_used(adopted, use))
 
 
-async def _used(adopted: AdoptedTable, use: Callable[[TableSource], Awaitable[T]]) -> T:
+async def _used(adopted: AdoptedTable, use: Callable[[TableSource[Any]], Awaitable[T]]) -> T:
     try:
         return await use(adopted.source)
     finally:
@@ -138,15 +148,17 @@ def ddl(app: App, table: Name = None) -> None:
 @tables.command()
 def check(app: App, table: Name = None, as_json: AsJson = False) -> None:
     """Check columns, index, push and heartbeat. Exit code 1: something needed is missing."""
-    found = {adopted.name: asyncio.run(_used(adopted, _inspected)) for adopted in _wanted(app, table)}
+    adopted = _wanted(app, table)
+    found = {one.name: asyncio.run(_used(one, _inspected)) for one in adopted}
     if as_json:
         print_json(found)
     else:
-        for name, findings in found.items():
-            console().print(_shown(name, findings))
-            for finding in findings:
-                if not finding.is_fit and finding.ddl is not None:
-                    typer.echo(f"{finding.ddl};")
+        for one in adopted:
+            console().print(_shown(one.name, found[one.name]))
+            # The very statements of `everpoll tables ddl`, which are more than those of single findings: a table that
+            # lacks columns needs the index as well.
+            for statement in one.source.ddl():
+                typer.echo(f"{statement};")
     if any(one.is_needed and not one.is_fit for findings in found.values() for one in findings):
         raise typer.Exit(1)
 
@@ -162,14 +174,14 @@ def _wanted(path: str, name: str | None) -> list[AdoptedTable]:
     return [app.tables[name]]
 
 
-async def _statements(source: TableSource) -> list[str]:
+async def _statements(source: TableSource[Any]) -> list[str]:
     """Return the statements that add what the table lacks; each may be run again."""
     # Inspected, it knows which columns are missing. Not opened: only a worker may switch an SQLite file to WAL.
     await source.inspect()
     return source.ddl()
 
 
-async def _inspected(source: TableSource) -> list[Finding]:
+async def _inspected(source: TableSource[Any]) -> list[Finding]:
     return await source.inspect()
 
 

@@ -24,7 +24,12 @@ class PushTask:
         self._task: asyncio.Task[None] | None = None
         self._event_loop: asyncio.AbstractEventLoop | None = None
         self._tried = asyncio.Event()
-        self.has_push = False
+        self._works = False
+
+    @property
+    def has_push(self) -> bool:
+        """True while push works, as far as `keep` has found out."""
+        return self._works
 
     async def add(self, on_wake: OnWake, patience_s: float | None = None) -> None:
         """Wake this part too; return once it is known whether push works, at the latest after `patience_s`."""
@@ -48,7 +53,7 @@ class PushTask:
     async def close(self) -> None:
         """Forget all parts and end the task."""
         task, self._task = self._task, None
-        self._parts, self.has_push = [], False
+        self._parts, self._works = [], False
         self._tried.set()
         if task is not None and self._event_loop is asyncio.get_running_loop():
             task.cancel()
@@ -69,17 +74,17 @@ class PushTask:
     def confirm(self) -> bool:
         """Record that push works; return whether an earlier try has ended, so that a wake-up may have been missed."""
         was_tried = self._tried.is_set()
-        self.has_push = True
+        self._works = True
         self._tried.set()
         return was_tried
 
     def fail(self) -> None:
         """Record that push does not work at present."""
-        self.has_push = False
+        self._works = False
         self._tried.set()
 
     async def _run(self) -> None:
         try:
             await self._keep()
         finally:
-            self.has_push = False
+            self._works = False

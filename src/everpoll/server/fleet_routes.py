@@ -18,8 +18,7 @@ from everpoll.server.route_kinds import listing
 from everpoll.server.shapes import After, Limit, Page, instant_example
 from everpoll.stores.contract import WorkerInfo
 from everpoll.tables import AdoptedTable
-from everpoll.tables.contract import Finding
-from everpoll.tables.overview import StatusCount
+from everpoll.tables.contract import Finding, StatusCount
 from everpoll.version import __version__
 
 logger = logging.getLogger("everpoll.server")

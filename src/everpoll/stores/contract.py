@@ -142,10 +142,13 @@ class Source(Protocol):
     All raise `StoreUnavailable` when the database cannot be reached.
     """
 
-    has_push: bool
-    """Whether an enqueue elsewhere really wakes `on_wake` here; found out by a self-test in `listen`."""
     beats_in_loop: bool
     """True under a virtual clock: the heartbeat then runs in the event loop, which has that clock."""
+
+    @property
+    def has_push(self) -> bool:
+        """Whether an enqueue elsewhere really wakes `on_wake` here; found out by a self-test in `listen`."""
+        ...
 
     @property
     def hand_over(self) -> Callable[[], None] | None:

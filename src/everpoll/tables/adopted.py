@@ -37,7 +37,7 @@ F = TypeVar("F", bound=Callable[[Row], Any])
 class AdoptedTable:
     """One table of the user's own, with its handler, and its worker while the app runs."""
 
-    def __init__(self, table: Table, source: TableSource, slots: int | Callable[[], int]) -> None:
+    def __init__(self, table: Table, source: TableSource[Any], slots: int | Callable[[], int]) -> None:
         self.table = table
         self.source = source
         # A function where they are the app's: `everpoll run --slots` says how many after the table was adopted.

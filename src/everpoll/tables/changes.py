@@ -110,6 +110,15 @@ class Changes:
         return self._mapped(change | {f"column {name}": Given.RESULT for name in pattern.results})
 
     @property
+    def settled_roles(self) -> list[str]:
+        """Every role that some settlement writes."""
+        roles: dict[str, None] = {}
+        for is_end in (True, False):
+            most = Pattern(self._table.queued, is_end, 1, False, True, True, self._table.results)
+            roles |= dict.fromkeys(self.settled(most))
+        return list(roles)
+
+    @property
     def _no_error(self) -> str | None:
         return "" if self._table.error is not None and self._is_required(self._table.error) else None
 

@@ -11,12 +11,14 @@ row, the rows of that batch are claimed one by one, and the refused row is left 
 """
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from everpoll.stores.contract import LEASE_LIMIT
 from everpoll.tables.claims import Claim
 from everpoll.tables.refusals import Refusals
+from everpoll.tables.statements import Values
 
 T = TypeVar("T")
 
@@ -43,48 +45,47 @@ class Found(NamedTuple):
     missed: int = 0
 
 
-class ClaimDatabase(Protocol):
+class Claiming(ABC):
     """What a database must do for a claim."""
 
-    rounds: int
+    rounds = 1
     """Looks of one claim, if other workers take what it looked at."""
 
+    @abstractmethod
     def is_refusal(self, error: Exception) -> bool:
         """Tell whether the table refuses to have a row changed, so that fewer rows at once may succeed."""
-        ...
 
     async def claim(self, worker: str, most: int) -> list[Claimed] | None:
         """Claim in one step; return None where that takes a look first."""
-        ...
+        del worker, most
+        return None
 
-    async def look(self, most: int) -> dict[Any, Any]:
-        """Return the best rows that wait and are due, by key: what `take` wants to know of each."""
-        ...
+    @abstractmethod
+    async def look(self, most: int) -> list[Values]:
+        """Return the best rows that wait and are due: the key, and what `take` wants to know of each."""
 
-    async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
+    @abstractmethod
+    async def take(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
         """Claim those that still are as they were seen."""
-        ...
 
-    async def next_due_s(self, *, is_any_refused: bool) -> float | None:
-        """Return when the next row falls due, after a look that brought nothing; 0: one is due, and locked by others.
-
-        What is refused is due all the time, and no reason to hurry.
-        """
-        ...
+    @abstractmethod
+    async def waits(self) -> tuple[bool, float | None]:
+        """Return whether a row is due though none could be claimed, and in how many seconds the next one is."""
 
 
-async def claim_rows(
-    database: ClaimDatabase, refusals: Refusals, worker: str, most: int, claimed: list[Claimed]
-) -> Found:
+async def claim_rows(database: Claiming, refusals: Refusals, worker: str, most: int, claimed: list[Claimed]) -> Found:
     """Claim at most so many rows. They are added to `claimed` as well, also where an error ends it."""
     missed = await _claim(database, refusals, worker, most, claimed)
     if claimed or missed:
         # Where others were quicker and nothing is left for us, there may be more: the next look comes soon.
         return Found(claimed, None if claimed else 0.0, missed)
-    return Found([], await database.next_due_s(is_any_refused=bool(refusals.known())))
+    is_due, next_due_s = await database.waits()
+    if is_due and not refusals.known():
+        return Found([], 0.0)  # others have locked it; what is refused is due all the time, and no reason to hurry
+    return Found([], next_due_s)
 
 
-async def _claim(database: ClaimDatabase, refusals: Refusals, worker: str, most: int, claimed: list[Claimed]) -> int:
+async def _claim(database: Claiming, refusals: Refusals, worker: str, most: int, claimed: list[Claimed]) -> int:
     """Add what could be claimed; return how many rows other workers were quicker to get."""
     at_once = None if refusals.known() else await _at_once(database, worker, most)
     if at_once is not None:
@@ -95,11 +96,9 @@ async def _claim(database: ClaimDatabase, refusals: Refusals, worker: str, most:
         wanted, before = most - len(claimed), len(claimed)
         among = wanted if round_ == 0 else min(wanted * WIDER, LEASE_LIMIT)
         refused = refusals.known()
-        seen = await database.look(among + len(refused))
-        if refused or len(seen) > wanted:
-            keys = [key for key in seen if key not in refused][:among]
-            drawn = sorted(_rng.sample(range(len(keys)), min(wanted, len(keys))))
-            seen = {keys[place]: seen[keys[place]] for place in drawn}
+        seen = [row for row in await database.look(among + len(refused)) if row[0] not in refused][:among]
+        if len(seen) > wanted:
+            seen = [seen[place] for place in sorted(_rng.sample(range(len(seen)), wanted))]
         refused_now = await _take(database, refusals, worker, seen, claimed) if seen else 0
         lost = len(seen) - refused_now - (len(claimed) - before)
         missed += lost
@@ -108,7 +107,7 @@ async def _claim(database: ClaimDatabase, refusals: Refusals, worker: str, most:
     return missed
 
 
-async def _at_once(database: ClaimDatabase, worker: str, most: int) -> list[Claimed] | None:
+async def _at_once(database: Claiming, worker: str, most: int) -> list[Claimed] | None:
     """Claim in one step; return None where that takes a look, or where the table refuses a row."""
     try:
         return await database.claim(worker, most)
@@ -118,15 +117,13 @@ async def _at_once(database: ClaimDatabase, worker: str, most: int) -> list[Clai
         return None
 
 
-async def _take(
-    database: ClaimDatabase, refusals: Refusals, worker: str, rows: dict[Any, Any], claimed: list[Claimed]
-) -> int:
+async def _take(database: Claiming, refusals: Refusals, worker: str, rows: list[Values], claimed: list[Claimed]) -> int:
     """Take these rows together, or each for itself; return how many the table refused.
 
     Raises only where all were refused: the poller counts the error, and rests.
     """
     try:
-        claimed += await database.take(worker, list(rows.values()))
+        claimed += await database.take(worker, rows)
     except Exception as error:
         if not database.is_refusal(error):
             raise
@@ -134,13 +131,13 @@ async def _take(
         return 0
     errors: list[Exception] = []
     before = len(claimed)
-    for key, row in rows.items():
+    for row in rows:
         try:
             claimed += await database.take(worker, [row])
         except Exception as error:
             if not database.is_refusal(error):
                 raise
-            refusals.add(key, error)
+            refusals.add(row[0], error)
             errors.append(error)
     if errors and len(claimed) == before:
         raise errors[0]

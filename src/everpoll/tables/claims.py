@@ -3,18 +3,21 @@
 Promises: a number is never used twice. A row that is claimed again after it was lost gets a new number.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from everpoll.tables.row import RowLease
+
+T = TypeVar("T")
 
 
 class Claim(Struct, frozen=True, gc=False):
     """A claimed row: every later write about it carries `worker` and `started_at`, as they stand in the table."""
 
     key: Any
+    """None: all rows of one look, as long as it is unknown which were claimed."""
     worker: str
     started_at: Any
 
@@ -55,7 +58,12 @@ class Claims:
 
 def by_fence(claims: Iterable[Claim]) -> list[list[Claim]]:
     """Group claims that share worker and start, and so a statement: those of one look."""
-    groups: dict[tuple[str, Any], list[Claim]] = {}
-    for claim in claims:
-        groups.setdefault((claim.worker, claim.started_at), []).append(claim)
+    return grouped(claims, lambda claim: (claim.worker, claim.started_at))
+
+
+def grouped(values: Iterable[T], sign: Callable[[T], Hashable]) -> list[list[T]]:
+    """Group values of the same sign; groups and values keep their order."""
+    groups: dict[Hashable, list[T]] = {}
+    for value in values:
+        groups.setdefault(sign(value), []).append(value)
     return list(groups.values())

@@ -1,4 +1,4 @@
-"""The types of this room that others use: the finding of an inspection, and the key of a project."""
+"""The types of this room that others use: the finding of an inspection, a count of rows, the key of a project."""
 
 from collections.abc import Awaitable, Callable
 
@@ -25,3 +25,13 @@ class Finding(Struct, frozen=True, kw_only=True):
     def keeps_from_use(self) -> bool:
         """True if a worker refuses the table because of this finding."""
         return self.is_needed and not self.is_fit and self.what != "index"
+
+
+class StatusCount(Struct, frozen=True, kw_only=True):
+    """How many rows have one of the mapping's statuses."""
+
+    status: str
+    rows: int | None
+    """None: not counted, because no index leads to rows with this status and the table is large."""
+    is_capped: bool = False
+    """True: there are more than `rows`."""

@@ -3,7 +3,7 @@
 Pure. The `findings` module of each database judges what only that database shows: query plans, triggers, rights.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from everpoll.errors import TableUnfit
 from everpoll.policy import human
@@ -48,7 +48,7 @@ def columns(table: Table, shape: Shape[Column], added: Callable[[str, str], str 
 
 
 def _problem(table: Table, shape: Shape[Column], role: str, column: Column) -> str | None:
-    wanted = WANTED.get(role)
+    wanted = {**WANTED, **shape.wanted}.get(role)
     if wanted is not None and column.holds is not None and wanted not in column.holds:
         return f"is {column.declared}, and must be {wanted}"
     if column.is_generated and is_written(table, role):
@@ -56,13 +56,22 @@ def _problem(table: Table, shape: Shape[Column], role: str, column: Column) -> s
     return shape.flaws.get(role)
 
 
+def absent(detail: str, ddl: Ddl) -> Finding:
+    """Say that there is no such table. `detail`: where it was looked for."""
+    return Finding(what="table", is_fit=False, detail=detail, ddl=ddl.create_table())
+
+
 def unfit(
-    table: Table, shape: Shape[Column] | None, found: list[Finding], ddl: list[str] | None = None, where: str = ""
+    table: Table, shape: Shape[Column] | None, found: Sequence[Finding], ddl: list[str], place: str
 ) -> TableUnfit | None:
-    """Return one error for everything that keeps a table from being used. `where`: " in shop.db"."""
+    """Return one error for everything that keeps a table from being used. `place`: " in shop.db"."""
     flaws = [one for one in found if one.keeps_from_use]
     if not flaws:
         return None
+    if (whole := next((one for one in flaws if one.what == "table"), None)) is not None:
+        hint = "; `everpoll tables ddl` prints the statement that creates it" if shape is None else ""
+        return TableUnfit(f"table {table.name!r}: {whole.detail}{hint}", ddl)
+    assert shape is not None, "what is not there has a finding of its own"
     roles = {name: role for role, name in reversed(table.used.items()) if role not in {name, f"column {name}"}}
     lacks, wrong = [], []
     for one in flaws:
@@ -70,16 +79,14 @@ def unfit(
         called = f"{name} ({roles[name]})" if name in roles else name
         if one.detail == MISSING:
             lacks.append(called)
-        elif one.what.startswith("table"):
-            wrong.append(one.detail)
         else:
             wrong.append(f"{called} {one.detail}" if one.what != name else f"{name}: {one.detail}")
-    has = f"; it has {', '.join(one.name for one in shape.columns.values())}" if shape and shape.columns else ""
+    has = f"; it has {', '.join(one.name for one in shape.columns.values())}" if shape.columns else ""
     parts = [f"it lacks {', '.join(lacks)}{has}"] if lacks else []
     return TableUnfit(
-        f"table {table.name!r}{where} cannot be used as it is mapped: {'; '.join([*parts, *wrong])}. "
+        f"table {table.name!r}{place} cannot be used as it is mapped: {'; '.join([*parts, *wrong])}. "
         "Say which column is which in Table(…), or add what is missing: `everpoll tables ddl` prints the statements",
-        [one.ddl for one in flaws if one.ddl is not None] if ddl is None else ddl,
+        ddl,
     )
 
 

@@ -15,6 +15,8 @@ from everpoll.policy import Backoff, Duration, seconds, shown, whole_number
 
 Guard = Literal["skip_locked", "status", "version", "timestamp"]
 GUARDS: tuple[Guard, ...] = ("skip_locked", "status", "version", "timestamp")
+COMPARED = {"version": "version", "timestamp": "updated_at"}
+"""The role of the column that a guard compares beside the status; the other guards compare none."""
 DEFAULT_BACKOFF = Backoff("5s", factor=2, cap="5m", jitter=0.1)
 NAME_LIMIT = 63
 """What Postgres keeps of an identifier."""
@@ -111,7 +113,7 @@ class Table:
         """
         roles = ["key", "status", "order_by", "worker", "started_at", "finished_at", "error", "heartbeat", "retries"]
         roles += ["priority", "due_at"]
-        roles += {"version": ["version"], "timestamp": ["updated_at"]}.get(self.guard, [])
+        roles += [COMPARED[self.guard]] if self.guard in COMPARED else []
         used = {role: getattr(self, role) for role in roles if getattr(self, role) is not None}
         named = set(used.values())
         return used | {f"column {one}": one for one in (*self.columns, *self.results) if one not in named}

@@ -1,33 +1,25 @@
 """What people ask about an adopted table: rows by status, the workers that hold rows, and the state of one row.
 
 Promises: reads only, and no more than `COUNT_LIMIT` rows of a status and `HELD_LIMIT` running rows, however large the
-table is. Each database brings the rows; see `Reader`.
+table is.
 """
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from everpoll.tables.claims import grouped
+from everpoll.tables.contract import StatusCount
 from everpoll.tables.mapping import Table
+from everpoll.tables.statements import INSTANT_ROLES, TableStatements, Values
 
-COUNT_LIMIT = 10_000
+S = TypeVar("S")
+
 HELD_LIMIT = 1_000
 STATE_ROLES = ("status", "worker", "started_at", "finished_at", "heartbeat", "due_at", "retries", "error")
 """The columns of a `RowState`, where they are mapped, in its order."""
-INSTANT_ROLES = frozenset({"started_at", "finished_at", "heartbeat", "due_at"})
-
-
-class StatusCount(Struct, frozen=True, kw_only=True):
-    """How many rows have one of the mapping's statuses."""
-
-    status: str
-    rows: int | None
-    """None: not counted, because no index leads to rows with this status and the table is large."""
-    is_capped: bool = False
-    """True: there are more than `rows`."""
 
 
 class TableWorker(Struct, frozen=True, kw_only=True):
@@ -59,57 +51,55 @@ class RowState(Struct, frozen=True):
     error: str | None = None
 
 
-class Reader(Protocol):
-    """What a database must read for people."""
+class Reader(Generic[S]):
+    """Reads one table. `run` answers no rows to a key that the key's type does not take."""
 
-    async def now(self) -> datetime:
-        """Return the time, by the clock that the table's instants are written by."""
-        ...
+    def __init__(
+        self, statements: TableStatements[S], run: Callable[[S], Awaitable[Sequence[Values]]], now: datetime
+    ) -> None:
+        self._statements = statements
+        self._run = run
+        self.now = now
+        """By the clock that the table's instants are written by."""
 
     async def count(self, word: str) -> StatusCount:
         """Count the rows with this status."""
-        ...
+        return self._statements.counted(word, await self._run(self._statements.count(word)))
 
     async def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> list[dict[str, Any]]:
-        """Return rows whose column for `role` has this value, by roles: instants in UTC, retries as int, else texts.
+        """Return rows whose column for `role` has this value, by roles: instants in UTC, retries as int, else texts."""
+        rows = await self._run(self._statements.select(roles, role, value, limit))
+        return [{one: self._read(one, value) for one, value in zip(roles, row, strict=True)} for row in rows]
 
-        A text that the key's type does not take is the key of no row.
-        """
-        ...
-
-
-def counted(status: str, rows: int, limit: int = COUNT_LIMIT) -> StatusCount:
-    """Return the count of a status, where counting stopped at one more than the limit."""
-    return StatusCount(status=status, rows=min(rows, limit), is_capped=rows > limit)
+    def _read(self, role: str, value: Any) -> Any:
+        if value is None or role == "retries":
+            return value
+        return self._statements.read_instant(value) if role in INSTANT_ROLES else str(value)
 
 
-async def workers(reader: Reader, table: Table) -> list[TableWorker]:
+async def workers(reader: Reader[Any], table: Table) -> list[TableWorker]:
     """Return the workers that hold rows, by label."""
     roles = [role for role in ("worker", "started_at", "heartbeat") if role in table.used]
-    now = await reader.now()
     rows = await reader.select(roles, "status", table.running, HELD_LIMIT)
-    by_label: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        by_label[row["worker"] or "?"].append(row)
-    return [_table_worker(table, label, by_label[label], now) for label in sorted(by_label)]
+    groups = grouped(rows, lambda row: row["worker"] or "?")
+    return sorted((_table_worker(table, group, reader.now) for group in groups), key=lambda one: one.label)
 
 
-async def row_state(reader: Reader, table: Table, key: str) -> RowState | None:
+async def row_state(reader: Reader[Any], table: Table, key: str) -> RowState | None:
     """Return the row with this key; None: there is none."""
     roles = [role for role in STATE_ROLES if role in table.used]
-    now = await reader.now()
     rows = await reader.select(roles, "key", key, 1)
-    return RowState(now, **rows[0]) if rows else None
+    return RowState(reader.now, **rows[0]) if rows else None
 
 
-def _table_worker(table: Table, label: str, rows: list[dict[str, Any]], now: datetime) -> TableWorker:
+def _table_worker(table: Table, rows: list[dict[str, Any]], now: datetime) -> TableWorker:
     started = [row["started_at"] for row in rows if row["started_at"] is not None]
     # A row that was claimed without a heartbeat is as old as its start.
     beats = [at for row in rows if (at := row.get("heartbeat") or row["started_at"]) is not None]
     has_beats = table.heartbeat is not None and bool(beats)
     return TableWorker(
         table=table.name,
-        label=label,
+        label=rows[0]["worker"] or "?",
         running=len(rows),
         started_at=min(started, default=None),
         beat_at=max(beats) if has_beats else None,

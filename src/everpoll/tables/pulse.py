@@ -8,10 +8,11 @@ Never: declares a worker dead after an outage that may have silenced every worke
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import Beat, Rescued
@@ -19,42 +20,44 @@ from everpoll.tables.claims import Claim, Claims
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.refusals import Refusals
+from everpoll.tables.statements import TableStatements, Values
 
 logger = logging.getLogger("everpoll.tables")
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 RESCUE_LIMIT = 500
 """Rows that one beat takes back; the next one takes the rest."""
 
 
-class BeatDatabase(Protocol):
-    """What a database must do for a heartbeat. What `is_refusal` recognizes has changed nothing."""
+class Beats(ABC, Generic[S]):
+    """How the statements of a heartbeat are run. What `is_refusal` recognizes has changed nothing."""
+
+    def __init__(self, statements: TableStatements[S]) -> None:
+        self.statements = statements
 
     def session(self) -> AbstractContextManager[object]:
         """Enclose one whole beat."""
-        ...
+        return nullcontext()
 
+    @abstractmethod
     def is_refusal(self, error: Exception) -> bool:
         """Tell whether the table refuses to have a row changed, so that fewer rows at once may succeed."""
-        ...
 
-    def beat(self, claims: Sequence[Claim]) -> set[Any]:
-        """Write the heartbeat of those claims that still hold, where it has a column; return their keys."""
-        ...
+    @abstractmethod
+    def run(self, statements: Iterable[S]) -> list[Values]:
+        """Run the statements; return the rows of all answers."""
 
-    def held(self, claims: Sequence[Claim]) -> set[Any]:
-        """Return the keys of those claims that still hold."""
-        ...
+    def stale(self, limit: int) -> list[Values]:
+        """Return rows without a heartbeat for too long: the key, and what `rescue` wants to know of each."""
+        return self.run(self.statements.stale(limit))
 
-    def stale(self, limit: int) -> Mapping[Any, Any]:
-        """Return rows without a heartbeat for too long, by key: what `rescue` wants to know of each."""
-        ...
+    def rescue(self, rows: Sequence[Values] | None = None) -> list[Values]:
+        """Take back what is stale, or what of these rows still is; return keys, and the statuses they have now."""
+        return self.run(self.statements.rescues(rows))
 
-    def rescue(self, row: Any = None) -> list[tuple[Any, str]]:
-        """Take back what is stale, or just this row if it still is; return keys, and the statuses they have now."""
-        ...
-
+    @abstractmethod
     def close(self) -> None:
         """Close the connection. Repeatable."""
 
@@ -62,11 +65,11 @@ class BeatDatabase(Protocol):
 class TablePulse:
     """One heartbeat's way to its table."""
 
-    def __init__(self, table: Table, claims: Claims, outages: Outages, database: BeatDatabase) -> None:
+    def __init__(self, table: Table, claims: Claims, outages: Outages, beats: Beats[Any]) -> None:
         self._table = table
         self._claims = claims
         self._outages = outages
-        self._database = database
+        self._beats = beats
         self._unbeaten = Refusals(table.name, "kept alive")
         self._unrescued = Refusals(table.name, "handed back")
 
@@ -78,7 +81,7 @@ class TablePulse:
     def beat(self, incarnation: int, lease_s: float, running: Sequence[int]) -> Beat:
         """See the contract."""
         del incarnation, lease_s
-        with self._database.session():
+        with self._beats.session():
             held = self._claims.held(running)
             ours = self._ours(list(held.values())) if held else set()
             may_rescue = self._outages.heard() and self._table.heartbeat is not None
@@ -94,35 +97,46 @@ class TablePulse:
         fit = [claim for claim in claims if claim.key not in refused]
         unfit = [claim for claim in claims if claim.key in refused]
         try:
-            ours = self._database.beat(fit) if fit else set()
-            return ours | self._database.held(unfit) if unfit else ours
+            return self._heard(fit) | self._held(unfit)
         except Exception as error:
-            if not self._database.is_refusal(error):
+            if not self._beats.is_refusal(error):
                 raise
-        ours = self._database.held(claims)
+        ours = self._held(claims)
         for claim in fit:
             if claim.key in ours:
-                self._tried(self._unbeaten, claim.key, partial(self._database.beat, [claim]))
+                self._tried(self._unbeaten, claim.key, partial(self._heard, [claim]))
         return ours
 
-    def _rescued(self) -> list[tuple[Any, str]]:
+    def _heard(self, claims: Sequence[Claim]) -> set[Any]:
+        """Write the heartbeat of those claims that still hold, where it has a column; return their keys."""
+        statements = self._beats.statements
+        return self._keys(statements.holds(claims) if self._table.heartbeat is None else statements.beats(claims))
+
+    def _held(self, claims: Sequence[Claim]) -> set[Any]:
+        """Return the keys of those claims that still hold."""
+        return self._keys(self._beats.statements.holds(claims))
+
+    def _keys(self, statements: Iterable[Any]) -> set[Any]:
+        return {row[0] for row in self._beats.run(statements)}
+
+    def _rescued(self) -> list[Values]:
         refused = self._unrescued.known()
         try:
             if not refused:
-                return self._database.rescue()
+                return self._beats.rescue()
         except StoreUnavailable:
             raise
         except Exception as error:
-            if not self._database.is_refusal(error):
+            if not self._beats.is_refusal(error):
                 if not isinstance(error, EverpollError):
                     raise
                 # The beat has not failed: the heartbeats of our own rows are written.
                 logger.warning("table %s: cannot take back rows of silent workers: %s", self._table.name, error)
                 return []
-        back: list[tuple[Any, str]] = []
-        for key, row in self._database.stale(RESCUE_LIMIT + len(refused)).items():
-            if key not in refused:
-                back += self._tried(self._unrescued, key, partial(self._database.rescue, row)) or []
+        back: list[Values] = []
+        for row in self._beats.stale(RESCUE_LIMIT + len(refused)):
+            if row[0] not in refused:
+                back += self._tried(self._unrescued, row[0], partial(self._beats.rescue, [row])) or []
         return back
 
     def _tried(self, refusals: Refusals, key: Any, change: Callable[[], T]) -> T | None:
@@ -130,11 +144,11 @@ class TablePulse:
         try:
             return change()
         except Exception as error:
-            if not self._database.is_refusal(error):
+            if not self._beats.is_refusal(error):
                 raise
             refusals.add(key, error)
             return None
 
     def close(self) -> None:
         """See the contract. Repeatable."""
-        self._database.close()
+        self._beats.close()

@@ -32,6 +32,8 @@ class Shape(Struct, Generic[C_co], frozen=True, kw_only=True):
     """One table."""
 
     columns: Mapping[str, C_co]
+    wanted: Mapping[str, str] = {}
+    """By role: what a column must hold in this database, beside what it must hold in every one."""
     flaws: Mapping[str, str] = {}
     """By role: what only this database can find wrong with that column."""
     notes: Mapping[str, str] = {}

@@ -12,9 +12,9 @@ earlier try settled it, or has noted the loss.
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -22,29 +22,37 @@ from everpoll.drivers.wake import OnWake
 from everpoll.stores.contract import LEASE_LIMIT, Leased, Settlement, WorkerCard
 from everpoll.tables import overview
 from everpoll.tables.claiming import Found
-from everpoll.tables.claims import Claim, Claims
-from everpoll.tables.contract import Finding
-from everpoll.tables.findings import is_foreign
+from everpoll.tables.claims import Claims
+from everpoll.tables.contract import Finding, StatusCount
+from everpoll.tables.ddl import Ddl
+from everpoll.tables.findings import heartbeat, is_foreign, unfit
 from everpoll.tables.mapping import Table
 from everpoll.tables.outages import Outages
 from everpoll.tables.outcome import is_as_left, written
-from everpoll.tables.overview import Reader, RowState, StatusCount, TableWorker
-from everpoll.tables.pulse import BeatDatabase, TablePulse
+from everpoll.tables.overview import Reader, RowState, TableWorker
+from everpoll.tables.pulse import Beats, TablePulse
 from everpoll.tables.refusals import Refusals
+from everpoll.tables.settling import Settled, batch_of
+from everpoll.tables.shape import Shape
+from everpoll.tables.statements import Values
+
+C = TypeVar("C", bound=Shape[Any])
 
 logger = logging.getLogger("everpoll.tables")
 
-State = Sequence[Any]
-"""Of a row: its status, its worker and its start."""
 
-
-class TableSource(ABC):
+class TableSource(ABC, Generic[C]):
     """An adopted table: a `Source` for the engine, and queries about the table for people."""
 
     beats_in_loop = False
+    _place = ""
+    """Where the table is, for errors: " in shop.db"."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
+        self._shape: C | None = None
+        self._found: list[Finding] = []
+        """By the last look."""
         self._claims = Claims(table.name)
         self._outages = Outages(table)
         self._refusals = Refusals(table.name, "claimed")
@@ -58,15 +66,43 @@ class TableSource(ABC):
     async def close(self) -> None:
         """Close every connection. Repeatable."""
 
-    @abstractmethod
     async def inspect(self) -> list[Finding]:
         """Examine columns and types, the index and whether the poll query uses it (EXPLAIN), push, the heartbeat."""
+        shape, found = await self._seen()
+        if shape is not None and all(one.what != "table" for one in found):
+            self._found = [*found, heartbeat(self.table), *await self._further(shape)]
+        return self._found
 
-    @abstractmethod
+    async def _fit(self) -> C:
+        """Look at the table; raise `TableUnfit` if it does not fit its mapping."""
+        shape, found = await self._seen()
+        problem = unfit(self.table, shape, found, self._ddl(shape).lacking(shape, found), self._place)
+        if problem is not None:
+            raise problem
+        assert shape is not None, "a table that is not there is not fit"
+        return shape
+
+    async def _seen(self) -> tuple[C | None, list[Finding]]:
+        self._shape, self._found = await self._examined()
+        return self._shape, self._found
+
     def ddl(self) -> list[str]:
         """Return statements that add what the mapping names: columns, the index of the poll query, the trigger for
-        push.
+        push. Once the table was inspected, only what it lacks.
         """
+        return self._ddl(self._shape).lacking(self._shape, self._found)
+
+    @abstractmethod
+    async def _examined(self) -> tuple[C | None, list[Finding]]:
+        """Read the table's shape, and find what may keep it from use; None: there is no such table."""
+
+    async def _further(self, shape: C) -> list[Finding]:
+        """Find what else people should know of a table that can be used, or could if it had its columns."""
+        del shape
+        return []
+
+    @abstractmethod
+    def _ddl(self, shape: C | None) -> Ddl: ...
 
     @property
     def hand_over(self) -> Callable[[], None] | None:
@@ -74,19 +110,12 @@ class TableSource(ABC):
         return None
 
     @property
+    @abstractmethod
     def has_push(self) -> bool:
         """See the contract."""
-        return self._hears_changes()
-
-    @has_push.setter
-    def has_push(self, _: bool) -> None:
-        raise AttributeError("has_push is found out by listening")
 
     @abstractmethod
-    def _hears_changes(self) -> bool: ...
-
-    @abstractmethod
-    def _reading(self) -> AbstractAsyncContextManager[Reader]:
+    def _reading(self) -> AbstractAsyncContextManager[Reader[Any]]:
         """Read for people; needs no `open`. Raises `TableUnfit` where the table is not as it is mapped."""
 
     @abstractmethod
@@ -106,15 +135,15 @@ class TableSource(ABC):
         """Claim at most so many rows, by `claim_rows`; first hand back what claims without an answer have brought."""
 
     @abstractmethod
-    async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        """Settle those that have a claim; return the ids that were lost."""
+    async def _settle(self, batch: Sequence[Settled]) -> set[int]:
+        """Write the batch; return the ids that were lost."""
 
     @abstractmethod
-    async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
-        """Return the rows with these keys, as they stand."""
+    async def _states(self, keys: Sequence[Any]) -> Iterable[Values]:
+        """Return the rows with these keys, as they stand: key, status, worker and start."""
 
     @abstractmethod
-    def _beats(self) -> BeatDatabase: ...
+    def _beats(self) -> Beats[Any]: ...
 
     async def counts(self) -> list[StatusCount]:
         """Count the rows of each status of the mapping, up to a limit. Needs no `open`, like the next two methods."""
@@ -148,7 +177,7 @@ class TableSource(ABC):
         """See the contract."""
         del incarnation  # each claim has its worker
         claims = self._claims.held(one.id for one in settlements)
-        lost = await self._settle(settlements, claims) if claims else set()
+        lost = await self._settle(batch_of(self.table, settlements, claims)) if claims else set()
         self._claims.let_go(claims.keys() - lost)
         return lost | {one.id for one in settlements if one.id not in claims}
 
@@ -156,7 +185,8 @@ class TableSource(ABC):
         """See the contract."""
         del incarnation
         claims = self._claims.held(one.id for one in settlements)
-        states = await self._states([claim.key for claim in claims.values()]) if claims else {}
+        rows = await self._states([claim.key for claim in claims.values()]) if claims else []
+        states = {key: state for key, *state in rows}
         before = set()
         for one in settlements:
             claim = claims.get(one.id)

@@ -1,5 +1,7 @@
 """From an address to the file that speaks with that database; drivers are imported only where they are needed."""
 
+from typing import Any
+
 from everpoll.drivers.addresses import masked
 from everpoll.drivers.missing_packages import missing_package
 from everpoll.errors import BadInput
@@ -8,7 +10,7 @@ from everpoll.tables.mapping import Table
 from everpoll.tables.source import TableSource
 
 
-def source_for(url: str, table: Table, token: Token | None = None) -> TableSource:
+def source_for(url: str, table: Table, token: Token | None = None) -> TableSource[Any]:
     """Return the table at that address. The caller opens it."""
     scheme = url.split(":", 1)[0].lower() if "://" in url else ""
     if scheme in {"postgresql", "postgres"}:

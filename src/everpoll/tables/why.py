@@ -8,8 +8,9 @@ from datetime import datetime
 
 from everpoll.engine.why import Why
 from everpoll.policy import human
+from everpoll.tables.contract import StatusCount
 from everpoll.tables.mapping import Table
-from everpoll.tables.overview import RowState, StatusCount, TableWorker
+from everpoll.tables.overview import RowState, TableWorker
 
 
 def why_row(

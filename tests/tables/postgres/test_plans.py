@@ -9,11 +9,13 @@ import pytest
 
 from everpoll.tables import Guard, Table
 from everpoll.tables.changes import pattern_of
+from everpoll.tables.claims import Claim
 from everpoll.tables.outcome import RowWrite
 from everpoll.tables.postgres import PostgresTable
 from everpoll.tables.postgres.ddl import ddl_of
 from everpoll.tables.postgres.findings import walked
 from everpoll.tables.postgres.statements import Statements
+from everpoll.tables.settling import Settled
 from servers.databases import PostgresServers
 from tables.postgres_stage import PostgresStage
 from tables.stages import MAPPED
@@ -137,12 +139,12 @@ async def test_rescue_and_heartbeat_read_what_runs_and_no_more(million: Postgres
         select 10 * n, 'running', 'w', now(), now() - interval '1 hour', now() from generate_series(200000, 200050) n"""
     )
     try:
-        assert_reads_the_index(await explained(million, statements.rescue(), 300.0), 60)
+        assert_reads_the_index(await explained(million, *statements.rescues()[0]), 60)
         rows = await million.fetch("select id, started_at from jobs where status = 'running'")
-        keys, starts = [row[0] for row in rows], [row[1] for row in rows]
-        beat = await explained(million, statements.beat, keys, starts, "w")
+        claims = [Claim(row[0], "w", row[1]) for row in rows]
+        beat = await explained(million, *statements.beats(claims)[0])
         assert "Seq Scan" not in [node["Node Type"] for node in walked(beat["Plan"])]
-        recover = await explained(million, statements.recover, keys, starts, "w")
+        recover = await explained(million, *statements.recover("w", claims))
         assert_reads_the_index(recover, 60)
     finally:
         await million.execute("delete from jobs where status = 'running'")
@@ -158,13 +160,14 @@ async def test_a_settlement_reads_its_own_rows_among_all_that_run(million: Postg
     )
     try:
         rows = await million.fetch("select id, started_at from jobs where status = 'running' limit 50")
-        keys, starts = [row[0] for row in rows], [row[1] for row in rows]
-        done = pattern_of(RowWrite(status="completed", is_end=True))
-        reported = pattern_of(RowWrite(status="completed", is_end=True, results={"report": 1}))
-        plain = await explained(million, statements.settle(done), keys, starts[0], "w")
-        arrays = ([None] * 50, [None] * 50, ['{"report": 1}'] * 50)
-        joined = await explained(million, statements.settle(reported), keys, starts, "w", *arrays)
-        beat = await explained(million, statements.beat, keys, starts, "w")
+        claims = [Claim(row[0], "w", row[1]) for row in rows]
+        done = RowWrite(status="completed", is_end=True)
+        reported = RowWrite(status="completed", is_end=True, results={"report": 1})
+        plain, joined = [
+            await explained(million, *statements.settle([Settled(0, one, write, pattern_of(write)) for one in claims]))
+            for write in (done, reported)
+        ]
+        beat = await explained(million, *statements.beats(claims)[0])
         for found in (plain, joined, beat):
             assert found["Plan"]["Actual Rows"] > 0
             for node in walked(found["Plan"]):

@@ -8,10 +8,11 @@ import pytest
 
 from everpoll.drivers.sqlite.lane import Op
 from everpoll.tables.changes import pattern_of
+from everpoll.tables.claims import Claim
 from everpoll.tables.outcome import RowWrite
-from everpoll.tables.sqlite import SqliteTable, claiming
+from everpoll.tables.settling import Settled
+from everpoll.tables.sqlite import SqliteTable
 from everpoll.tables.sqlite.findings import explain
-from everpoll.tables.sqlite.instants import now_us
 from everpoll.tables.sqlite.statements import Statements
 from tables.sqlite_stage import SqliteStage
 from tables.stages import BARE, JOBS, Claimer, keys
@@ -33,7 +34,7 @@ async def test_at_a_million_rows(sqlite_stage: SqliteStage) -> None:
     await sqlite_stage.create(BARE)
     await sqlite_stage.execute(FILL.format(many=MANY))
     source = sqlite_stage.source(sqlite_stage.bare())
-    assert [one.what for one in await source.inspect() if not one.is_fit] == ["index", "heartbeat", "journal mode"]
+    assert [one.what for one in await source.inspect() if not one.is_fit] == ["index", "journal mode", "heartbeat"]
     [index] = source.ddl()
     assert index.endswith('on "jobs" ("status", "created_at")')
     await sqlite_stage.execute(index)
@@ -151,7 +152,7 @@ async def test_rows_that_wait_for_their_time_are_passed_over(sqlite_stage: Sqlit
     async with sqlite_stage.claimer(mapping) as worker:
         assert (await worker.look()).next_due_s is not None
         statements = _statements(worker)
-        assert await _counted(worker, statements.peek, claiming.bound_due(statements, now_us())) < 100
+        assert await _counted(worker, *statements.peek()) < 100
 
 
 async def test_what_runs_all_the_time_goes_through_an_index(sqlite_stage: SqliteStage) -> None:
@@ -161,12 +162,15 @@ async def test_what_runs_all_the_time_goes_through_an_index(sqlite_stage: Sqlite
         await sqlite_stage.execute(statement)
     async with sqlite_stage.claimer(mapping) as worker:
         statements = _statements(worker)
-        done = pattern_of(RowWrite(status="completed", is_end=True, results={"report": 1}))
-        again = pattern_of(RowWrite(status="queued", is_end=False, keeps_error=True, delay_s=1.0))
-        asked = [statements.pick, statements.peek, statements.claim(4), statements.settle(done, 4)]
-        asked += [statements.settle(again, 4), statements.beat(4), statements.held(4)]
-        asked += [statements.rescue(), statements.states(4)]
-        for statement in asked:
+        claims = [Claim(key, "w", "2030-01-01 00:00:00.000000") for key in range(4)]
+        done = RowWrite(status="completed", is_end=True, results={"report": 1})
+        again = RowWrite(status="queued", is_end=False, keeps_error=True, delay_s=1.0)
+        asked = [statements.poll(4), statements.peek(), statements.claim("w", 0, range(4))]
+        ends = [[Settled(0, one, write, pattern_of(write)) for one in claims] for write in (done, again)]
+        asked += [statements.settle(group, 0) for group in ends]
+        asked += [*statements.beats(claims), *statements.holds(claims), *statements.rescues()]
+        asked += [*statements.rescues([(1,)]), *statements.states(range(4))]
+        for statement, _ in asked:
             plan = await _plan(worker, statement)
             assert [step for step in plan if step.startswith("SCAN") and "CONSTANT" not in step] == [], statement
             assert not any(SORT in step for step in plan), (statement, plan)
@@ -183,7 +187,7 @@ async def _plan(worker: Claimer, statement: str) -> list[str]:
 
 
 async def _steps(worker: Claimer, limit: int) -> int:
-    return await _counted(worker, _statements(worker).pick, {"limit": limit})
+    return await _counted(worker, *_statements(worker).poll(limit))
 
 
 async def _counted(worker: Claimer, statement: str, bound: dict[str, Any]) -> int:

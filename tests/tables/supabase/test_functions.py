@@ -126,7 +126,7 @@ async def test_a_table_that_is_not_there_is_offered_whole(postgrest_stage: Postg
     stage = postgrest_stage
     mapping = stage.mapping()
     source = SupabaseTable(stage.url, mapping, token())
-    with pytest.raises(TableUnfit, match="'jobs' is not there"):
+    with pytest.raises(TableUnfit, match="'jobs': there is no such table"):
         await source.open()
     statements = source.ddl()
     assert statements[0].startswith('create table if not exists "public"."jobs" (')

@@ -79,6 +79,7 @@ async def test_a_server_that_never_answers(postgrest_stage: PostgRestStage, monk
         (problem(409, "40001", "could not serialize access"), "could not serialize"),
         (problem(500, "57P01", "terminating connection due to administrator command"), "terminating connection"),
         (problem(400, "55P03", "lock not available"), "55P03"),
+        (problem(400, message=""), "400: no reason given"),
         (web.Response(status=502, text="<html>Bad Gateway"), "502: <html>Bad Gateway"),
         (web.Response(status=521), "521"),
         (web.Response(status=200, text="<html>please log in"), "not JSON: is this PostgREST"),
@@ -99,7 +100,7 @@ async def test_transient_answers(
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (problem(404, "PGRST205", "Could not find the table"), "is not there, or not served"),
+        (problem(404, "PGRST205", "Could not find the table"), "there is no such table, or not served"),
         (problem(406, "PGRST106", "The schema must be one of: public"), "The schema must be"),
         (problem(403, "42501", "permission denied for table jobs"), "permission denied"),
     ],
@@ -158,19 +159,20 @@ def link_of(worker: Claimer) -> http.Link:
     return worker.source._link
 
 
+@pytest.mark.parametrize("how", ["loses_answers", "breaks_answers"])
 @pytest.mark.parametrize("guard", ["skip_locked", "status", "version", "timestamp"])
 async def test_rows_of_a_claim_whose_answer_got_lost_are_found_again(
-    postgrest_stage: PostgRestStage, gateway: Gateway, guard: str
+    postgrest_stage: PostgRestStage, gateway: Gateway, guard: str, how: str
 ) -> None:
     """The table says that this worker has them; without this no worker would run them until they are stale, or ever."""
     await postgrest_stage.create()
     await postgrest_stage.queue(1, 2, 3)
     async with postgrest_stage.claimer(postgrest_stage.mapping(guard=guard)) as worker:
-        gateway.loses_answers = lambda request: request.method in {"PATCH", "POST"}
+        setattr(gateway, how, lambda request: request.method in {"PATCH", "POST"})
         with pytest.raises(StoreUnavailable):
             await worker.take(3)
         assert set((await postgrest_stage.statuses()).values()) == {"running"}
-        gateway.loses_answers = lambda _: False
+        setattr(gateway, how, lambda _: False)
         first = await worker.take(2)
         rest = await worker.take(2)
         assert sorted(keys([*first, *rest])) == [1, 2, 3]

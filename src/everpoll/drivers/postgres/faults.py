@@ -21,13 +21,9 @@ import asyncpg
 from everpoll.drivers.locks import LockHeld
 from everpoll.drivers.postgres.address import OWN, PostgresAddress
 from everpoll.drivers.postgres.hosts import AllHostsFailed
+from everpoll.drivers.sqlstates import AWAY_CLASSES, AWAY_STATES, LOCKED
 from everpoll.errors import BadInput, CannotConnect, EverpollError, RightsMissing, SchemaOutdated, StoreUnavailable
 
-# By SQLSTATE, or its first two characters: connection, transaction rollback, resources, operator intervention, system.
-AWAY_CLASSES = ("08", "40", "53", "57", "58")
-# An idle session or transaction that the server ended, a server that turned read-only (failover).
-AWAY_STATES = ("25006", "25P03")
-LOCKED = "55P03"
 # After these a connection is of no use any more: it is closed, or leads to a server that may not write.
 ENDING_STATES = ("08", "57", "25006", "25P03")
 DENIED = "42501"

@@ -131,10 +131,6 @@ class PostgresStore:
         """See the contract."""
         return self._listener.has_push
 
-    @has_push.setter
-    def has_push(self, _: bool) -> None:
-        raise AttributeError("has_push is found out by listening")
-
     async def open(self, *, migrate: bool = True) -> None:
         """See the contract.
 

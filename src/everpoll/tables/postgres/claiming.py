@@ -6,17 +6,16 @@ column may round it and a trigger may change it.
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
 
 import asyncpg
-import msgspec
 
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.errors import BadInput
-from everpoll.tables.claiming import Claimed
+from everpoll.tables.claiming import Claimed, Claiming
 from everpoll.tables.claims import Claim
 from everpoll.tables.postgres.statements import Statements
+from everpoll.tables.statements import Values
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -74,64 +73,53 @@ class Doubts:
         self._due_at = self._due_at[1:]
 
 
-class Claiming:
+class PostgresClaiming(Claiming):
     """The lane for claims of one table, in one process."""
-
-    rounds = 1
 
     def __init__(self, lane: Lane, statements: Statements) -> None:
         self._lane = lane
         self._statements = statements
         self._table = statements.table
-        columns = statements.relation.columns
-        self._json = [name for name in statements.table.columns if columns[name].base in {"json", "jsonb"}]
 
     def is_refusal(self, error: Exception) -> bool:
-        """See `ClaimDatabase`."""
+        """See `Claiming`."""
         return isinstance(error, REFUSED)
 
     async def claim(self, worker: str, most: int) -> list[Claimed] | None:
-        """See `ClaimDatabase`."""
+        """See `Claiming`."""
         if self._table.guard != "skip_locked":
             return None
         return self._claimed(worker, await self._lane.rows(self._statements.claim, worker, most))
 
-    async def look(self, most: int) -> dict[Any, Any]:
-        """See `ClaimDatabase`."""
-        return {row[0]: row for row in await self._lane.rows(self._statements.poll, most)}
+    async def look(self, most: int) -> list[Values]:
+        """See `Claiming`."""
+        return await self._lane.rows(self._statements.poll, most)
 
-    async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
-        """See `ClaimDatabase`."""
+    async def take(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
+        """See `Claiming`."""
         columns = [[row[number] for row in rows] for number in range(len(rows[0]))]
         return self._claimed(worker, await self._lane.rows(self._statements.claim_seen, worker, *columns))
 
-    def _claimed(self, worker: str, rows: list[Any]) -> list[Claimed]:
+    def _claimed(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
         claimed: list[Claimed] = []
-        columns, started_at = self._table.columns, rows[0][1] if rows else None
+        started_at = rows[0][1] if rows else None
         for row in rows:
-            values = dict(zip(columns, row[3:], strict=True))
-            for column in self._json:
-                if values[column] is not None:
-                    values[column] = msgspec.json.decode(values[column])
             # One object for all that is equal: settling groups by it.
             if row[1] != started_at:
                 started_at = row[1]
-            claimed.append(Claimed(Claim(row[0], worker, started_at), row[2] + 1, values))
+            claimed.append(Claimed(Claim(row[0], worker, started_at), row[2] + 1, self._statements.read(row[3:])))
         return claimed
 
-    async def next_due_s(self, *, is_any_refused: bool) -> float | None:
-        """See `ClaimDatabase`."""
+    async def waits(self) -> tuple[bool, float | None]:
+        """See `Claiming`."""
         if self._table.guard != "skip_locked" and self._table.due_at is None:
-            return None
+            return False, None
         is_due, next_due_s = await self._lane.row(self._statements.waits)
-        if is_due and not is_any_refused:
-            return 0.0
-        return None if next_due_s is None else max(0.0, next_due_s)
+        return is_due, None if next_due_s is None else max(0.0, next_due_s)
 
-    async def recover(self, worker: str, held: Collection[Claim]) -> None:
+    async def recover(self, worker: str, held: Iterable[Claim]) -> None:
         """Hand back this worker's rows whose claim was never answered. `held`: the claims that were answered."""
-        keys, starts = [one.key for one in held], [one.started_at for one in held]
         try:
-            await self._lane.rows(self._statements.recover, keys, starts, worker)
+            await self._lane.rows(*self._statements.recover(worker, held))
         except REFUSED as error:
             logger.warning("table %s: what was claimed unknowingly is left to the rescue: %s", self._table.name, error)

@@ -1,9 +1,8 @@
 """DDL for a table in Postgres: see `tables/ddl.py`; and the trigger for push."""
 
-from everpoll.tables.ddl import Ddl, fitted
+from everpoll.tables.ddl import POSTGRES_TYPES, Ddl, fitted
 from everpoll.tables.mapping import Table
 from everpoll.tables.postgres.shape import Relation
-from everpoll.tables.postgres_types import POSTGRES_TYPES
 from everpoll.tables.sql_names import identifier, literal
 
 TRIGGER = FUNCTION = "everpoll_wake"
@@ -13,11 +12,12 @@ def ddl_of(table: Table, relation: Relation | None) -> Ddl:
     """Build the DDL for the table as it was found, or, if there is none, as it is mapped."""
     return Ddl(
         table=table,
-        target=relation.sql if relation is not None else ".".join(map(identifier, table.parts)),
+        target=_target(table, relation),
         types=POSTGRES_TYPES,
         index_prefix="everpoll_",
         priority_order=priority_order(table, relation),
         is_partial=True,
+        extras={"push": create_trigger(table, relation)},
     )
 
 
@@ -41,7 +41,7 @@ begin
     perform pg_notify(tg_argv[0], '');
     return null;
 end $$"""
-    on = ddl_of(table, relation).target
+    on = _target(table, relation)
     trigger = f"""create or replace trigger {TRIGGER} after insert or update of {events} on {on}
     for each row when (new.{identifier(table.status)} = {literal(table.queued)})
     execute function {name}({literal(channel(table, relation))})"""
@@ -52,3 +52,7 @@ def channel(table: Table, relation: Relation | None) -> str:
     """Return the channel that the trigger notifies. Workers read its name from the trigger."""
     parts = (relation.schema, relation.name) if relation is not None else table.parts
     return fitted("everpoll_table_" + ".".join(parts))
+
+
+def _target(table: Table, relation: Relation | None) -> str:
+    return relation.sql if relation is not None else ".".join(map(identifier, table.parts))

@@ -10,7 +10,7 @@ from everpoll.tables import findings
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import SAMPLE, is_written, judged
 from everpoll.tables.mapping import Table
-from everpoll.tables.postgres.ddl import TRIGGER, create_trigger, ddl_of
+from everpoll.tables.postgres.ddl import TRIGGER, ddl_of
 from everpoll.tables.postgres.push import push_channel
 from everpoll.tables.postgres.shape import Relation
 from everpoll.tables.postgres.statements import Statements
@@ -121,5 +121,5 @@ async def push(lane: Lane, table: Table, relation: Relation) -> Finding:
     """Find out whether an insert notifies workers."""
     is_fit = await push_channel(lane, relation) is not None
     bad = "no trigger tells of new rows: they are found by polling, within 5 to 30 s"
-    ddl = ";\n".join(create_trigger(table, relation))
+    ddl = ";\n".join(ddl_of(table, relation).extras["push"])
     return judged("push", is_fit=is_fit, good=f"trigger {TRIGGER}", bad=bad, ddl=ddl)

@@ -15,7 +15,6 @@ from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.postgres.listener import Listener
 from everpoll.drivers.push import PushTask
-from everpoll.drivers.wake import NOW, OnWake, Wake
 from everpoll.errors import EverpollError
 from everpoll.tables.postgres.ddl import TRIGGER
 from everpoll.tables.postgres.shape import Relation
@@ -35,52 +34,36 @@ async def push_channel(lane: Lane, relation: Relation) -> str | None:
     return channel
 
 
-class Push:
+class Push(PushTask):
     """The listeners of one table in one process."""
 
     def __init__(self, connections: Connections, lane: Lane, relation: Relation) -> None:
+        super().__init__(self._watch, "everpoll-table-push")
         self._connections = connections
         self._lane = lane
         self._relation = relation
-        self._push = PushTask(self._watch, "everpoll-table-push")
         self._channel: str | None = None
         self._listener: Listener | None = None
         self._was_looked = False
         self.recheck_s = RECHECK_S
         # An outage is over: look now, with or without a trigger.
-        connections.dial.reach.subscribe(lambda: self._push.from_thread(self.wake))
+        connections.dial.reach.subscribe(lambda: self.from_thread(self.wake))
 
     @property
     def has_push(self) -> bool:
         """See the contract."""
         return self._listener is not None and self._listener.has_push
 
-    async def add(self, on_wake: OnWake) -> None:
-        """Wake this listener, too; return once it is known whether there is a trigger, or that this cannot be known."""
-        await self._push.add(on_wake)
-
-    async def remove(self, on_wake: OnWake) -> None:
-        """Stop waking this listener. After the last one, the connection is closed."""
-        await self._push.remove(on_wake)
-
-    async def close(self) -> None:
-        """Stop listening."""
-        await self._push.close()
-
     async def ask_for_room(self) -> None:
         """Tell the other processes that this one has no connection for its heartbeat, where there is a trigger."""
         if self._listener is not None:
             await self._listener.ask_for_room()
 
-    def wake(self, wake: Wake = NOW) -> None:
-        """Wake every listener of this process."""
-        self._push.wake(wake)
-
     async def _watch(self) -> None:
         try:
             while True:
                 await self._look()
-                self._push.confirm()
+                self.confirm()
                 await asyncio.sleep(self.recheck_s)
         finally:
             await self._hear(None)

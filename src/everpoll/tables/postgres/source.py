@@ -10,11 +10,12 @@ transaction pooler would lose.
 
 import logging
 import os
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import asyncpg
 from msgspec import Struct
 
 from everpoll.drivers.postgres.address import read_address
@@ -22,23 +23,25 @@ from everpoll.drivers.postgres.connections import Connections
 from everpoll.drivers.postgres.dial import Connection, Dial
 from everpoll.drivers.postgres.lane import Lane
 from everpoll.drivers.wake import OnWake
-from everpoll.errors import EverpollError, SchemaOutdated, StoreUnavailable, TableUnfit
-from everpoll.stores.contract import Again, Settlement, WorkerCard
+from everpoll.errors import BadInput, EverpollError, SchemaOutdated, StoreUnavailable, TableUnfit
+from everpoll.stores.contract import WorkerCard
 from everpoll.tables.claiming import Found, claim_rows
-from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding
-from everpoll.tables.findings import columns, heartbeat, unfit
+from everpoll.tables.ddl import Ddl
+from everpoll.tables.findings import absent, columns
 from everpoll.tables.mapping import Table
+from everpoll.tables.overview import Reader
 from everpoll.tables.postgres import findings, shape
-from everpoll.tables.postgres.claiming import REFUSED, Claiming, Doubts
-from everpoll.tables.postgres.ddl import create_trigger, ddl_of
+from everpoll.tables.postgres.claiming import REFUSED, Doubts, PostgresClaiming
+from everpoll.tables.postgres.ddl import ddl_of
 from everpoll.tables.postgres.pulse import PostgresBeats
 from everpoll.tables.postgres.push import Push
-from everpoll.tables.postgres.reading import PostgresReader
-from everpoll.tables.postgres.settling import Settling
+from everpoll.tables.postgres.settling import settle
 from everpoll.tables.postgres.shape import Relation
-from everpoll.tables.postgres.statements import Statements
-from everpoll.tables.source import State, TableSource
+from everpoll.tables.postgres.statements import Sql, Statements
+from everpoll.tables.settling import Settled
+from everpoll.tables.source import TableSource
+from everpoll.tables.statements import Values
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -52,12 +55,11 @@ class Opened(Struct):
     """What there is once the columns are known."""
 
     statements: Statements
-    claiming: Claiming
-    settling: Settling
+    claiming: PostgresClaiming
     push: Push
 
 
-class PostgresTable(TableSource):
+class PostgresTable(TableSource[Relation]):
     """One table of one database, for one worker."""
 
     def __init__(self, url: str, table: Table) -> None:
@@ -71,42 +73,23 @@ class PostgresTable(TableSource):
         self._taking = Lane(connections, first + 1, is_busy=True, on_connect=self._doubts.connected)
         self._catalog_lane = Lane(connections, first + 2, is_slow=True)
         self._heartbeats = connections.heartbeats()
-        self._relation: Relation | None = None
-        self._found: list[Finding] = []
-        """By the last inspection."""
         self._opened: Opened | None = None
 
-    def _hears_changes(self) -> bool:
+    @property
+    def has_push(self) -> bool:
+        """See the contract."""
         return self._opened is not None and self._opened.push.has_push
 
     async def open(self) -> None:
         """See the contract."""
-        statements = await self._examined()
-        relation, lane = statements.relation, self._catalog_lane
+        relation, lane = await self._fit(), self._catalog_lane
+        statements = Statements(self.table, relation)
         await lane.call(lambda connection: findings.check_rights(connection, self.table, relation))
         self._warn_if_foreign(*await findings.words_in_use(lane, statements))
-        self._opened = Opened(
-            statements,
-            Claiming(self._taking, statements),
-            Settling(self._settlements, statements),
-            Push(self._connections, lane, relation),
-        )
+        claiming, push = PostgresClaiming(self._taking, statements), Push(self._connections, lane, relation)
+        self._opened = Opened(statements, claiming, push)
 
-    async def _examined(self) -> Statements:
-        """Read the table's columns; raise `TableUnfit` if the table does not fit its mapping."""
-        self._relation, self._found = await self._looked_at()
-        if self._relation is None:
-            raise TableUnfit(
-                f"there is no table {self.table.name!r} in this database, or not in its search_path: write its name "
-                "with its schema, or make it; `everpoll tables ddl` prints the statement",
-                self.ddl(),
-            )
-        problem = unfit(self.table, self._relation, self._found)
-        if problem is not None:
-            raise problem
-        return Statements(self.table, self._relation)
-
-    async def _looked_at(self) -> tuple[Relation | None, list[Finding]]:
+    async def _examined(self) -> tuple[Relation | None, list[Finding]]:
         async def look(connection: Connection) -> Relation | None:
             if not await connection.fetchval(IS_READ_COMMITTED):
                 self._dial.insist_on_read_committed()
@@ -115,38 +98,36 @@ class PostgresTable(TableSource):
         relation = await self._catalog_lane.call(look)
         ddl = ddl_of(self.table, relation)
         if relation is None:
-            detail = "is not in this database, or not in its search_path"
-            what = f"table {self.table.name}"
-            return None, [Finding(what=what, is_fit=False, detail=detail, ddl=ddl.create_table())]
-        return relation, [*columns(self.table, relation, ddl.add_column), heartbeat(self.table)]
+            where = "in this database, or not in its search_path: write its name with its schema"
+            return None, [absent(f"there is no such table {where}", ddl)]
+        return relation, columns(self.table, relation, ddl.add_column)
 
-    async def inspect(self) -> list[Finding]:
-        """See the contract."""
-        relation, found = await self._looked_at()
-        self._relation, self._found = relation, found
-        if relation is None:
-            return found
-        lane, table = self._catalog_lane, self.table
-        if not any(one.keeps_from_use for one in found):
-            statements = Statements(table, relation)
+    async def _further(self, shape: Relation) -> list[Finding]:
+        lane, table, found = self._catalog_lane, self.table, list[Finding]()
+        if not any(one.keeps_from_use for one in self._found):
+            statements = Statements(table, shape)
             found.append((await findings.words_in_use(lane, statements))[1])
-            found.append(await findings.key(lane, table, relation))
+            found.append(await findings.key(lane, table, shape))
             found.append(await findings.index(lane, statements))
             if table.due_at is not None:
-                found.append(await findings.due_index(lane, table, relation))
-        if table.status in relation.columns:
-            found.append(await findings.push(lane, table, relation))
+                found.append(await findings.due_index(lane, table, shape))
+        if table.status in shape.columns:
+            found.append(await findings.push(lane, table, shape))
         return found
 
-    def ddl(self) -> list[str]:
-        """See the contract. Once the table was inspected, only what it lacks."""
-        has_push = any(one.what == "push" and one.is_fit for one in self._found)
-        trigger = [] if has_push else create_trigger(self.table, self._relation)
-        return ddl_of(self.table, self._relation).lacking(self._relation, self._found, trigger)
+    def _ddl(self, shape: Relation | None) -> Ddl:
+        return ddl_of(self.table, shape)
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[PostgresReader]:
-        yield PostgresReader(self._catalog_lane, await self._examined())
+    async def _reading(self) -> AsyncIterator[Reader[Sql]]:
+        async def run(sql: Sql) -> list[Values]:
+            try:
+                return await self._catalog_lane.rows(*sql)
+            except (asyncpg.DataError, BadInput):
+                return []
+
+        statements = Statements(self.table, await self._fit())
+        yield Reader(statements, run, await self._catalog_lane.value("select now()"))
 
     async def _ask_for_room(self) -> None:
         if self._opened is not None:
@@ -196,16 +177,16 @@ class PostgresTable(TableSource):
         await self._as_unfit(self._at_work().claiming.recover(worker, self._claims.all().values()))
         self._doubts.settled()
 
-    async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        lost = await self._as_unfit(self._at_work().settling.settle(settlements, claims))
-        if any(isinstance(one, Again) for one in settlements):
+    async def _settle(self, batch: Sequence[Settled]) -> set[int]:
+        lost = await self._as_unfit(settle(self._settlements, self._at_work().statements, batch))
+        if any(not one.write.is_end for one in batch):
             # There is something to do now, or the next due time has changed.
             self._at_work().push.wake()
         return lost
 
-    async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
-        rows = await self._as_unfit(self._settlements.rows(self._at_work().statements.states, keys))
-        return {key: state for key, *state in rows}
+    async def _states(self, keys: Sequence[Any]) -> list[Values]:
+        [sql] = self._at_work().statements.states(keys)
+        return await self._as_unfit(self._settlements.rows(*sql))
 
     async def listen(self, on_wake: OnWake) -> None:
         """See the contract."""
@@ -220,7 +201,7 @@ class PostgresTable(TableSource):
         await self._dial.reach.wait(delay_s)
 
     def _beats(self) -> PostgresBeats:
-        return PostgresBeats(self._heartbeats, self._at_work().statements)
+        return PostgresBeats(self._at_work().statements, self._heartbeats)
 
     def _at_work(self) -> Opened:
         assert self._opened is not None, "a table is opened before it is used"

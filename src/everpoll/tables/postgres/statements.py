@@ -7,25 +7,34 @@ meanwhile has moved to a place that the statement cannot see; the next statement
 places, so in a partitioned table rows are found by keys.
 """
 
+from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
+import msgspec
+
+from everpoll.stores.contract import encode
 from everpoll.tables.changes import Given, Pattern, queue_order
-from everpoll.tables.mapping import Table
+from everpoll.tables.claims import Claim
+from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.postgres.ddl import priority_order
 from everpoll.tables.postgres.shape import PostgresColumn, Relation
 from everpoll.tables.pulse import RESCUE_LIMIT
+from everpoll.tables.settling import Settled
 from everpoll.tables.sql_names import identifier, literal
-from everpoll.tables.statements import Phrases
+from everpoll.tables.statements import COUNT_LIMIT, INSTANT_ROLES, Phrases, TableStatements, Values
 
 PLAIN_KEYS = {"int2": "int2", "int4": "int4", "int8": "int8", "uuid": "uuid", "text": "text", "varchar": "text"}
 """Types that the driver sends in arrays without asking the server; keys of any other type travel as texts."""
 SECOND = "interval '1 second'"
 LOCKED = "for update of t skip locked"
-SEEN = {"version": "version", "timestamp": "updated_at"}
-"""The role of the column that a guard compares beside the status."""
 
 
-class Statements(Phrases):
+Sql = tuple[Any, ...]
+"""A statement and its parameters."""
+
+
+class Statements(Phrases, TableStatements[Sql]):
     """The statements of one table, which is `t` in all of them."""
 
     def __init__(self, table: Table, relation: Relation) -> None:
@@ -34,7 +43,6 @@ class Statements(Phrases):
         self.name = f"{relation.sql} t"
         key = relation.columns[table.key]
         plain = PLAIN_KEYS.get(key.base)
-        self.key = self.at("key")
         self.key_out = f"{self.key}::{plain or 'text'} as k"
         self._keys_in = f"{plain}[]" if plain else f"text[]::{key.type}[]"
         self._start_type = self.column_of("started_at").base
@@ -42,18 +50,11 @@ class Statements(Phrases):
         self._worker_type = f"text::{self.column_of('worker').type}"
         self._downwards = priority_order(table, relation)
         self._settlements: dict[Pattern, str] = {}
+        self._json = [name for name in table.columns if relation.columns[name].base in {"json", "jsonb"}]
 
     def column_of(self, role: str) -> PostgresColumn:
         """Return the column of a mapped role."""
         return self.relation.columns[self.table.used[role]]
-
-    def at(self, role: str) -> str:
-        """See `Phrases`."""
-        return self.named(self.table.used[role])
-
-    def named(self, name: str) -> str:
-        """See `Phrases`."""
-        return f"t.{identifier(name)}"
 
     def text(self, role: str) -> str:
         """See `Phrases`."""
@@ -95,16 +96,6 @@ class Statements(Phrases):
         """
         return f"{self.at('status')}::text || '' = {literal(word)}"
 
-    @property
-    def _and_is_due(self) -> str:
-        if self.table.due_at is None:
-            return ""
-        return f" and ({self.at('due_at')} is null or {self.instant('due_at')} <= now())"
-
-    @property
-    def _is_ready(self) -> str:
-        return self.has_status(self.table.queued) + self._and_is_due
-
     def _is_ours(self, worker: str) -> str:
         """Return the part of the fence that is neither key nor start."""
         return f"{self.at('worker')} = {worker}::{self._worker_type} and {self.is_still(self.table.running)}"
@@ -125,28 +116,28 @@ class Statements(Phrases):
     @cached_property
     def claim(self) -> str:
         """Claims the first rows that are due. $1 worker, $2 how many."""
-        best = f"{self.name} where {self._is_ready} order by {self.ordered(self._downwards)} limit $2"
+        best = f"{self.name} where {self.is_ready} order by {self.ordered(self._downwards)} limit $2"
         return self._claimed(best)
 
     @cached_property
     def poll(self) -> str:
         """Looks for waiting rows, $1 how many. The index serves this query."""
-        seen = SEEN.get(self.table.guard)
+        seen = COMPARED.get(self.table.guard)
         outputs = self.key_out if seen is None else f"{self.key_out}, {self._seen(seen)} as v"
         order = self.ordered(self._downwards)
-        return f"select {outputs} from {self.name} where {self._is_ready} order by {order} limit $1"
+        return f"select {outputs} from {self.name} where {self.is_ready} order by {order} limit $1"
 
     @cached_property
     def claim_seen(self) -> str:
         """Claims the rows that have not changed since the look. $1 worker, $2 keys, $3 versions or times of change."""
-        seen = SEEN.get(self.table.guard)
+        seen = COMPARED.get(self.table.guard)
         if seen is None:
             still = f"{self.name} where {self.key} = any($2::{self._keys_in})"
         else:
             kind = "int8" if seen == "version" else self.column_of(seen).base
             rows = f"unnest($2::{self._keys_in}, $3::{kind}[]) as u (k, v) join {self.name} on {self.key} = u.k"
             still = f"{rows} where {self._seen(seen)} is not distinct from u.v"
-        return self._claimed(f"{still} and {self.is_still(self.table.queued)}{self._and_is_due}")
+        return self._claimed(f"{still} and {self.is_still(self.table.queued)}{self.and_is_due}")
 
     def _seen(self, role: str) -> str:
         return f"{self.at(role)}::int8" if role == "version" else self.at(role)
@@ -155,7 +146,7 @@ class Statements(Phrases):
         """Return claimed rows in the order of the queue, with the columns that the handler reads."""
         order = queue_order(self.table)
         outputs = [self.key_out, f"{self.at('started_at')} as s", f"{self.retries}::int8 as r"]
-        outputs += [f"{self._read(name)} as c{number}" for number, name in enumerate(self.table.columns)]
+        outputs += [f"{self._output(name)} as c{number}" for number, name in enumerate(self.table.columns)]
         names = ", ".join(one.rsplit(" as ", 1)[1] for one in outputs)
         outputs += [f"{self.named(name)} as o{number}" for number, name in enumerate(order)]
         ways = [self._downwards if is_down else "" for is_down in order.values()]
@@ -163,7 +154,15 @@ class Statements(Phrases):
         update = self._update(self.sets(self.changes.claimed), self.is_still(self.table.queued), ", ".join(outputs))
         return f"{self._picked(rows)}, claimed as ({update}) select {names} from claimed order by {by}"
 
-    def _read(self, name: str) -> str:
+    def read(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return the values of a claimed row for its handler; JSON is decoded."""
+        read = dict(zip(self.table.columns, values, strict=True))
+        for name in self._json:
+            if read[name] is not None:
+                read[name] = msgspec.json.decode(read[name])
+        return read
+
+    def _output(self, name: str) -> str:
         # The driver would ask the server about an enum's type first.
         is_enum = self.relation.columns[name].category == "E"
         return f"{self.named(name)}::text" if is_enum else self.named(name)
@@ -171,7 +170,7 @@ class Statements(Phrases):
     @cached_property
     def waits(self) -> str:
         """Tells whether any row is due, though none could be claimed, and in how many seconds the next one is due."""
-        is_there = f"exists(select from {self.name} where {self._is_ready})"
+        is_there = f"exists(select from {self.name} where {self.is_ready})"
         if self.table.due_at is None:
             return f"select {is_there}, null::float8"
         due = self.instant("due_at")
@@ -180,26 +179,39 @@ class Statements(Phrases):
             f"where {self.has_status(self.table.queued)} and {due} > now())"
         )
 
+    def recover(self, worker: str, known: Iterable[Claim]) -> Sql:
+        """Hand back the rows of this worker, except those of the claims of which it knows."""
+        keys, starts = [one.key for one in known], [one.started_at for one in known]
+        return self._recover, keys, starts, worker
+
     @cached_property
-    def recover(self) -> str:
-        """Hands back the rows of worker $3, except those with keys $1 and starts $2, of which the worker knows."""
+    def _recover(self) -> str:
         fence = self._is_ours("$3")
         known = f"select from {self._held()} where u.k = {self.key} and u.s = {self.at('started_at')}"
         unknown = f"{self.name} where {self.has_status(self.table.running)} and {fence} and not exists({known})"
         return f"{self._picked(unknown)} {self._update(self.sets(self.changes.waiting), fence, '1')}"
 
-    def settle(self, pattern: Pattern) -> str:
-        """Return the statement that settles rows of one pattern.
+    def settle(self, group: Sequence[Settled]) -> Sql:
+        """Return the statement that settles rows of one pattern; rows of a plain one have one start.
 
-        Parameters: $1 keys, $2 start, $3 worker; where rows differ, $2 has a start for each, $4 errors, $5 delays, $6
-        results. A plain settlement, the ordinary end of a batch whose rows share one start, needs no join. The answer
-        is empty if all rows were changed, which is nearly always so; else it has the keys that were changed.
+        The answer is empty if all rows were changed, which is nearly always so; else it has the keys that were changed.
         """
+        pattern, first = group[0].pattern, group[0].claim
         if pattern not in self._settlements:
             self._settlements[pattern] = self._settle(pattern)
-        return self._settlements[pattern]
+        text, keys = self._settlements[pattern], [one.claim.key for one in group]
+        if pattern.is_plain:
+            return text, keys, first.started_at, first.worker
+        starts = [one.claim.started_at for one in group]
+        errors, delays = [one.write.error for one in group], [one.write.delay_s for one in group]
+        return text, keys, starts, first.worker, errors, delays, [encode(one.write.results) for one in group]
 
     def _settle(self, pattern: Pattern) -> str:
+        """Return the text of a settlement. Parameters: $1 keys, $2 start, $3 worker.
+
+        Where rows differ, $2 has a start for each, $4 errors, $5 delays, $6 results. A plain settlement, the ordinary
+        end of a batch whose rows share one start, needs no join.
+        """
         start = self.at("started_at")
         if pattern.is_plain:
             which = f"where {self.key} = any($1::{self._keys_in}) and {start} = $2::{self._start_type}"
@@ -222,49 +234,78 @@ class Statements(Phrases):
     def _field(self, name: str) -> str:
         return "text" if self._is_bytes(name) else self.relation.columns[name].declared
 
-    @property
-    def states(self) -> str:
-        """Reads the rows with keys $1 as they are now."""
+    def states(self, keys: Sequence[Any]) -> list[Sql]:
+        """See `TableStatements`."""
         outputs = f"{self.key_out}, {self.text('status')}, {self.text('worker')}, {self.at('started_at')}"
-        return f"select {outputs} from {self.name} where {self.key} = any($1::{self._keys_in})"
+        return [(f"select {outputs} from {self.name} where {self.key} = any($1::{self._keys_in})", keys)]
+
+    def holds(self, claims: Iterable[Claim]) -> list[Sql]:
+        """See `TableStatements`."""
+        return self._about(self._holds, list(claims))
+
+    def beats(self, claims: Sequence[Claim]) -> list[Sql]:
+        """See `TableStatements`. It skips rows that a settlement has locked."""
+        return self._about(self._beats, claims)
+
+    def _about(self, text: str, claims: Sequence[Claim]) -> list[Sql]:
+        """Add the parameters of a statement about claims of one worker, if there are any."""
+        keys, starts = [claim.key for claim in claims], [claim.started_at for claim in claims]
+        return [(text, keys, starts, claims[0].worker)] if claims else []
 
     @property
     def _rows_of_ours(self) -> str:
+        """Return held rows. $1 keys, $2 starts, $3 worker."""
         fence = f"{self.at('started_at')} = u.s and {self._is_ours('$3')}"
         return f"{self._held()} join {self.name} on {self.key} = u.k where {fence}"
 
     @cached_property
-    def held(self) -> str:
-        """Reads which rows this worker still holds. $1 keys, $2 starts, $3 worker."""
+    def _holds(self) -> str:
         return f"select {self.key_out} from {self._rows_of_ours}"
 
     @cached_property
-    def beat(self) -> str:
-        """Writes the heartbeat of each held row, as `held` has them. It skips rows that a settlement has locked."""
-        if self.table.heartbeat is None:
-            return self.held
+    def _beats(self) -> str:
         update = self._update(self.sets({"heartbeat": Given.NOW}), self._is_ours("$3"), "1")
-        return f"{self._picked(self._rows_of_ours)}, heard as ({update}) {self.held}"
+        return f"{self._picked(self._rows_of_ours)}, heard as ({update}) {self._holds}"
 
     @property
     def _is_stale(self) -> str:
         heard_at = f"coalesce({self.instant('heartbeat')}, {self.instant('started_at')})"
         return f"{heard_at} < now() - $1::float8 * {SECOND}"
 
-    @property
-    def stale(self) -> str:
-        """Reads the keys of rows whose worker is silent. $1 seconds, $2 how many."""
+    def stale(self, limit: int) -> list[Sql]:
+        """See `TableStatements`."""
         is_there = f"{self.has_status(self.table.running)} and {self._is_stale}"
-        return f"select {self.key_out} from {self.name} where {is_there} limit $2"
+        text = f"select {self.key_out} from {self.name} where {is_there} limit $2"
+        return [(text, self.table.stale_after_s, limit)]
 
-    def rescue(self, *, is_one: bool = False) -> str:
-        """Return the statement that takes back rows of silent workers: they wait again, or have failed.
-
-        Parameters: $1 seconds; with `is_one`, $2 is an array with the key of one row.
-        """
-        which = f" and {self.key} = any($2::{self._keys_in})" if is_one else ""
+    def rescues(self, rows: Sequence[Values] | None = None) -> list[Sql]:
+        """See `TableStatements`."""
+        which = "" if rows is None else f" and {self.key} = any($2::{self._keys_in})"
         stale = f"{self.has_status(self.table.running)} and {self._is_stale}{which}"
         still = f"{self.is_still(self.table.running)} and {self._is_stale}"
         picked = self._picked(f"{self.name} where {stale} limit {RESCUE_LIMIT}")
         outputs = f"{self.key_out}, {self.text('status')}"
-        return f"{picked} {self._update(self.gives_back, still, outputs)}"
+        text = f"{picked} {self._update(self.gives_back, still, outputs)}"
+        return [(text, self.table.stale_after_s, *([] if rows is None else [[row[0] for row in rows]]))]
+
+    def count(self, word: str) -> Sql:
+        """See `TableStatements`. The index has queued and running rows only: those that ended are counted in a small
+        table.
+        """
+        rows = self.few(self.has_status(word))
+        if word in {self.table.queued, self.table.running}:
+            return (rows,)
+        return (f"select case when ({self.few('true')}) <= {COUNT_LIMIT} then ({rows}) end",)
+
+    def select(self, roles: Sequence[str], role: str, value: str, limit: int) -> Sql:
+        """See `TableStatements`."""
+        columns = ", ".join(self._typed(one) for one in roles)
+        if role == "status":
+            return (f"select {columns} from {self.name} where {self.has_status(value)} limit {limit}",)
+        which = f"{self.at(role)} = $1::text::{self.column_of(role).type}"
+        return f"select {columns} from {self.name} where {which} limit {limit}", value
+
+    def _typed(self, role: str) -> str:
+        if role in INSTANT_ROLES:
+            return self.instant(role)
+        return f"{self.at(role)}::int8" if role == "retries" else self.text(role)

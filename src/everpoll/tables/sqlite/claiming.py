@@ -11,74 +11,67 @@ recognizes by their start.
 import secrets
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec.structs import replace
 
 from everpoll.drivers.sqlite.connection import Connection
-from everpoll.tables.claiming import Claimed, Found
+from everpoll.tables.claiming import Claimed, Claiming, Found
 from everpoll.tables.claims import Claim
 from everpoll.tables.sqlite.instants import Kind, Starts, now_us, read_us, stored
-from everpoll.tables.sqlite.statements import Statements, bound_keys
+from everpoll.tables.sqlite.statements import Statements
+from everpoll.tables.statements import Values
 
 
-class Start(NamedTuple):
-    """The worker and the start that all rows of one claim have."""
+class SqliteClaiming(Claiming):
+    """One claim, in a transaction. `begun`: gets what may have been claimed, without keys."""
 
-    worker: str
-    started: Any
-
-
-class Claiming:
-    """One claim, in a transaction. `begun`: gets the start of all that may have been claimed."""
-
-    rounds = 1
-
-    def __init__(self, con: Connection, statements: Statements, starts: Starts, begun: list[Start]) -> None:
+    def __init__(self, con: Connection, statements: Statements, starts: Starts, begun: list[Claim]) -> None:
         self._con = con
         self._statements = statements
         self._starts = starts
         self._begun = begun
 
     def is_refusal(self, error: Exception) -> bool:
-        """See `ClaimDatabase`. A trigger may end the whole transaction; then nothing more can be tried in it."""
-        return isinstance(error, sqlite3.IntegrityError) and self._con.in_transaction
+        """See `Claiming`."""
+        return is_refusal(self._con, error)
 
-    async def claim(self, worker: str, most: int) -> list[Claimed] | None:
-        """See `ClaimDatabase`."""
-        del worker, most
-        return None
+    async def look(self, most: int) -> list[Values]:
+        """See `Claiming`."""
+        return self._con.execute(*self._statements.poll(most)).fetchall()
 
-    async def look(self, most: int) -> dict[Any, Any]:
-        """See `ClaimDatabase`."""
-        bound = {**bound_due(self._statements, now_us()), "limit": most}
-        return {row[0]: row for row in self._con.execute(self._statements.pick, bound).fetchall()}
-
-    async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
-        """See `ClaimDatabase`."""
-        statements, start_us = self._statements, self._starts.next_us()
-        kind = statements.kinds["started_at"]
+    async def take(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
+        """See `Claiming`."""
+        start_us = self._starts.next_us()
+        kind = self._statements.kinds["started_at"]
         # In whole seconds two claims of a row may have the same start: then the name must differ.
         name = f"{worker}:{secrets.token_hex(4)}" if kind is Kind.WHOLE else worker
-        start = Start(name, stored(kind, start_us))
-        self._begun.append(start)
-        keys = bound_keys([row[0] for row in rows])
-        bound = {"worker": name, **instants(statements, start_us), **keys}
+        whole = Claim(None, name, stored(kind, start_us))
+        self._begun.append(whole)
         try:
-            claimed = {key for (key,) in self._con.execute(statements.claim(len(keys)), bound).fetchall()}
+            answer = self._con.execute(*self._statements.claim(name, start_us, [row[0] for row in rows]))
+            claimed = {key for (key,) in answer.fetchall()}
         except sqlite3.IntegrityError:
             if self._con.in_transaction:
-                recover(self._con, statements, [start])  # raise(fail) leaves what it had done before
+                recover(self._con, self._statements, [whole])  # raise(fail) leaves what it had done before
             raise
-        return [self._claimed(start, row) for row in rows if row[0] in claimed]
+        return [self._claimed(whole, row) for row in rows if row[0] in claimed]
 
-    def _claimed(self, start: Start, row: tuple[Any, ...]) -> Claimed:
+    def _claimed(self, whole: Claim, row: Values) -> Claimed:
         key, *values = row
         retries = 0 if self._statements.table.retries is None else values.pop(0)
-        return Claimed(Claim(key, *start), int(retries or 0) + 1, self._statements.read_values(values))
+        return Claimed(replace(whole, key=key), int(retries or 0) + 1, self._statements.read(values))
 
-    async def next_due_s(self, *, is_any_refused: bool) -> float | None:
-        """See `ClaimDatabase`."""
-        del is_any_refused
-        return until_s(peeked(self._con, self._statements)[1])
+    async def waits(self) -> tuple[bool, float | None]:
+        """See `Claiming`. In a transaction no row is locked by others: one that is due was refused."""
+        return False, until_s(peeked(self._con, self._statements)[1])
+
+
+def is_refusal(con: Connection, error: Exception) -> bool:
+    """Return True if the table refuses a row. A trigger may end the whole transaction; then nothing more can be tried
+    in it.
+    """
+    return isinstance(error, sqlite3.IntegrityError) and con.in_transaction
 
 
 def peek(con: Connection, statements: Statements) -> Found | None:
@@ -89,30 +82,14 @@ def peek(con: Connection, statements: Statements) -> Found | None:
 
 def peeked(con: Connection, statements: Statements) -> tuple[Any, Any]:
     """Read whether a row is ready, and the next due time as its column holds it; None: there is none."""
-    ready, next_due = con.execute(statements.peek, bound_due(statements, now_us())).fetchone()
+    ready, next_due = con.execute(*statements.peek()).fetchone()
     return ready, next_due
 
 
-def recover(con: Connection, statements: Statements, doubts: Iterable[Start]) -> None:
+def recover(con: Connection, statements: Statements, doubts: Iterable[Claim]) -> None:
     """Hand back what was claimed without an answer."""
-    for start in doubts:
-        con.execute(statements.recover, {**start._asdict(), **instants(statements, now_us())})
-
-
-def instants(statements: Statements, instant_us: int) -> dict[str, Any]:
-    """Return an instant in the form of each column that everpoll writes, by role."""
-    roles = ("started_at", "heartbeat", "finished_at", "updated_at")
-    return {role: stored(statements.kinds[role], instant_us) for role in roles if role in statements.kinds}
-
-
-def bound_due(statements: Statements, now: int) -> dict[str, Any]:
-    """Return the parameters of a statement that compares due times with now."""
-    if "due_at" not in statements.kinds:
-        return {}
-    written = stored(statements.kinds["due_at"], now)
-    if not isinstance(written, str):
-        return {"now": written}
-    return {"now": written, "now_t": written.replace(" ", "T"), "today_t": f"{written[:10]}T"}
+    for claim in doubts:
+        con.execute(*statements.recover(claim))
 
 
 def until_s(due: Any) -> float | None:

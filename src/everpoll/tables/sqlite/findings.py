@@ -32,7 +32,7 @@ SORTS = "USE TEMP B-TREE FOR ORDER BY"
 def examined(address: SqliteAddress, table: Table, patience_s: float) -> tuple[FileShape | None, list[Finding]]:
     """Look at the file; blocks, so call it in a thread."""
     if not address.path.exists():
-        return None, [_absent(table, f"there is no file {address.path}")]
+        return None, [findings.absent(f"there is no file {address.path}", ddl_of(table, None))]
     try:
         with brief_connection(address, patience_s) as con:
             shape = read_shape(con, table)
@@ -43,7 +43,7 @@ def examined(address: SqliteAddress, table: Table, patience_s: float) -> tuple[F
 
 def _findings(con: Connection, table: Table, shape: FileShape | None) -> Iterator[Finding]:
     if shape is None:
-        yield _absent(table, f"there is no such table in {con.path}")
+        yield findings.absent(f"there is no such table in {con.path}", ddl_of(table, None))
         return
     if shape.kind != "table":
         yield Finding(what="table", is_fit=False, detail=f"it is a {shape.kind}, whose rows cannot be claimed")
@@ -59,13 +59,8 @@ def _findings(con: Connection, table: Table, shape: FileShape | None) -> Iterato
         )
         seen = seen_words(con, statements)
         yield findings.words_in_use(table, seen, has_waiting=bool(has_waiting.fetchone()[0]))
-    yield findings.heartbeat(table)
     yield _journal(con)
     yield Finding(what="push", is_fit=True, detail="commits of any program are heard within 80 ms, by the file itself")
-
-
-def _absent(table: Table, detail: str) -> Finding:
-    return Finding(what="table", is_fit=False, detail=detail, ddl=ddl_of(table, None).create_table())
 
 
 def _journal(con: Connection) -> Finding:
@@ -86,7 +81,7 @@ def explain(con: Connection, statement: str) -> list[str]:
 def _indexes(con: Connection, statements: Statements, shape: FileShape) -> Iterator[Finding]:
     """Judge the index of the poll query and that for due times, by SQLite's own plan (EXPLAIN)."""
     ddl = ddl_of(statements.table, shape)
-    steps, is_fit = _served(con, statements, shape, statements.pick)
+    steps, is_fit = _served(con, statements, shape, statements.poll(1)[0])
     bad = f"every look reads or sorts too much: {steps}"
     yield findings.judged("index", is_fit=is_fit, good=steps, bad=bad, ddl=ddl.index(), is_needed=True)
     if statements.next_due is not None:

@@ -61,7 +61,8 @@ def read_shape(con: Connection, table: Table) -> FileShape | None:
     unique = {lowered(one) for (one,) in con.execute(UNIQUE, (name,))} | {alone}
     return FileShape(
         columns=columns,
-        flaws=_flaws(table, columns) | ({} if lowered(table.key) in unique else {"key": NOT_UNIQUE}),
+        wanted={"status": TEXT, "priority": NUMBER},
+        flaws={} if lowered(table.key) in unique else {"key": NOT_UNIQUE},
         notes=_notes(table, columns),
         kind=kind,
         is_strict=bool(is_strict),
@@ -77,15 +78,6 @@ def _holds(declared: str, *, is_strict: bool) -> frozenset[str]:
         NUMBER: kind_of(declared) is not None and not is_text,
     }
     return frozenset(what for what, is_so in takes.items() if is_so)
-
-
-def _flaws(table: Table, columns: dict[str, Column]) -> dict[str, str]:
-    flaws = {}
-    for role, wanted in (("status", TEXT), ("priority", NUMBER)):
-        column = columns.get(lowered(table.used.get(role, "")))
-        if column is not None and wanted not in (column.holds or ()):
-            flaws[role] = f"is {column.declared}, and must be {wanted}"
-    return flaws
 
 
 def _notes(table: Table, columns: dict[str, Column]) -> dict[str, str]:

@@ -14,8 +14,9 @@ Never: creates a file or a table; blocks the event loop on the file.
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from everpoll.drivers.sqlite.address import read_address
@@ -29,22 +30,24 @@ from everpoll.drivers.sqlite.writer import Writer
 from everpoll.drivers.wake import OnWake, Wake
 from everpoll.errors import BadInput, NotRunning, StoreUnavailable
 from everpoll.policy import shown
-from everpoll.stores.contract import Again, Settlement, WorkerCard
+from everpoll.stores.contract import Settlement, WorkerCard
+from everpoll.tables.changes import pattern_of
 from everpoll.tables.claiming import Found, claim_rows, run_now
 from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding
-from everpoll.tables.findings import unfit
+from everpoll.tables.ddl import Ddl
 from everpoll.tables.mapping import Table
-from everpoll.tables.outcome import written
-from everpoll.tables.source import State, TableSource
+from everpoll.tables.outcome import RowWrite
+from everpoll.tables.overview import Reader
+from everpoll.tables.settling import Settled
+from everpoll.tables.source import TableSource
 from everpoll.tables.sqlite import claiming, findings, settling
 from everpoll.tables.sqlite.ddl import ddl_of
 from everpoll.tables.sqlite.instants import Starts
 from everpoll.tables.sqlite.pulse import SqliteBeats
-from everpoll.tables.sqlite.reading import SqliteReader
-from everpoll.tables.sqlite.settling import Settled
 from everpoll.tables.sqlite.shape import FileShape, read_shape
-from everpoll.tables.sqlite.statements import Statements
+from everpoll.tables.sqlite.statements import Sql, Statements
+from everpoll.tables.statements import Values
 
 T = TypeVar("T")
 
@@ -68,7 +71,7 @@ class TableBell(Bell):
             super().ring(wake)
 
 
-class SqliteTable(TableSource):
+class SqliteTable(TableSource[FileShape]):
     """One table of the user's own."""
 
     def __init__(self, url: str, table: Table, *, patience_s: float = PATIENCE_S) -> None:
@@ -81,18 +84,20 @@ class SqliteTable(TableSource):
         self._bell = TableBell()
         self._file = HeardFile(self._bell)
         self._address = read_address(url)
+        self._place = f" in {self._address.path}"
         self._patience_s = patience_s
         self._settling: set[int] = set()
         self._starts = Starts()
         self._statements: Statements | None = None
-        self._found = False
+        self._has_found = False
         self._next_due: object = None
-        self._doubts: list[list[claiming.Start]] = []
-        """For each look whose outcome is unknown, the starts of what it may have claimed."""
+        self._doubts: list[list[Claim]] = []
+        """For each look whose outcome is unknown, what it may have claimed, without keys."""
 
     async def open(self) -> None:
-        """See the contract."""
-        statements = await asyncio.to_thread(self._prepared)
+        """See the contract. Switches the file to WAL mode."""
+        statements = Statements(self.table, await self._fit())
+        await asyncio.to_thread(self._prepare, statements)
         if self._file.writer is not None:
             return
         self._statements = statements
@@ -106,49 +111,41 @@ class SqliteTable(TableSource):
         if writer is not None:
             await writer.stop()
 
-    async def inspect(self) -> list[Finding]:
-        """See the contract."""
-        return (await asyncio.to_thread(self._examined))[1]
+    async def _examined(self) -> tuple[FileShape | None, list[Finding]]:
+        return await asyncio.to_thread(self._look_at)
+
+    def _look_at(self) -> tuple[FileShape | None, list[Finding]]:
+        return findings.examined(self._address, self.table, self._patience_s)
 
     def ddl(self) -> list[str]:
         """See the contract. Reads the file: SQLite cannot add a column only where it is missing."""
-        return self._lacking(*self._examined())
+        self._shape, self._found = self._look_at()
+        return super().ddl()
 
-    def _lacking(self, shape: FileShape | None, found: list[Finding]) -> list[str]:
-        return ddl_of(self.table, shape).lacking(shape, found) if shape is None or shape.kind == "table" else []
-
-    def _examined(self) -> tuple[FileShape | None, list[Finding]]:
-        return findings.examined(self._address, self.table, self._patience_s)
-
-    def _fit(self) -> tuple[Statements, list[Finding]]:
-        """Examine the table; raise `TableUnfit` if it does not fit its mapping. Blocks."""
-        shape, found = self._examined()
-        problem = unfit(self.table, shape, found, self._lacking(shape, found), f" in {self._address.path}")
-        if problem is not None:
-            raise problem
-        assert shape is not None, "a table that is not there is not fit"
-        return Statements(self.table, shape), found
+    def _ddl(self, shape: FileShape | None) -> Ddl:
+        return ddl_of(self.table, shape)
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[SqliteReader]:
-        statements, _ = await asyncio.to_thread(self._fit)
-        yield SqliteReader(statements, self._address, self._patience_s)
+    async def _reading(self) -> AsyncIterator[Reader[Sql]]:
+        def read(sql: Sql) -> list[Values]:
+            with brief_connection(self._address, self._patience_s) as con:
+                return settling.answered(con, sql)
 
-    def _prepared(self) -> Statements:
-        """Examine the table, and switch the file to WAL mode. Blocks."""
-        statements, found = self._fit()
-        for one in found:
+        statements = Statements(self.table, await self._fit())
+        yield Reader(statements, lambda sql: asyncio.to_thread(read, sql), datetime.now(UTC))
+
+    def _prepare(self, statements: Statements) -> None:
+        """Warn of what could be better, and switch the file to WAL mode. Blocks."""
+        for one in self._found:
             if not one.is_fit and one.what.startswith(("index", "status words")):
                 better = f"; better: {one.ddl}" if one.ddl else ""
                 logger.warning("table %s: %s: %s%s", self.table.name, one.what, one.detail, better)
-        in_use = next(one for one in found if one.what == "words in use")
-
+        in_use = next(one for one in self._found if one.what == "words in use")
         with brief_connection(self._address, self._patience_s) as con:
             self._warn_if_foreign(findings.seen_words(con, statements), in_use)
             if not is_wal(con):
                 use_wal(con, self._patience_s)
                 logger.warning("%s was switched to WAL mode, and stays in it", self._address.path)
-        return statements
 
     async def sign_on(self, card: WorkerCard, lease_s: float) -> None:
         """See the contract. The table has no place for workers; but the file must be writable."""
@@ -167,17 +164,17 @@ class SqliteTable(TableSource):
     async def _look(self, worker: str, most: int) -> Found:
         """Claim at most so many rows. If the caller is canceled meanwhile, the rows are handed back."""
         statements, doubts = self._opened(), list(self._doubts)
-        begun: list[claiming.Start] = []
+        begun: list[Claim] = []
 
         def claim(con: Connection) -> Found:
             claiming.recover(con, statements, itertools.chain(*doubts))
-            database = claiming.Claiming(con, statements, self._starts, begun)
+            database = claiming.SqliteClaiming(con, statements, self._starts, begun)
             return run_now(claim_rows(database, self._refusals, worker, most, []))
 
         op = Op(
             claim,
             # After a look that found rows, the next one most likely finds some, too: the peek would cost more.
-            peek=None if self._found or doubts else lambda con: claiming.peek(con, statements),
+            peek=None if self._has_found or doubts else lambda con: claiming.peek(con, statements),
             unwanted=self._hand_back,
         )
         self._doubts.append(begun)
@@ -188,35 +185,38 @@ class SqliteTable(TableSource):
                 self._doubts = [one for one in self._doubts if one is not begun]
             raise
         self._doubts = [one for one in self._doubts if one is not begun and not any(one is old for old in doubts)]
-        self._found = bool(found.claimed)
+        self._has_found = bool(found.claimed)
         return found
 
     def _hand_back(self, found: Found) -> None:
         if found.claimed and self._file.writer is not None:
             statements = self._opened()
-            batch = settling.handed_back([one.claim for one in found.claimed], self.table.queued)
+            write = RowWrite(status=self.table.queued, is_end=False, keeps_error=True)
+            batch = [Settled(0, one.claim, write, pattern_of(write)) for one in found.claimed]
             giving = self._file.writer.submit(Op(lambda con: settling.settle(con, statements, batch), wakes=True))
             giving.add_done_callback(_note_failure)
 
-    async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        statements, first = self._opened(), {one.id: one for one in reversed(settlements)}
-        # Of two for the same claim the first counts.
-        batch = [Settled(number, claim, written(self.table, first[number])) for number, claim in claims.items()]
-        wakes = any(isinstance(one, Again) for one in settlements)
+    async def settle(self, incarnation: int, settlements: Sequence[Settlement]) -> set[int]:
+        """See the contract."""
+        numbers = {one.id for one in settlements}
         # From here on, a row without our fence may be one that this worker has settled: it is not lost.
-        self._settling |= claims.keys()
+        self._settling |= numbers
         try:
-            lost = await self._write(Op(lambda con: settling.settle(con, statements, batch), wakes=wakes))
-            self._claims.let_go(claims.keys() - lost)
+            return await super().settle(incarnation, settlements)
         finally:
-            self._settling -= claims.keys()
-        return lost
+            self._settling -= numbers
 
-    async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
-        statements = self._opened()
-        return await self._write(Op(lambda con: settling.states(con, statements, keys)))
+    async def _settle(self, batch: Sequence[Settled]) -> set[int]:
+        statements, wakes = self._opened(), any(not one.write.is_end for one in batch)
+        return await self._write(Op(lambda con: settling.settle(con, statements, batch), wakes=wakes))
 
-    def _hears_changes(self) -> bool:
+    async def _states(self, keys: Sequence[Any]) -> list[Values]:
+        queries = list(self._opened().states(keys))
+        return await self._write(Op(lambda con: [row for sql in queries for row in settling.answered(con, sql)]))
+
+    @property
+    def has_push(self) -> bool:
+        """See the contract."""
         return True
 
     async def listen(self, on_wake: OnWake) -> None:
@@ -233,7 +233,7 @@ class SqliteTable(TableSource):
         return self._file.hand_over
 
     def _beats(self) -> SqliteBeats:
-        return SqliteBeats(self._address, self._patience_s, self._opened())
+        return SqliteBeats(self._opened(), self._address, self._patience_s)
 
     def _check(self, con: Connection) -> None:
         """Refuse a reopened file that lacks the table: the path may lead to another file now."""

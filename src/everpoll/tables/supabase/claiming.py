@@ -17,14 +17,15 @@ from msgspec import Struct
 
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.stores.contract import LEASE_LIMIT
-from everpoll.tables.claiming import Claimed, Found, claim_rows
+from everpoll.tables.claiming import Claimed, Claiming, Found, claim_rows
 from everpoll.tables.claims import Claim, by_fence
 from everpoll.tables.refusals import Refusals
+from everpoll.tables.statements import Values
 from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.clock import DatabaseClock, monotonic_s, read_instant, written
-from everpoll.tables.supabase.functions import CLOCK, ROWS, Functions
+from everpoll.tables.supabase.functions import Functions
 from everpoll.tables.supabase.http import Http, Request
-from everpoll.tables.supabase.statements import Body, HttpClaim, Statements
+from everpoll.tables.supabase.statements import Body, Statements
 
 logger = logging.getLogger("everpoll.tables")
 
@@ -33,15 +34,13 @@ UNCLEAR_S = 60.0
 
 
 class Unclear(Struct, eq=False):
-    """A claim whose outcome is unknown."""
+    """A claim whose outcome is unknown; no other claim has its start."""
 
-    worker: str
-    started_at: str
-    """No other claim has it."""
+    claim: Claim
     until_s: float
 
 
-class Claiming:
+class SupabaseClaiming(Claiming):
     """The claims of one table in this process."""
 
     rounds = 3
@@ -59,7 +58,7 @@ class Claiming:
         self._unclear: list[Unclear] = []
 
     def is_refusal(self, error: Exception) -> bool:
-        """See `ClaimDatabase`."""
+        """See `Claiming`."""
         return faults.is_about_a_row(error)
 
     async def claim_all(self, worker: str, most: int) -> Found:
@@ -78,21 +77,16 @@ class Claiming:
         except BaseException:
             # Mostly a cancellation: the caller does not get these rows, so they count as claims without an answer.
             for group in by_fence(one.claim for one in claimed):
-                self._unclear.append(Unclear(group[0].worker, group[0].started_at, monotonic_s() + UNCLEAR_S))
+                self._unclear.append(Unclear(group[0], monotonic_s() + UNCLEAR_S))
             raise
 
     async def recover(self) -> None:
         """Hand back rows of claims without an answer, for a while: such a request may still be under way."""
         for unclear in list(self._unclear):
             is_over = monotonic_s() > unclear.until_s
-            claim = Claim(None, unclear.worker, unclear.started_at)
             try:
-                versions: set[Any] = {None}
-                if self._table.guard == "version":
-                    rows = await self._http.rows(self._statements.claimed(claim))
-                    versions = {row[self._table.version] for row in rows}
-                for version in versions:
-                    if await self._http.rows(self._statements.unclaim(claim, version)):
+                for version in await self._versions(unclear.claim):
+                    if await self._http.rows(self._statements.recover(unclear.claim, version)):
                         logger.warning("table %s: handed back rows of a claim whose answer got lost", self._table.name)
             except faults.REFUSED as error:
                 text = "table %s: what was claimed unknowingly is left to the rescue: %s"
@@ -101,75 +95,70 @@ class Claiming:
             if is_over:
                 self._unclear.remove(unclear)
 
+    async def _versions(self, claim: Claim) -> set[Any]:
+        """Return the versions of the rows of a claim, where the guard compares them."""
+        if self._table.guard != "version":
+            return {None}
+        return {version for _, version in await self._http.rows(self._statements.held_rows(claim))}
+
     async def claim(self, worker: str, most: int) -> list[Claimed] | None:
-        """See `ClaimDatabase`."""
+        """See `Claiming`."""
         if self._functions is None:
             return None
-        started_at = written(self._clock.unique())
-        arguments = {"worker": worker, "started_at": started_at, "most": most}
-        return await self._send(worker, [(started_at, self._statements.call(self._functions.claim, arguments))])
+        claim = self._whole(worker)
+        arguments = {"worker": worker, "started_at": claim.started_at, "most": most}
+        return await self._send([(claim, self._statements.call(self._functions.claim, arguments))])
 
-    async def look(self, most: int) -> dict[Any, Any]:
-        """See `ClaimDatabase`."""
-        return {row[self._table.key]: row for row in await self._http.rows(self._statements.candidates(most))}
+    def _whole(self, worker: str) -> Claim:
+        return Claim(None, worker, written(self._clock.unique()))
 
-    async def take(self, worker: str, rows: Sequence[Any]) -> list[Claimed]:
-        """See `ClaimDatabase`."""
-        place = {row[self._table.key]: index for index, row in enumerate(rows)}
-        starts = map(written, iter(self._clock.unique, None))
-        claimed = await self._send(worker, self._statements.claims(rows, worker, starts, self._clock.is_exact))
+    async def look(self, most: int) -> list[Values]:
+        """See `Claiming`."""
+        return await self._http.rows(self._statements.poll(most))
+
+    async def take(self, worker: str, rows: Sequence[Values]) -> list[Claimed]:
+        """See `Claiming`."""
+        place = {row[0]: index for index, row in enumerate(rows)}
+        requests = self._statements.claims(rows, lambda: self._whole(worker), self._clock.is_exact)
+        claimed = await self._send(requests)
         return sorted(claimed, key=lambda one: place[one.claim.key])
 
-    async def _send(self, worker: str, requests: Iterable[tuple[str, Request]]) -> list[Claimed]:
-        """Send the requests of a claim, each with its start, and return the claimed rows.
+    async def _send(self, requests: Iterable[tuple[Claim, Request]]) -> list[Claimed]:
+        """Send requests, each with its claim, and return the claimed rows.
 
-        Each start is remembered until the outcome of its request is known.
+        Each claim is remembered until the outcome of its request is known.
         """
-        parts = {Unclear(worker, start, monotonic_s() + UNCLEAR_S): request for start, request in requests}
+        parts = {Unclear(claim, monotonic_s() + UNCLEAR_S): request for claim, request in requests}
         self._unclear += parts
         answers = await asyncio.gather(*map(self._ask, parts.values()), return_exceptions=True)
-        rows: list[Body] = []
+        claimed: list[Claimed] = []
         errors: list[BaseException] = []
         for part, answer in zip(parts, answers, strict=True):
-            if not isinstance(answer, BaseException):
-                rows += answer
-            else:
+            if isinstance(answer, BaseException):
                 errors.append(answer)
+            else:
+                claimed += [self._statements.claimed(part.claim.worker, row) for row in answer]
             # A request that PostgREST refused has changed nothing.
             if not isinstance(answer, StoreUnavailable) and not isinstance(answer, asyncio.CancelledError):
                 self._unclear.remove(part)
-        if errors and not rows:
+        if errors and not claimed:
             raise errors[0]
         for error in errors:
             logger.warning("table %s: a part of a claim failed: %s", self._table.name, error)
-        return [self._claimed(worker, row) for row in rows]
+        return claimed
 
     async def _ask(self, request: Request) -> list[Body]:
-        return await (self._called(request) if request.method == "POST" else self._http.rows(request))
+        """Return the rows that a request claimed, by the names of their columns."""
+        if request.method == "POST":
+            return await self._http.called(request)
+        return [dict(zip(request.names, row, strict=True)) for row in await self._http.rows(request)]
 
-    async def _called(self, request: Request) -> list[Body]:
-        answer: dict[str, Any] = await self._http.answer(request)
-        self._clock.saw(answer[CLOCK])
-        rows: list[Body] = answer[ROWS]
-        return rows
-
-    def _claimed(self, worker: str, row: Body) -> Claimed:
-        table = self._table
-        retries = (row[table.retries] or 0) if table.retries is not None else 0
-        version = row[table.version] if table.guard == "version" else None
-        claim = HttpClaim(row[table.key], worker, row[table.started_at], retries, version)
-        return Claimed(claim, retries + 1, {name: row[name] for name in table.columns})
-
-    async def next_due_s(self, *, is_any_refused: bool) -> float | None:
-        """See `ClaimDatabase`."""
-        if self._functions is not None and not is_any_refused and await self.look(1):
-            return 0.0
+    async def waits(self) -> tuple[bool, float | None]:
+        """See `Claiming`."""
+        is_due = self._functions is not None and bool(await self.look(1))
         request = self._statements.later()
-        if request is None:
-            return None
-        rows: list[dict[str, Any]] = await self._http.rows(request)
+        rows = [] if request is None else await self._http.rows(request)
         if not rows:
-            return None
-        due_at = rows[0][str(self._table.due_at)]
+            return is_due, None
         # It is due by the database's clock, which ours may be behind of: not sooner than in a moment.
-        return max(0.05, (read_instant(due_at) - self._clock.now()).total_seconds())
+        return is_due, max(0.05, (read_instant(rows[0][0]) - self._clock.now()).total_seconds())

@@ -5,30 +5,28 @@ The indexes hold every row: PostgREST sends the status as a parameter, for which
 
 # ruff: noqa: S608 - names and words are quoted
 
-from everpoll.tables.ddl import Ddl
+from everpoll.tables.ddl import POSTGRES_TYPES, Ddl
 from everpoll.tables.mapping import Table
-from everpoll.tables.postgres_types import POSTGRES_TYPES
 from everpoll.tables.sql_names import literal
-from everpoll.tables.supabase.functions import block, qualified, schema_of
+from everpoll.tables.supabase.functions import block, functions_ddl, qualified, schema_of
 
 PUBLICATION = "supabase_realtime"
 
 
 def ddl_of(table: Table) -> Ddl:
     """Build the DDL for a table of which HTTP shows hardly anything."""
+    has_functions = table.guard == "skip_locked"
     return Ddl(
         table=table,
         target=qualified(table),
         types=POSTGRES_TYPES,
         if_not_exists="if not exists ",
         priority_order=" desc nulls last",
+        extras={
+            "functions": functions_ddl(table) if has_functions else [],
+            "push": [publication_ddl(table)],
+        },
     )
-
-
-def index_ddl(table: Table) -> list[str]:
-    """Return the index of the poll query, and that for rows that wait for their time."""
-    ddl = ddl_of(table)
-    return [ddl.index(), *([] if table.due_at is None else [ddl.due_index()])]
 
 
 def publication_ddl(table: Table) -> str:

@@ -1,7 +1,7 @@
 """Errors for failed requests.
 
     refused, timed out, name or certificate unknown, 408, 429, 5xx, a server that       StoreUnavailable: later perhaps
-      restarts, a transaction that must be repeated, an expired token
+      restarts, a transaction that must be repeated, an expired token, a 400 without a reason
     a table, column or function that is not there, or that the key may not use          Refused, and TableUnfit at open
     a value that the table cannot keep                                                  BadInput
     anything else                                                                       Refused, with the server's words
@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from everpoll.drivers.sqlstates import AWAY_CLASSES, AWAY_STATES, LOCKED
 from everpoll.errors import BadInput, EverpollError, StoreUnavailable
 from everpoll.http import Kind, NotAsked, NotReached
 
@@ -22,9 +23,6 @@ NO_FUNCTION = "PGRST202"
 TOKEN_CODES = ("PGRST301", "PGRST302", "PGRST303")
 # Of PostgREST itself: no connection, an internal error of it, no schema cache yet, no free connection in time.
 AWAY_CODES = ("PGRST000", "PGRST001", "PGRST002", "PGRST003")
-# By SQLSTATE, as in the drivers: connection, transaction rollback, resources, operator intervention, system.
-AWAY_CLASSES = ("08", "40", "53", "57", "58")
-AWAY_STATES = ("25006", "25P03", "55P03")
 VALUE_CLASSES = ("22", "23")
 AWAY_STATUSES = (408, 425, 429)
 SAID_LIMIT = 500
@@ -76,7 +74,9 @@ def of_answer(status: int, body: bytes) -> EverpollError:
         return StoreUnavailable(f"PostgREST answered {status}, a redirect, which is not followed: write its address")
     if code in TOKEN_CODES or status == 401:
         return TokenRefused(f"the token has expired or is not accepted: {text}")
-    if _is_away(status, code):
+    # What PostgREST says where its own connection broke in the middle of a statement: perhaps it was committed.
+    is_broken = status == 400 and not code and not said.get("message")
+    if is_broken or _is_away(status, code):
         return StoreUnavailable(text)
     if code.startswith(VALUE_CLASSES) and len(code) == 5:
         return BadInput(f"the table cannot keep this: {text}")
@@ -85,7 +85,7 @@ def of_answer(status: int, body: bytes) -> EverpollError:
 
 def _is_away(status: int, code: str) -> bool:
     is_state = len(code) == 5 and not code.startswith("PGRST")
-    if code in AWAY_CODES or code in AWAY_STATES or (is_state and code.startswith(AWAY_CLASSES)):
+    if code in AWAY_CODES or code in {*AWAY_STATES, LOCKED} or (is_state and code.startswith(AWAY_CLASSES)):
         return True
     # A 5xx with a SQLSTATE that is not among those is a statement that will fail again.
     return status in AWAY_STATUSES or (status >= 500 and not is_state)

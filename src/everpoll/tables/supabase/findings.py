@@ -5,15 +5,11 @@ import msgspec
 from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.tables.contract import Finding
 from everpoll.tables.findings import judged
+from everpoll.tables.mapping import Table
 from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.ddl import index_ddl
+from everpoll.tables.supabase.ddl import ddl_of
 from everpoll.tables.supabase.filters import column
-from everpoll.tables.supabase.functions import (
-    CLOCK,
-    functions_ddl,
-    functions_of,
-)
+from everpoll.tables.supabase.functions import functions_of
 from everpoll.tables.supabase.http import Http
 from everpoll.tables.supabase.statements import Statements
 
@@ -34,23 +30,22 @@ async def may_write(http: Http, statements: Statements) -> Finding:
     return Finding(what="rights", is_fit=True, detail="the key may read and change the table")
 
 
-async def has_functions(http: Http, statements: Statements, clock: DatabaseClock) -> bool:
-    """Return True if the functions for this mapping exist and may be called, by a claim of no row; note the time."""
-    names = functions_of(statements.table, statements.read)
+async def has_functions(http: Http, statements: Statements) -> bool:
+    """Return True if the functions for this mapping exist and may be called, by a claim of no row."""
+    names = functions_of(statements.table)
     try:
-        answer = await http.answer(statements.call(names.claim, {"worker": "", "started_at": "epoch", "most": 0}))
-        await http.answer(statements.call(names.settle, {"writes": []}))
+        await http.called(statements.call(names.claim, {"worker": "", "started_at": "epoch", "most": 0}))
+        await http.called(statements.call(names.settle, {"writes": []}))
     except faults.Refused as error:
         if error.code in {faults.NO_FUNCTION, "42883", "42501"}:
             return False
         raise
-    clock.saw(answer[CLOCK])
     return True
 
 
-def functions_finding(statements: Statements, *, are_there: bool) -> Finding:
+def functions_finding(table: Table, *, are_there: bool) -> Finding:
     """Judge the functions, which guard "skip_locked" needs."""
-    names = functions_of(statements.table, statements.read)
+    names = functions_of(table)
     both = f"{names.claim} and {names.settle}"
     return judged(
         "functions",
@@ -58,14 +53,15 @@ def functions_finding(statements: Statements, *, are_there: bool) -> Finding:
         good=f"{both}: claims by FOR UPDATE SKIP LOCKED",
         bad=f'guard="skip_locked" needs {both}, which are not there or may not be called with this key; '
         'write guard="status" to do without',
-        ddl=BREAK.join(functions_ddl(statements.table, statements.read)),
+        ddl=BREAK.join(ddl_of(table).extras["functions"]),
         is_needed=True,
     )
 
 
 async def index_finding(http: Http, statements: Statements) -> Finding:
     """Judge whether looks use an index, if the server shows its plans (`db-plan-enabled`); most do not."""
-    request, ddl = statements.candidates(1), BREAK.join(index_ddl(statements.table))
+    request, made = statements.poll(1), ddl_of(statements.table)
+    ddl = BREAK.join([made.index(), *([] if statements.table.due_at is None else [made.due_index()])])
     headers = {**request.headers, "Accept": "application/vnd.pgrst.plan+json"}
     try:
         plan = str(await http.answer(msgspec.structs.replace(request, headers=headers)))

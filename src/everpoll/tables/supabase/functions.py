@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from everpoll.tables.changes import Given
-from everpoll.tables.mapping import Table
+from everpoll.tables.mapping import COMPARED, Table
 from everpoll.tables.shape import Shape
 from everpoll.tables.sql_names import identifier, literal
 from everpoll.tables.statements import Phrases
@@ -49,19 +49,26 @@ class Functions(Struct, frozen=True):
     settle: str
 
 
-def functions_of(table: Table, read: Sequence[str]) -> Functions:
+def claimed_columns(table: Table) -> list[str]:
+    """Return the columns that a claim returns: what later writes need, and what the handler reads."""
+    roles = ("key", "started_at", "heartbeat", "retries", COMPARED.get(table.guard))
+    needed = [table.used[role] for role in roles if role in table.used]
+    return list(dict.fromkeys([*needed, *table.columns]))
+
+
+def functions_of(table: Table) -> Functions:
     """Return the names of the functions, which depend on everything that they contain."""
-    used = [table.name, table.used, table.queued, table.running, list(read)]
+    used = [table.name, table.used, table.queued, table.running, claimed_columns(table)]
     digest = hashlib.sha256(json.dumps(used, sort_keys=True).encode()).hexdigest()[:12]
     return Functions(f"everpoll_claim_{digest}", f"everpoll_settle_{digest}")
 
 
-def functions_ddl(table: Table, read: Sequence[str]) -> list[str]:
+def functions_ddl(table: Table) -> list[str]:
     """Return the statements that create the functions, for Supabase's SQL editor for instance. They are repeatable."""
-    names = functions_of(table, read)
+    names = functions_of(table)
     claim = {"worker": "text", "started_at": "timestamptz", "most": "integer"}
     return [
-        *_made(table, names.claim, claim, _claim(table, read)),
+        *_made(table, names.claim, claim, _claim(table)),
         *_made(table, names.settle, {"writes": "jsonb"}, _settle(table)),
         "notify pgrst, 'reload schema'",
     ]
@@ -100,33 +107,24 @@ class FunctionPhrases(Phrases):
     def __init__(self, table: Table) -> None:
         super().__init__(table, Shape(columns={}))
 
-    def at(self, role: str) -> str:
-        """See `Phrases`."""
-        return self.named(self.table.used[role])
-
-    def named(self, name: str) -> str:
-        """See `Phrases`."""
-        return f"t.{identifier(name)}"
-
     def given(self, role: str, value: Given) -> str:
         """See `Phrases`."""
         return "$1" if value is Given.WORKER else "$2"
 
 
-def _claim(table: Table, read: Sequence[str]) -> str:
+def _claim(table: Table) -> str:
     """Return the statement of the function that claims. The database's clock decides what is due.
 
     The pick is materialised, so that the planner does not lock more rows than the limit. The caller gives the start:
     if the answer gets lost, it finds its rows by it.
     """
-    phrases, where = FunctionPhrases(table), qualified(table)
-    is_queued, key = phrases.has_status(table.queued), phrases.at("key")
-    due = "" if table.due_at is None else f" and ({phrases.at('due_at')} is null or {phrases.at('due_at')} <= now())"
+    phrases, where, read = FunctionPhrases(table), qualified(table), claimed_columns(table)
+    is_queued, key = phrases.has_status(table.queued), phrases.key
     objects = [read[start : start + PAIRS] for start in range(0, len(read), PAIRS)]
     built = " || ".join(f"jsonb_build_object({', '.join(_pairs(part))})" for part in objects)
     return (
         f"with picked as materialized (\n"
-        f"  select {key} as k from {where} t where {is_queued}{due}\n"
+        f"  select {key} as k from {where} t where {phrases.is_ready}\n"
         f"  order by {phrases.ordered(' desc nulls last')} limit greatest(least($3, 500), 0)\n"
         f"  for update skip locked\n"
         f"), ranked as (select k, row_number() over () as place from picked),\n"
@@ -143,9 +141,7 @@ def _settle(table: Table) -> str:
     """Return the statement that writes each row by its fence and keeps each column that a write does not name."""
     key, running = identifier(table.key), literal(table.running)
     fence = [f"t.{identifier(name)} = (w.f).{identifier(name)}" for name in (table.key, table.worker, table.started_at)]
-    written = [table.status, table.worker, table.started_at, table.finished_at, table.error, table.heartbeat]
-    written += [table.retries, table.due_at, *table.results]
-    names = dict.fromkeys(name for name in written if name is not None)
+    names = [table.used[role] for role in FunctionPhrases(table).changes.settled_roles]
     sets = ",\n  ".join(f"{identifier(name)} = {_or_as_it_is(name)}" for name in names)
     record = f"jsonb_populate_record(null::{qualified(table)}, e ->"
     return (

@@ -18,10 +18,12 @@ from everpoll.errors import EverpollError, StoreUnavailable
 from everpoll.http import Answer, HttpClient, NotAsked, NotReached
 from everpoll.http import Request as HttpRequest
 from everpoll.policy import human
+from everpoll.tables.statements import Values
 from everpoll.tables.supabase import faults
 from everpoll.tables.supabase.address import ProjectAddress, proxy_for
 from everpoll.tables.supabase.clock import DatabaseClock
 from everpoll.tables.supabase.filters import Query, encoded
+from everpoll.tables.supabase.functions import CLOCK, ROWS
 from everpoll.tables.supabase.token import Key
 
 TIMEOUT_S = 10.0
@@ -41,6 +43,10 @@ class Request(Struct, frozen=True, kw_only=True):
     query: Query = ()
     body: Any = None
     headers: Mapping[str, str] = {}
+    names: tuple[str, ...] = ()
+    """The columns of the rows in the answer."""
+    clock: str | None = None
+    """The column into which the database writes its own time by this request."""
 
     @property
     def target(self) -> str:
@@ -78,7 +84,7 @@ class Http:
         """Close every connection. Repeatable."""
         await self._client.close()
 
-    async def rows(self, request: Request) -> list[dict[str, Any]]:
+    async def rows(self, request: Request) -> list[Values]:
         """Send a request and return the rows of its answer; an answer without rows (PGRST116) gives an empty list."""
         try:
             answer = await self.answer(request)
@@ -88,7 +94,16 @@ class Http:
             raise
         if not isinstance(answer, list) or not all(isinstance(row, dict) for row in answer):
             raise StoreUnavailable(f"PostgREST answered {request.method} {request.path} with something else than rows")
-        return answer
+        if request.clock is not None and answer:
+            self._link.clock.saw(answer[0][request.clock])
+        return [tuple(row[name] for name in request.names) for row in answer]
+
+    async def called(self, request: Request) -> list[Any]:
+        """Call one of our functions; note the database's time, and return the rows or keys of its answer."""
+        answer: dict[str, Any] = await self.answer(request)
+        self._link.clock.saw(answer[CLOCK])
+        rows: list[Any] = answer[ROWS]
+        return rows
 
     async def answer(self, request: Request) -> Any:
         """Send a request and return the JSON of its answer."""

@@ -46,34 +46,21 @@ MESSAGE_LIMIT = 4 * 1024 * 1024
 """The limit of a message, which carries the changed row; everpoll reads nothing of it."""
 
 
-class Realtime:
+class Realtime(PushTask):
     """Wakes the listeners of this process; one connection serves all."""
 
     def __init__(self, link: Link, table: Table) -> None:
+        super().__init__(self._listen, "everpoll-realtime")
         self._link = link
         self._table = table
-        self._push = PushTask(self._listen, "everpoll-realtime")
         self._rng = random.Random()  # noqa: S311 - jitter needs no secret
 
-    @property
-    def has_push(self) -> bool:
-        """True while Realtime has confirmed a subscription that works."""
-        return self._push.has_push
-
-    async def add(self, on_wake: OnWake) -> None:
+    async def add(self, on_wake: OnWake, patience_s: float | None = FIRST_S) -> None:
         """Wake this listener, too; return once it is known whether Realtime answers, or after a moment."""
         if self._link.address.realtime is None:
             logger.info("table %s: a bare PostgREST server has no push: polling", self._table.name)
             return
-        await self._push.add(on_wake, FIRST_S)
-
-    async def remove(self, on_wake: OnWake) -> None:
-        """Stop waking this listener. After the last one, the connection is closed."""
-        await self._push.remove(on_wake)
-
-    async def close(self) -> None:
-        """Stop listening. Repeatable."""
-        await self._push.close()
+        await super().add(on_wake, patience_s)
 
     async def inspect(self) -> Finding:
         """Subscribe once, and return whether Realtime confirmed it."""
@@ -100,17 +87,17 @@ class Realtime:
                         await channel.join()
                         failures = 0
                         warnings.works()
-                        self._push.confirm()
+                        self.confirm()
                         # The first time, too: it may have come later than the first look.
-                        self._push.wake()
-                        await channel.listen(self._push.wake)
+                        self.wake()
+                        await channel.listen(self.wake)
                 except Exception as error:  # noqa: BLE001 - whatever it is, the next connection may work
                     failures += 1
                     wait_s = RETRY.delay(failures, self._rng)
                     said = self._words(error)
                     what = "table %s: Realtime: %s; polling instead, next try in %s"
                     warnings.failed(error, what, self._table.name, said, human(wait_s))
-                    self._push.fail()
+                    self.fail()
                     await asyncio.sleep(wait_s)
 
     def _channel(self, session: aiohttp.ClientSession, url: str) -> "Channel":

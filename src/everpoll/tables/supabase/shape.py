@@ -7,11 +7,9 @@ one, and types stay unknown.
 import asyncio
 from typing import Any
 
-from everpoll.errors import TableUnfit
 from everpoll.tables.mapping import Table
 from everpoll.tables.shape import INSTANT, NUMBER, TEXT, Column, Shape
 from everpoll.tables.supabase import faults
-from everpoll.tables.supabase.ddl import ddl_of
 from everpoll.tables.supabase.http import Http, Request
 from everpoll.tables.supabase.statements import Statements
 
@@ -20,15 +18,24 @@ NUMBER_TYPES = ("smallint", "integer", "bigint", "numeric")
 NO_STATUS = (*NUMBER_TYPES, "timestamp", "boolean", "uuid", "json")
 
 
+class Unusable(Exception):
+    """There is no such table, or it cannot be used with this key."""
+
+    def __init__(self, error: faults.Refused) -> None:
+        self.is_absent = error.code in {"42P01", "PGRST205"}
+        absent, forbidden = "there is no such table, or not served by this address", "it cannot be used with this key"
+        super().__init__(f"{absent if self.is_absent else forbidden}: {error}")
+
+
 async def read_shape(http: Http, statements: Statements) -> Shape[Column]:
-    """Look at the table; `TableUnfit` where there is none."""
+    """Look at the table; raise `Unusable` where that is refused."""
     table = statements.table
     names = list(dict.fromkeys(table.used.values()))
     try:
         await http.rows(statements.get(names, (), limit=0))
     except faults.Refused as error:
         if error.code != "42703":
-            raise _unusable(table, error) from None
+            raise Unusable(error) from None
     described = await _described(http, statements)
     if described is not None:
         return described
@@ -78,10 +85,3 @@ async def _is_there(http: Http, statements: Statements, name: str) -> bool:
             return False
         raise
     return True
-
-
-def _unusable(table: Table, error: faults.Refused) -> TableUnfit:
-    if error.code in {"42P01", "PGRST205"}:
-        problem = f"table {table.name!r} is not there, or not served by this address: {error}"
-        return TableUnfit(problem, [ddl_of(table).create_table()])
-    return TableUnfit(f"table {table.name!r} cannot be used with this key: {error}")

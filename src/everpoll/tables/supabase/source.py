@@ -9,34 +9,35 @@ poll.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from msgspec import Struct
 
 from everpoll.drivers.wake import OnWake
-from everpoll.errors import NotRunning, TableUnfit
-from everpoll.stores.contract import Settlement
+from everpoll.errors import BadInput, NotRunning
 from everpoll.tables.claiming import Found
-from everpoll.tables.claims import Claim
 from everpoll.tables.contract import Finding, Token
-from everpoll.tables.findings import columns, heartbeat, unfit
+from everpoll.tables.ddl import Ddl
+from everpoll.tables.findings import absent, columns
 from everpoll.tables.mapping import Table
+from everpoll.tables.overview import Reader
+from everpoll.tables.settling import Settled
 from everpoll.tables.shape import Column, Shape
-from everpoll.tables.source import State, TableSource
+from everpoll.tables.source import TableSource
+from everpoll.tables.statements import Values
 from everpoll.tables.supabase import findings
 from everpoll.tables.supabase.address import address_of
-from everpoll.tables.supabase.claiming import Claiming
+from everpoll.tables.supabase.claiming import SupabaseClaiming
 from everpoll.tables.supabase.clock import DatabaseClock
-from everpoll.tables.supabase.ddl import ddl_of, publication_ddl
-from everpoll.tables.supabase.functions import functions_ddl, functions_of
-from everpoll.tables.supabase.http import Http, Link
+from everpoll.tables.supabase.ddl import ddl_of
+from everpoll.tables.supabase.functions import functions_of
+from everpoll.tables.supabase.http import Http, Link, Request
 from everpoll.tables.supabase.pulse import SupabaseBeats
 from everpoll.tables.supabase.push import Realtime
-from everpoll.tables.supabase.reading import SupabaseReader
 from everpoll.tables.supabase.settling import Settling
-from everpoll.tables.supabase.shape import read_shape
+from everpoll.tables.supabase.shape import Unusable, read_shape
 from everpoll.tables.supabase.statements import Statements
 from everpoll.tables.supabase.token import Key
 
@@ -49,11 +50,11 @@ class Opened(Struct):
     event_loop: asyncio.AbstractEventLoop
     http: Http
     statements: Statements
-    claiming: Claiming
+    claiming: SupabaseClaiming
     settling: Settling
 
 
-class SupabaseTable(TableSource):
+class SupabaseTable(TableSource[Shape[Column]]):
     """The table at that address: `https://….supabase.co`, or that of a PostgREST server."""
 
     def __init__(self, url: str, table: Table, token: Token | None = None) -> None:
@@ -61,13 +62,15 @@ class SupabaseTable(TableSource):
         self._link = Link(address_of(url), Key(token, table.name), DatabaseClock())
         self._realtime = Realtime(self._link, table)
         self._opened: Opened | None = None
-        self._shape: Shape[Column] | None = Shape(columns={table.key: Column(name=table.key, declared="")})
-        """None: there is no such table. Until it was looked at, it is taken to have its key and nothing else."""
+        # Until it was looked at, it is taken to have its key and nothing else.
+        self._shape = Shape(columns={table.key: Column(name=table.key, declared="")})
 
     def __repr__(self) -> str:
         return f"<SupabaseTable {self.table.name} at {self._link.address.rest}>"
 
-    def _hears_changes(self) -> bool:
+    @property
+    def has_push(self) -> bool:
+        """See the contract."""
         return self._realtime.has_push
 
     async def open(self) -> None:
@@ -77,37 +80,28 @@ class SupabaseTable(TableSource):
             return
         if not self._link.address.is_private:
             logger.warning("table %s: the key travels unencrypted: write https://…", self.table.name)
-        self._link.key.settle_on(event_loop)
-        http = Http(self._link)
-        try:
-            shape, found = await self._examined(http)
-            problem = unfit(self.table, shape, found)
-            if problem is not None:
-                problem.ddl = [part for one in problem.ddl for part in one.split(findings.BREAK)]
-                raise problem
-        except BaseException:
-            await http.close()
-            raise
-        statements = Statements(self.table, shape.is_required)
-        functions = functions_of(self.table, statements.read) if self.table.guard == "skip_locked" else None
-        claiming = Claiming(http, statements, self._refusals, self._link.clock, functions)
+        statements, http = self._statements(await self._fit()), self._http()
+        functions = functions_of(self.table) if self.table.guard == "skip_locked" else None
+        claiming = SupabaseClaiming(http, statements, self._refusals, self._link.clock, functions)
         settling = Settling(http, statements, self._link.clock, functions)
         self._opened = Opened(event_loop, http, statements, claiming, settling)
 
-    async def _examined(self, http: Http) -> tuple[Shape[Column], list[Finding]]:
-        statements = Statements(self.table)
-        try:
-            shape = self._shape = await read_shape(http, statements)
-        except TableUnfit as error:
-            self._shape = None if error.ddl else self._shape
-            raise
-        found = columns(self.table, shape, ddl_of(self.table).add_column)
-        if all(one.is_fit for one in found):
-            found.append(await findings.may_write(http, statements))
-            if self.table.guard == "skip_locked":
-                are_there = await findings.has_functions(http, statements, self._link.clock)
-                found.append(findings.functions_finding(statements, are_there=are_there))
-        return shape, found
+    async def _examined(self) -> tuple[Shape[Column] | None, list[Finding]]:
+        statements, ddl = self._statements(), self._ddl(None)
+        async with self._http() as http:
+            try:
+                shape = await read_shape(http, statements)
+            except Unusable as error:
+                if error.is_absent:
+                    return None, [absent(str(error), ddl)]
+                return self._shape, [Finding(what="table", is_fit=False, detail=str(error))]
+            found = columns(self.table, shape, ddl.add_column)
+            if all(one.is_fit for one in found):
+                found.append(await findings.may_write(http, statements))
+                if self.table.guard == "skip_locked":
+                    are_there = await findings.has_functions(http, statements)
+                    found.append(findings.functions_finding(self.table, are_there=are_there))
+            return shape, found
 
     async def close(self) -> None:
         """See the contract."""
@@ -116,23 +110,20 @@ class SupabaseTable(TableSource):
         if opened is not None and opened.event_loop is asyncio.get_running_loop():
             await opened.http.close()
 
-    async def inspect(self) -> list[Finding]:
-        """Examine what HTTP shows: columns and their types, the key's rights, the functions, push."""
-        async with self._http() as http:
-            try:
-                _, found = await self._examined(http)
-                if all(one.is_fit for one in found if one.what.startswith("column")):
-                    found.append(await findings.index_finding(http, Statements(self.table)))
-            except TableUnfit as error:
-                return [Finding(what="table", is_fit=False, detail=str(error), ddl="".join(error.ddl) or None)]
-        return [*found, heartbeat(self.table), await self._realtime.inspect()]
+    async def _further(self, shape: Shape[Column]) -> list[Finding]:
+        found = []
+        if all(one.is_fit for one in self._found if one.what.startswith("column")):
+            async with self._http() as http:
+                found.append(await findings.index_finding(http, self._statements(shape)))
+        return [*found, await self._realtime.inspect()]
 
-    def ddl(self) -> list[str]:
-        """Return DDL for Supabase's SQL editor: columns, the poll query's index, the functions, the publication for
-        push.
-        """
-        functions = functions_ddl(self.table, Statements(self.table).read) if self.table.guard == "skip_locked" else []
-        return ddl_of(self.table).lacking(self._shape, [], [*functions, publication_ddl(self.table)])
+    def _ddl(self, shape: Shape[Column] | None) -> Ddl:
+        del shape  # HTTP shows nothing that DDL depends on
+        return ddl_of(self.table)
+
+    def _statements(self, shape: Shape[Column] | None = None) -> Statements:
+        """Return the statements; until the shape is known, columns are taken to be nullable."""
+        return Statements(self.table, (shape or Shape(columns={})).is_required)
 
     def _http(self) -> Http:
         """Open connections for the length of a block."""
@@ -140,9 +131,16 @@ class SupabaseTable(TableSource):
         return Http(self._link)
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[SupabaseReader]:
+    async def _reading(self) -> AsyncIterator[Reader[Request]]:
         async with self._http() as http:
-            yield SupabaseReader(http, Statements(self.table), self._link.clock)
+
+            async def run(request: Request) -> list[Values]:
+                try:
+                    return await http.rows(request)
+                except BadInput:
+                    return []
+
+            yield Reader(self._statements(), run, self._link.clock.now())
 
     async def sign_off(self, incarnation: int) -> None:
         """Put back what claims without an answer may have brought."""
@@ -153,12 +151,13 @@ class SupabaseTable(TableSource):
     async def _look(self, worker: str, most: int) -> Found:
         return await self._at_work().claiming.claim_all(worker, most)
 
-    async def _settle(self, settlements: Sequence[Settlement], claims: Mapping[int, Claim]) -> set[int]:
-        """Write the settlements. They are one transaction only if the functions exist."""
-        return await self._at_work().settling.settle(settlements, claims)
+    async def _settle(self, batch: Sequence[Settled]) -> set[int]:
+        """Write the batch. It is one transaction only if the functions exist."""
+        return await self._at_work().settling.settle(batch)
 
-    async def _states(self, keys: Sequence[Any]) -> Mapping[Any, State]:
-        return await self._at_work().settling.states(keys)
+    async def _states(self, keys: Sequence[Any]) -> list[Values]:
+        opened = self._at_work()
+        return [row for request in opened.statements.states(keys) for row in await opened.http.rows(request)]
 
     async def listen(self, on_wake: OnWake) -> None:
         """Listen to Realtime, if the project has it; return once it is known whether that works."""
@@ -169,7 +168,7 @@ class SupabaseTable(TableSource):
         await self._realtime.remove(on_wake)
 
     def _beats(self) -> SupabaseBeats:
-        return SupabaseBeats(self._link, self._at_work().statements)
+        return SupabaseBeats(self._at_work().statements, self._link)
 
     def _at_work(self) -> Opened:
         if self._opened is None:
