@@ -29,7 +29,7 @@ from everpoll.cli.sparkline import sparkline
 from everpoll.engine.live_workers import is_any_alive
 from everpoll.http.stored_secrets import safe_dependency, without_secrets
 from everpoll.monitors.alerts.incidents import IncidentInfo
-from everpoll.monitors.alerts.undelivered import Undelivered
+from everpoll.monitors.alerts.undelivered import WaitingAlerts
 from everpoll.monitors.checks.assignment import Assignment
 from everpoll.monitors.info import ServiceInfo, service_info
 from everpoll.monitors.last_look import ahead_of_look
@@ -66,7 +66,7 @@ class Shown(Struct, frozen=True, kw_only=True):
     latencies_24h_ms: dict[str, float | None]
     incidents: tuple[IncidentInfo, ...]
     """The newest ones, open and past."""
-    waiting: Undelivered
+    waiting: WaitingAlerts
     is_looked_at: bool
     beat_path: str | None = None
     """Where a service beats that calls everpoll."""
