@@ -125,7 +125,7 @@ def incident_table(found: Sequence[IncidentInfo], waiting: WaitingAlerts) -> Tab
 
 
 def _alerts(one: IncidentInfo, waiting: WaitingAlerts) -> str:
-    """Say what was sent about an incident, or why nothing was."""
+    """Tell which alerts were sent about an incident, or why none was."""
     if one.closed_why is not None:
         return one_line(one.closed_why)
     if one.acknowledged_by is not None:
